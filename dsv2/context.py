@@ -1,0 +1,201 @@
+"""What the framework hands to process functions: collectors and contexts (Flink ``datastream.api.context``).
+
+All of these are protocols: user code names them in signatures, the runtime implements them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol, TypeAlias, TypeVar
+
+from dsv2.watermark import Watermark
+
+__all__ = (
+    "ApplyPartitionFunction",
+    "Collector",
+    "Counter",
+    "JobInfo",
+    "MetricGroup",
+    "NonPartitionedContext",
+    "PartitionedContext",
+    "RuntimeContext",
+    "RuntimeExecutionMode",
+    "StateManager",
+    "TaskInfo",
+    "TwoOutputApplyPartitionFunction",
+    "TwoOutputNonPartitionedContext",
+    "TwoOutputPartitionedContext",
+    "WatermarkManager",
+)
+
+OUT_contra = TypeVar("OUT_contra", contravariant=True)
+OUT1_contra = TypeVar("OUT1_contra", contravariant=True)
+OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
+
+
+class RuntimeExecutionMode(Enum):
+    """How a job runs. AUTOMATIC is BATCH when all sources are bounded, else STREAMING."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+class Collector(Protocol[OUT_contra]):
+    """Takes the records that a function emits."""
+
+    def collect(self, record: OUT_contra, /) -> None:
+        """Emit ``record`` downstream. Do not change the record afterwards: it may not have been sent yet."""
+
+
+class JobInfo(Protocol):
+    """Facts about the job."""
+
+    @property
+    def job_name(self) -> str:
+        """The name given to ``execute``."""
+
+    @property
+    def execution_mode(self) -> RuntimeExecutionMode:
+        """STREAMING or BATCH; AUTOMATIC is resolved already."""
+
+
+class TaskInfo(Protocol):
+    """Facts about the subtask that runs the function."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of subtasks of this operator."""
+
+    @property
+    def max_parallelism(self) -> int:
+        """Number of key groups: the upper bound of the parallelism."""
+
+    @property
+    def task_name(self) -> str:
+        """The operator's name."""
+
+    @property
+    def index_of_this_subtask(self) -> int:
+        """0-based."""
+
+    @property
+    def attempt_number(self) -> int:
+        """0 for the first attempt."""
+
+
+class Counter(Protocol):
+    """A number that only the job's progress reads. Part of the checkpoint, so a restart does not count twice."""
+
+    def inc(self, amount: int = 1) -> None:
+        """Add ``amount``."""
+
+    @property
+    def count(self) -> int:
+        """The sum so far, of this subtask."""
+
+
+class MetricGroup(Protocol):
+    """Metrics of one operator; shown, summed over its subtasks, in the job's progress."""
+
+    def counter(self, name: str) -> Counter:
+        """The counter called ``name``; made at its first mention."""
+
+    def gauge(self, name: str, read: Callable[[], int | float]) -> None:
+        """Show the value of ``read()`` as of the end of each micro-batch. Register it in ``open`` or later."""
+
+
+class RuntimeContext(Protocol):
+    """What every context offers."""
+
+    @property
+    def job_info(self) -> JobInfo:
+        """Facts about the job."""
+
+    @property
+    def task_info(self) -> TaskInfo:
+        """Facts about this subtask."""
+
+    @property
+    def metric_group(self) -> MetricGroup:
+        """Counters and gauges of this operator."""
+
+
+class WatermarkManager(Protocol):
+    """Emits generalized watermarks."""
+
+    def emit_watermark(self, watermark: Watermark, /) -> None:
+        """Send ``watermark`` behind the records collected so far, to every downstream subtask of every output.
+
+        Raises ``UndeclaredWatermarkError`` if no function or source of the job declares its identifier.
+        """
+
+
+class StateManager(Protocol):
+    """State of the current partition."""
+
+    @property
+    def current_key(self) -> object:
+        """The key of the record in hand. Raises ``ContractError`` in a function that is not keyed."""
+
+
+class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
+    """Given with a record: bound to one partition (one key, on a keyed stream)."""
+
+    @property
+    def state_manager(self) -> StateManager:
+        """State of the current partition."""
+
+    @property
+    def non_partitioned_context(self) -> NonPartitionedContext[OUT_contra]:
+        """The way to watermarks and to all partitions."""
+
+
+class NonPartitionedContext(RuntimeContext, Protocol[OUT_contra]):
+    """Given where there is no current partition: open, watermarks, end of input, broadcast records."""
+
+    @property
+    def watermark_manager(self) -> WatermarkManager:
+        """Emits watermarks."""
+
+    def apply_to_all_partitions(self, function: ApplyPartitionFunction[OUT_contra], /) -> None:
+        """Call ``function(output, ctx)`` once for every partition of this subtask.
+
+        On a keyed stream that is every key seen so far, before a restart included; else one call.
+        """
+
+
+class TwoOutputPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_contra]):
+    """``PartitionedContext`` of a two-output function."""
+
+    @property
+    def state_manager(self) -> StateManager:
+        """State of the current partition."""
+
+    @property
+    def non_partitioned_context(self) -> TwoOutputNonPartitionedContext[OUT1_contra, OUT2_contra]:
+        """The way to watermarks and to all partitions."""
+
+
+class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_contra]):
+    """``NonPartitionedContext`` of a two-output function."""
+
+    @property
+    def watermark_manager(self) -> WatermarkManager:
+        """Emits watermarks, to both outputs."""
+
+    def apply_to_all_partitions(
+        self, function: TwoOutputApplyPartitionFunction[OUT1_contra, OUT2_contra], /
+    ) -> None:
+        """Call ``function(first_output, second_output, ctx)`` once for every partition of this subtask."""
+
+
+OUT = TypeVar("OUT")
+OUT1 = TypeVar("OUT1")
+OUT2 = TypeVar("OUT2")
+
+ApplyPartitionFunction: TypeAlias = Callable[[Collector[OUT], PartitionedContext[OUT]], None]
+TwoOutputApplyPartitionFunction: TypeAlias = Callable[
+    [Collector[OUT1], Collector[OUT2], TwoOutputPartitionedContext[OUT1, OUT2]], None
+]

@@ -1,0 +1,157 @@
+"""Where a program begins (Flink ``ExecutionEnvironment``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from importlib import import_module
+from typing import TypeVar, cast
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ConfigurationError, PlanError
+from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder
+from dsv2.graph.builder import caller_location
+from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
+from dsv2.sources import CollectionSource, DataFrameSource, Source
+from dsv2.sources.source import DataFrameLike
+from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+
+__all__ = ("ExecutionEnvironment",)
+
+T = TypeVar("T")
+
+# name -> module with a function create(**options) -> JobRuntime
+_RUNTIMES = {"spark": "runtime_spark", "local": "dsv2.local"}
+
+
+class ExecutionEnvironment:
+    """Builds pipelines and runs them. Made by ``get_instance``; may be used again after ``execute``."""
+
+    def __init__(self, runtime: Callable[[], JobRuntime]) -> None:
+        self._runtime = runtime
+        self._builder = PlanBuilder()
+        self._parallelism = 1
+        self._mode = RuntimeExecutionMode.STREAMING
+        self._record_types: list[type] = []
+
+    @staticmethod
+    def get_instance(runtime: str | JobRuntime = "spark", *, spark: object | None = None) -> ExecutionEnvironment:
+        """A new environment.
+
+        ``runtime``: ``"spark"`` (needs ``spark``, your ``SparkSession``), ``"local"`` (in this process), or a runtime
+        object, such as ``dsv2.local.LocalRuntime(seed=7)``.
+        """
+        if not isinstance(runtime, str):
+            if spark is not None:
+                raise ConfigurationError('spark=... goes with runtime="spark".')
+            return ExecutionEnvironment(lambda: runtime)
+        if runtime not in _RUNTIMES:
+            raise ConfigurationError(f"Unknown runtime {runtime!r}: choose one of {', '.join(sorted(_RUNTIMES))}.")
+        if (runtime == "spark") != (spark is not None):
+            raise ConfigurationError(
+                'The Spark runtime runs on your session: get_instance(spark=session); runtime="local" needs none.'
+            )
+        options = {} if spark is None else {"spark": spark}
+        return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
+
+    def from_source(self, source: Source[T], name: str = "Source") -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+        """A stream of what ``source`` reads."""
+        if not isinstance(source, Source):
+            raise PlanError(
+                f"from_source at {caller_location()} takes a source of dsv2.sources, not {type(source).__name__}."
+            )
+        node = self._builder.add(OperatorKind.SOURCE, source, name)
+        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(node))
+
+    def from_collection(
+        self, items: Collection[T], name: str = "Collection Source", *, records_per_batch: int | None = None
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+        """A stream of the elements of ``items``, in order; at most ``records_per_batch`` in a micro-batch."""
+        return self.from_source(CollectionSource(items, records_per_batch=records_per_batch), name)
+
+    def from_dataframe(
+        self,
+        dataframe: DataFrameLike,
+        record_type: type[T],
+        name: str = "DataFrame Source",
+        *,
+        split_by: str | None = None,
+        records_per_batch: int | None = None,
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+        """A stream of the rows of a Spark DataFrame as ``record_type``. See ``DataFrameSource``."""
+        source = DataFrameSource(dataframe, record_type, split_by=split_by, records_per_batch=records_per_batch)
+        return self.from_source(source, name)
+
+    @property
+    def parallelism(self) -> int:
+        """The parallelism of operators that do not set their own (default 1)."""
+        return self._parallelism
+
+    def set_parallelism(self, parallelism: int) -> None:
+        """Set the default parallelism, at least 1."""
+        if not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1:
+            raise ConfigurationError(f"Parallelism must be a whole number of at least 1, not {parallelism!r}.")
+        self._parallelism = parallelism
+
+    @property
+    def execution_mode(self) -> RuntimeExecutionMode:
+        """STREAMING unless set otherwise."""
+        return self._mode
+
+    def set_execution_mode(self, mode: RuntimeExecutionMode) -> None:
+        """STREAMING, BATCH, or AUTOMATIC: BATCH when all sources are bounded."""
+        if not isinstance(mode, RuntimeExecutionMode):
+            raise ConfigurationError(f"An execution mode is a RuntimeExecutionMode, not {mode!r}.")
+        self._mode = mode
+
+    def register_type(self, record_type: type) -> None:
+        """Let records and fields of this class travel and be checkpointed.
+
+        Only needed for a class that is not defined or imported in the modules of the job's functions:
+        the decoder of frames and state builds no others.
+        """
+        if not isinstance(record_type, type):
+            raise ConfigurationError(f"register_type takes a class, not {record_type!r}.")
+        self._record_types.append(record_type)
+
+    def build_plan(self, job_name: str = "dsv2 job") -> Plan:
+        """The checked plan of the pipeline so far, without running it. Raises ``PlanError``."""
+        return self._builder.build(job_name, self._mode, self._parallelism, self._record_types)
+
+    def execute(
+        self,
+        job_name: str = "dsv2 job",
+        *,
+        checkpoint_location: str | None = None,
+        trigger: Trigger | None = None,
+    ) -> JobResult:
+        """Run the pipeline and wait for its end.
+
+        ``checkpoint_location``: where a streaming job on Spark keeps its state; starting again with the same one goes
+        on where the job was. ``trigger``: ``Trigger.available_now()`` when all sources are bounded, else
+        ``Trigger.processing_time()``, if not given. Raises ``PlanError`` if the pipeline cannot run,
+        ``UserFunctionError`` if a callback raised, ``IncompatibleCheckpointError`` if the checkpoint does not fit.
+        """
+        return self.execute_async(job_name, checkpoint_location=checkpoint_location, trigger=trigger).result()
+
+    def execute_async(
+        self,
+        job_name: str = "dsv2 job",
+        *,
+        checkpoint_location: str | None = None,
+        trigger: Trigger | None = None,
+    ) -> JobHandle:
+        """Start the pipeline and return a handle. The environment is empty afterwards and may be used again."""
+        plan = self.build_plan(job_name)
+        runtime = self._runtime()
+        self._builder = PlanBuilder()
+        return runtime.start(plan, RunOptions(checkpoint_location, trigger))
+
+
+def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:
+    try:
+        module = import_module(_RUNTIMES[name])
+    except ImportError as error:
+        raise ConfigurationError(
+            f"The {name} runtime cannot be loaded ({error}). Install it with: pip install 'dsv2[{name}]'"
+        ) from error
+    return cast(JobRuntime, module.create(**options))

@@ -1,0 +1,166 @@
+"""Every exception that dsv2 raises, in one tree.
+
+::
+
+    Dsv2Error
+    ├── PlanError                    the program is wrong; raised while it is built, before anything runs
+    │   ├── WatermarkDeclarationError    conflicting or unusable watermark declarations
+    │   ├── ConfigurationError           a uid, name, parallelism or trigger that cannot be used
+    │   ├── SchemaError                  record type and table schema do not fit
+    │   └── SerializationError           a function, selector or field that cannot be pickled
+    ├── JobError                     the job ran and failed
+    │   └── UserFunctionError            a callback of a process function raised
+    ├── ContractError                a callback broke a rule; reaches the user wrapped in UserFunctionError
+    │   ├── UndeclaredWatermarkError     emitted an identifier that nothing in the job declares
+    │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
+    │   └── RecordMutatedError           a record was changed after it had been emitted
+    ├── IncompatibleCheckpointError  the checkpoint belongs to another version of the program
+    ├── CorruptDataError             bytes of a checkpoint or a frame are damaged or not ours
+    └── InternalError                a bug in dsv2: please report it
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = (
+    "ConfigurationError",
+    "ContractError",
+    "CorruptDataError",
+    "Dsv2Error",
+    "IncompatibleCheckpointError",
+    "InternalError",
+    "InvalidKeyError",
+    "JobError",
+    "PlanError",
+    "RecordMutatedError",
+    "SchemaError",
+    "SerializationError",
+    "UndeclaredWatermarkError",
+    "UserFunctionError",
+    "WatermarkDeclarationError",
+)
+
+
+class Dsv2Error(Exception):
+    """Root of everything that dsv2 raises on purpose."""
+
+
+class PlanError(Dsv2Error):
+    """The program cannot be run as written; raised while the pipeline is built or checked."""
+
+
+class WatermarkDeclarationError(PlanError):
+    """Two declarations of one identifier differ, or a declaration contradicts itself."""
+
+
+class ConfigurationError(PlanError):
+    """A uid, name, parallelism, mode, trigger or option has a value that cannot be used."""
+
+
+class SchemaError(PlanError):
+    """A record type and a table schema do not fit each other."""
+
+
+class SerializationError(PlanError):
+    """A function, a selector, a field or a record cannot be turned into bytes."""
+
+
+class JobError(Dsv2Error):
+    """A job failed while it ran, for a reason outside of the user's callbacks."""
+
+
+class UserFunctionError(JobError):
+    """A callback of a process function raised; says where, and on what.
+
+    Raised from ``execute`` (or held by the job handle) on every runtime. On the local runtime
+    ``__cause__`` is the original exception; on Spark, which runs callbacks in other processes,
+    its type name, message and traceback text are kept here instead.
+    """
+
+    def __init__(
+        self,
+        *,
+        operator: str,
+        callback: str,
+        subtask: int,
+        location: str,
+        cause_type: str,
+        cause_message: str,
+        key: str | None = None,
+        record: str | None = None,
+        traceback_text: str = "",
+    ) -> None:
+        self.operator = operator
+        self.callback = callback
+        self.subtask = subtask
+        self.location = location
+        self.cause_type = cause_type
+        self.cause_message = cause_message
+        self.key = key
+        self.record = record
+        self.traceback_text = traceback_text
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        lines = [
+            f"{self.cause_type}: {self.cause_message}",
+            f"  operator: {self.operator} (subtask {self.subtask}), defined at {self.location}",
+            f"  callback: {self.callback}",
+        ]
+        if self.key is not None:
+            lines.append(f"  key:      {self.key}")
+        if self.record is not None:
+            lines.append(f"  record:   {self.record}")
+        if self.traceback_text:
+            lines.append(self.traceback_text.rstrip())
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as plain JSON values, to carry the error between processes."""
+        return {
+            "operator": self.operator,
+            "callback": self.callback,
+            "subtask": self.subtask,
+            "location": self.location,
+            "cause_type": self.cause_type,
+            "cause_message": self.cause_message,
+            "key": self.key,
+            "record": self.record,
+            "traceback_text": self.traceback_text,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_user_function_error, (self.as_json(),)
+
+
+def _rebuild_user_function_error(fields: dict[str, Any]) -> UserFunctionError:
+    return UserFunctionError(**fields)
+
+
+class ContractError(Dsv2Error):
+    """A callback used the API in a way that its contract forbids."""
+
+
+class UndeclaredWatermarkError(ContractError):
+    """A watermark was emitted whose identifier no function and no source of the job declares."""
+
+
+class InvalidKeyError(ContractError):
+    """A key is None, unhashable or of an unsupported type, or an output key differs from the current key."""
+
+
+class RecordMutatedError(ContractError):
+    """A record was changed after it had been emitted (found by the local runtime's check)."""
+
+
+class IncompatibleCheckpointError(Dsv2Error):
+    """The checkpoint was written by a program that this one cannot continue; names every difference."""
+
+
+class CorruptDataError(Dsv2Error):
+    """Bytes of a checkpoint or frame are damaged, of another version, or name classes the job does not have."""
+
+
+class InternalError(Dsv2Error):
+    """dsv2 broke one of its own rules. This is a bug: please report it with the traceback."""

@@ -1,0 +1,22 @@
+"""The process functions that users subclass (FLIP-409), one base class for each shape."""
+
+from dsv2.functions.base import ProcessFunction
+from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
+from dsv2.functions.one_input import OneInputStreamProcessFunction
+from dsv2.functions.two_input import (
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+)
+from dsv2.functions.two_output import TwoOutputStreamProcessFunction
+
+__all__ = (
+    "CallableFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "MapFunction",
+    "OneInputStreamProcessFunction",
+    "ProcessFunction",
+    "TwoInputBroadcastStreamProcessFunction",
+    "TwoInputNonBroadcastStreamProcessFunction",
+    "TwoOutputStreamProcessFunction",
+)

@@ -1,0 +1,57 @@
+"""Ordinary process functions for what Python users reach for first; nothing here is privileged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from dsv2.context import Collector, PartitionedContext
+from dsv2.functions.one_input import OneInputStreamProcessFunction
+
+__all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
+
+T = TypeVar("T")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class MapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+    """Emits ``function(record)``."""
+
+    def __init__(self, function: Callable[[IN], OUT]) -> None:
+        self.function = function
+
+    def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        output.collect(self.function(record))
+
+
+class FilterFunction(OneInputStreamProcessFunction[T, T], Generic[T]):
+    """Emits the records for which ``predicate(record)`` is true."""
+
+    def __init__(self, predicate: Callable[[T], bool]) -> None:
+        self.predicate = predicate
+
+    def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
+        if self.predicate(record):
+            output.collect(record)
+
+
+class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+    """Emits every element of ``function(record)``."""
+
+    def __init__(self, function: Callable[[IN], Iterable[OUT]]) -> None:
+        self.function = function
+
+    def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        for element in self.function(record):
+            output.collect(element)
+
+
+class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+    """A plain callable ``(record, output, ctx)`` where Flink takes a lambda."""
+
+    def __init__(self, function: Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]) -> None:
+        self.function = function
+
+    def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        self.function(record, output, ctx)

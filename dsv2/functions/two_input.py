@@ -1,0 +1,93 @@
+"""Functions with two inputs: both partitioned alike, or the second one broadcast.
+
+Flink ``TwoInputNonBroadcastStreamProcessFunction`` and ``TwoInputBroadcastStreamProcessFunction``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.functions.base import ProcessFunction
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("TwoInputBroadcastStreamProcessFunction", "TwoInputNonBroadcastStreamProcessFunction")
+
+IN1_contra = TypeVar("IN1_contra", contravariant=True)
+IN2_contra = TypeVar("IN2_contra", contravariant=True)
+OUT_co = TypeVar("OUT_co", covariant=True)
+
+
+class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
+    """Reads two streams that are partitioned alike, writes one."""
+
+    def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    @abstractmethod
+    def process_record_from_first_input(
+        self, record: IN1_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every record of the stream that ``connect_and_process`` was called on."""
+
+    @abstractmethod
+    def process_record_from_second_input(
+        self, record: IN2_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every record of the other stream."""
+
+    def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the first input has ended; may still emit."""
+
+    def end_second_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the second input has ended; may still emit."""
+
+    def on_watermark_from_first_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the first input. See ``on_watermark`` of the one-input function."""
+        return WatermarkHandlingResult.PEEK
+
+    def on_watermark_from_second_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the second input."""
+        return WatermarkHandlingResult.PEEK
+
+
+class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
+    """Reads a partitioned stream and a broadcast one, of which every subtask sees every record; writes one stream."""
+
+    def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    @abstractmethod
+    def process_record_from_non_broadcast_input(
+        self, record: IN1_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every record of the partitioned stream."""
+
+    @abstractmethod
+    def process_record_from_broadcast_input(
+        self, record: IN2_contra, ctx: NonPartitionedContext[OUT_co]
+    ) -> None:
+        """Called for every broadcast record; emits only through ``ctx.apply_to_all_partitions``."""
+
+    def end_non_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the partitioned input has ended; may still emit."""
+
+    def end_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the broadcast input has ended; may still emit."""
+
+    def on_watermark_from_non_broadcast_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the partitioned input."""
+        return WatermarkHandlingResult.PEEK
+
+    def on_watermark_from_broadcast_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the broadcast input."""
+        return WatermarkHandlingResult.PEEK

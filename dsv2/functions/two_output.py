@@ -1,0 +1,46 @@
+"""Functions with one input and two outputs (Flink ``TwoOutputStreamProcessFunction``)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
+from dsv2.functions.base import ProcessFunction
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("TwoOutputStreamProcessFunction",)
+
+IN_contra = TypeVar("IN_contra", contravariant=True)
+OUT1_co = TypeVar("OUT1_co", covariant=True)
+OUT2_co = TypeVar("OUT2_co", covariant=True)
+
+
+class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):
+    """Reads one stream, writes two. Watermarks go to both outputs."""
+
+    def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    @abstractmethod
+    def process_record(
+        self,
+        record: IN_contra,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+    ) -> None:
+        """Called for every record."""
+
+    def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
+        """Called once, when every channel of the input has ended; may still emit."""
+
+    def on_watermark(
+        self,
+        watermark: Watermark,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co],
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark; PEEK lets the framework send it to both outputs."""
+        return WatermarkHandlingResult.PEEK

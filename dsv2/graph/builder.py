@@ -1,0 +1,205 @@
+"""Collects what the fluent API says, and turns it into a checked, frozen plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
+from dsv2.functions import ProcessFunction
+from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
+from dsv2.sinks import Sink
+from dsv2.sources import Source
+from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
+
+__all__ = ("InputRef", "Node", "PlanBuilder", "caller_location")
+
+
+@dataclass(eq=False)
+class Node:
+    """An operator while the user may still configure it."""
+
+    id: int
+    kind: OperatorKind
+    body: ProcessFunction | Source[Any] | Sink[Any]
+    name: str
+    location: str
+    inputs: tuple[InputRef, ...] = ()
+    output_keys: tuple[KeySelector | None, ...] = (None,)
+    non_parallel: bool = False
+    uid: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+
+
+@dataclass(frozen=True)
+class InputRef:
+    """One output of a node as the input of another, with the partitioning between them.
+
+    ``exchange`` None: forward when both have the same parallelism, else rebalance. A key selector with exchange None
+    says that the stream is partitioned by that key already (key-preserving variants).
+    """
+
+    node: Node
+    output: int = 0
+    exchange: Exchange | None = None
+    key_selector: KeySelector | None = None
+
+
+@dataclass
+class PlanBuilder:
+    """The nodes of one environment, in the order they were made (so inputs come first)."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def add(
+        self,
+        kind: OperatorKind,
+        body: ProcessFunction | Source[Any] | Sink[Any],
+        name: str,
+        inputs: tuple[InputRef, ...] = (),
+        output_keys: tuple[KeySelector | None, ...] = (None,),
+        non_parallel: bool = False,
+    ) -> Node:
+        """Record an operator; called by the stream classes."""
+        node = Node(len(self.nodes), kind, body, name, caller_location(), inputs, output_keys, non_parallel)
+        self.nodes.append(node)
+        return node
+
+    def build(
+        self,
+        job_name: str,
+        mode: RuntimeExecutionMode,
+        default_parallelism: int,
+        record_types: Iterable[type] = (),
+    ) -> Plan:
+        """The checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
+        if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
+            raise PlanError("Nothing to run: the pipeline has no operator behind its sources. Add process or to_sink.")
+        uids = self._uids()
+        operators = tuple(_operator(node, uids[node.id], default_parallelism) for node in self.nodes)
+        edges = tuple(
+            _edge(operators[ref.node.id], ref, operators[node.id], index)
+            for node in self.nodes
+            for index, ref in enumerate(node.inputs)
+        )
+        return Plan(
+            job_name,
+            self._resolve_mode(mode),
+            operators,
+            edges,
+            _declarations(operators),
+            tuple(record_types),
+        )
+
+    def _uids(self) -> list[str]:
+        taken: dict[str, Node] = {}
+        for node in self.nodes:
+            if node.uid is None:
+                continue
+            if other := taken.get(node.uid):
+                raise ConfigurationError(
+                    f"Two operators have the uid {node.uid!r}: {other.name} at {other.location} and "
+                    f"{node.name} at {node.location}. A uid names one operator of the job."
+                )
+            taken[node.uid] = node
+        return [node.uid if node.uid is not None else _free_uid(node, taken) for node in self.nodes]
+
+    def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
+        unbounded = [n for n in self.nodes if isinstance(n.body, Source) and not n.body.bounded]
+        if mode is RuntimeExecutionMode.AUTOMATIC:
+            return RuntimeExecutionMode.STREAMING if unbounded else RuntimeExecutionMode.BATCH
+        if mode is RuntimeExecutionMode.BATCH and unbounded:
+            first = unbounded[0]
+            raise PlanError(
+                f"BATCH needs bounded sources, but {first.name} at {first.location} has no end. "
+                f"Give it one, or run in STREAMING."
+            )
+        return mode
+
+
+def _free_uid(node: Node, taken: dict[str, Node]) -> str:
+    uid = f"{node.name}-{node.id}"
+    while uid in taken:
+        uid += "'"
+    taken[uid] = node
+    return uid
+
+
+def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
+    parallelism = 1 if node.non_parallel else node.parallelism or _inherited_parallelism(node) or default_parallelism
+    max_parallelism = node.max_parallelism or _default_max_parallelism(parallelism)
+    if parallelism > max_parallelism:
+        raise ConfigurationError(
+            f"{node.name} at {node.location}: parallelism {parallelism} is above max parallelism {max_parallelism}."
+        )
+    return Operator(
+        id=node.id,
+        uid=uid,
+        name=node.name,
+        kind=node.kind,
+        body=node.body,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        location=node.location,
+        input_keys=tuple(ref.key_selector for ref in node.inputs),
+        output_keys=node.output_keys,
+    )
+
+
+def _inherited_parallelism(node: Node) -> int | None:
+    # A sink writes where its input was made, so that records need not move.
+    if node.kind is not OperatorKind.SINK:
+        return None
+    source = node.inputs[0].node
+    return 1 if source.non_parallel else source.parallelism
+
+
+def _default_max_parallelism(parallelism: int) -> int:
+    # Flink's rule: room to grow by half, a power of two, at least 128.
+    return max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length())
+
+
+def _edge(source: Operator, ref: InputRef, target: Operator, index: int) -> Edge:
+    exchange = ref.exchange
+    if exchange is None:
+        same = source.parallelism == target.parallelism
+        if ref.key_selector is not None:
+            same = same and source.max_parallelism == target.max_parallelism
+            exchange = Exchange.FORWARD if same else Exchange.HASH
+        else:
+            exchange = Exchange.FORWARD if same else Exchange.REBALANCE
+    return Edge(source.id, ref.output, target.id, index, exchange, ref.key_selector)
+
+
+def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclaration]:
+    declared: dict[str, tuple[WatermarkDeclaration, Operator]] = {}
+    for operator in operators:
+        if isinstance(operator.body, Sink):
+            continue
+        for declaration in operator.body.declare_watermarks():
+            if not isinstance(declaration, LongWatermarkDeclaration | BoolWatermarkDeclaration):
+                raise WatermarkDeclarationError(
+                    f"{operator} at {operator.location}: declare_watermarks returned {declaration!r}, "
+                    f"which is not a watermark declaration. Make one with new_builder(...)....build()."
+                )
+            first, owner = declared.setdefault(declaration.identifier, (declaration, operator))
+            if first != declaration:
+                raise WatermarkDeclarationError(
+                    f"Watermark {declaration.identifier!r} is declared twice and differently:\n"
+                    f"  {owner} at {owner.location}: {first}\n"
+                    f"  {operator} at {operator.location}: {declaration}\n"
+                    f"An identifier means one thing in the whole job: declare it alike, or rename one of them."
+                )
+    return {identifier: declaration for identifier, (declaration, _) in declared.items()}
+
+
+def caller_location() -> str:
+    """File and line of the nearest caller outside of this package: what build-time errors point at."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsv2":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

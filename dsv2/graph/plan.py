@@ -1,0 +1,164 @@
+"""The frozen plan of a job: operators, edges, declarations. Made by ``build_plan``, run by a runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.functions import ProcessFunction
+from dsv2.sinks import Sink
+from dsv2.sources import Source
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
+
+KeySelector: TypeAlias = Callable[[Any], Hashable]
+
+
+class OperatorKind(Enum):
+    """What an operator calls, and how."""
+
+    SOURCE = "source"
+    ONE_INPUT = "one-input"
+    TWO_OUTPUT = "two-output"
+    TWO_INPUT = "two-input"
+    TWO_INPUT_BROADCAST = "two-input-broadcast"
+    SINK = "sink"
+
+
+class Exchange(Enum):
+    """Which downstream subtasks get a record."""
+
+    FORWARD = "forward"
+    REBALANCE = "rebalance"
+    HASH = "hash"
+    GLOBAL = "global"
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of operator ``target``."""
+
+    source: int
+    output: int
+    target: int
+    input: int
+    exchange: Exchange
+    key_selector: KeySelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One node. ``id`` is its index in ``Plan.operators``; sources come before what they feed.
+
+    ``input_keys``: per input the key selector, or None where the input is not keyed.
+    ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
+    ``location``: the user's file and line that made the operator.
+    """
+
+    id: int
+    uid: str
+    name: str
+    kind: OperatorKind
+    body: ProcessFunction | Source[Any] | Sink[Any]
+    parallelism: int
+    max_parallelism: int
+    location: str
+    input_keys: tuple[KeySelector | None, ...] = ()
+    output_keys: tuple[KeySelector | None, ...] = ()
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the operator's partitions are keys."""
+        return any(selector is not None for selector in self.input_keys)
+
+    @property
+    def function(self) -> ProcessFunction:
+        """The process function; not for sources and sinks."""
+        assert isinstance(self.body, ProcessFunction)
+        return self.body
+
+    def __str__(self) -> str:
+        return f"{self.name} (uid {self.uid!r})" if self.name != self.uid else self.uid
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole job, checked."""
+
+    job_name: str
+    mode: RuntimeExecutionMode
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...]
+    declarations: Mapping[str, WatermarkDeclaration]
+    record_types: tuple[type, ...] = ()
+
+    @cached_property
+    def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:
+        """Per operator its incoming edges, by input."""
+        return {
+            operator.id: tuple(
+                sorted((e for e in self.edges if e.target == operator.id), key=lambda edge: edge.input)
+            )
+            for operator in self.operators
+        }
+
+    @cached_property
+    def edges_out_of(self) -> Mapping[int, tuple[Edge, ...]]:
+        """Per operator its outgoing edges, by output, then in the order they were made."""
+        return {
+            operator.id: tuple(
+                sorted((e for e in self.edges if e.source == operator.id), key=lambda edge: edge.output)
+            )
+            for operator in self.operators
+        }
+
+    @cached_property
+    def chain_heads(self) -> Mapping[int, int]:
+        """Per process operator the operator whose subtask it runs in: itself, unless it is chained."""
+        heads: dict[int, int] = {}
+        for operator in self.operators:
+            if operator.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+                continue
+            edge = self.edges_into[operator.id][0]
+            heads[operator.id] = heads[edge.source] if self.is_chained(edge) else operator.id
+        return heads
+
+    @cached_property
+    def chains(self) -> Mapping[int, tuple[Operator, ...]]:
+        """Per chain head all operators that share its subtasks, upstream first."""
+        members: dict[int, list[Operator]] = {}
+        for operator_id, head in self.chain_heads.items():
+            members.setdefault(head, []).append(self.operators[operator_id])
+        return {head: tuple(operators) for head, operators in members.items()}
+
+    @cached_property
+    def depths(self) -> Mapping[int, int]:
+        """Per chain head the number of exchanges between it and its farthest source: 1 for what reads sources."""
+        depths: dict[int, int] = {}
+        for head in self.chains:
+            sources = (edge.source for edge in self.edges_into[head])
+            upstream = (0 if self._is_source(s) else depths[self.chain_heads[s]] for s in sources)
+            depths[head] = 1 + max(upstream)
+        return depths
+
+    def is_chained(self, edge: Edge) -> bool:
+        """Whether both ends of ``edge`` run in one subtask, as Flink chains forward edges."""
+        source, target = self.operators[edge.source], self.operators[edge.target]
+        return (
+            edge.exchange is Exchange.FORWARD
+            and source.kind is not OperatorKind.SOURCE
+            and target.kind in (OperatorKind.ONE_INPUT, OperatorKind.TWO_OUTPUT)
+        )
+
+    def channels_of(self, edge: Edge) -> int:
+        """How many channels ``edge`` brings to each subtask of its target."""
+        return 1 if edge.exchange is Exchange.FORWARD else self.operators[edge.source].parallelism
+
+    def _is_source(self, operator_id: int) -> bool:
+        return self.operators[operator_id].kind is OperatorKind.SOURCE

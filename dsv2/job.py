@@ -1,0 +1,141 @@
+"""What a running or finished job shows: handle, progress, result; and how its micro-batches are triggered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from dsv2.errors import ConfigurationError, Dsv2Error
+from dsv2.graph import Plan
+
+__all__ = (
+    "JobHandle",
+    "JobProgress",
+    "JobResult",
+    "JobRuntime",
+    "JobStatus",
+    "OperatorProgress",
+    "RunOptions",
+    "Trigger",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """When a streaming job runs its next micro-batch. Made by one of the two methods."""
+
+    interval_ms: int | None
+
+    @staticmethod
+    def processing_time(interval_ms: int = 0) -> Trigger:
+        """A micro-batch every ``interval_ms`` milliseconds; 0: as soon as the one before is done."""
+        if not isinstance(interval_ms, int) or interval_ms < 0:
+            raise ConfigurationError(
+                f"processing_time takes milliseconds, a whole number of at least 0, not {interval_ms!r}."
+            )
+        return Trigger(interval_ms)
+
+    @staticmethod
+    def available_now() -> Trigger:
+        """Process what the sources hold now, in as many micro-batches as it takes, then end."""
+        return Trigger(None)
+
+    @staticmethod
+    def continuous(interval_ms: int = 0) -> Trigger:
+        """Refused: raises ``ConfigurationError`` with the reason."""
+        raise ConfigurationError(
+            "Spark's continuous mode runs no stateful operators, and every process function is one. "
+            "Use Trigger.processing_time()."
+        )
+
+    @staticmethod
+    def real_time(interval_ms: int = 0) -> Trigger:
+        """Refused: raises ``ConfigurationError`` with the reason."""
+        raise ConfigurationError(
+            "Spark's real-time mode does not run applyInPandasWithState, on which process functions run. "
+            "Use Trigger.processing_time()."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProgress:
+    """What one operator has done since the job first started, over all subtasks.
+
+    ``watermarks``: per identifier the value last delivered in each subtask (None where none was yet).
+    ``counters`` are summed over the subtasks, ``gauges`` too.
+    """
+
+    uid: str
+    name: str
+    records_in: int = 0
+    records_out: int = 0
+    watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """The state of a job after micro-batch ``batch_id`` (-1: none finished yet)."""
+
+    batch_id: int
+    operators: Mapping[str, OperatorProgress]
+
+
+class JobStatus(Enum):
+    """Where a job is in its life."""
+
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What ``execute`` returns."""
+
+    job_name: str
+    seconds: float
+    progress: JobProgress
+
+
+class JobHandle(Protocol):
+    """A job started by ``execute_async``."""
+
+    @property
+    def status(self) -> JobStatus:
+        """Running, finished, stopped or failed."""
+
+    @property
+    def progress(self) -> JobProgress:
+        """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the job ends; False if ``timeout_seconds`` passed first. Raises what the job failed with."""
+
+    def stop(self) -> None:
+        """End the job between two micro-batches; started again from its checkpoint it goes on from there."""
+
+    def exception(self) -> Dsv2Error | None:
+        """What the job failed with, or None."""
+
+    def result(self) -> JobResult:
+        """Wait for the end, then the result. Raises what the job failed with."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The arguments of ``execute`` that are for the runtime."""
+
+    checkpoint_location: str | None = None
+    trigger: Trigger | None = None
+
+
+class JobRuntime(Protocol):
+    """Runs plans; found by name or given to ``ExecutionEnvironment.get_instance``."""
+
+    def start(self, plan: Plan, options: RunOptions) -> JobHandle:
+        """Begin to run ``plan``; returns as soon as the job is under way."""

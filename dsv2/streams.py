@@ -1,0 +1,569 @@
+"""The four kinds of streams and what can be done with each (FLIP-409, FLIP-410; Flink ``datastream.api.stream``).
+
+A stream is a view on one output of an operator plus the way its records are partitioned; calling ``process``,
+``connect_and_process`` or ``to_sink`` adds an operator. What ``process`` returns is both the new stream and the
+handle to configure the operator behind it (``with_uid`` and its kin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
+
+from dsv2.context import Collector, PartitionedContext
+from dsv2.errors import ConfigurationError, PlanError
+from dsv2.functions import (
+    CallableFunction,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    OneInputStreamProcessFunction,
+    ProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
+from dsv2.graph.builder import caller_location
+from dsv2.sinks import Sink
+
+__all__ = (
+    "BroadcastStream",
+    "ConfiguredSink",
+    "GlobalStream",
+    "KeyedPartitionStream",
+    "NonKeyedPartitionStream",
+    "ProcessConfigurable",
+    "ProcessConfigurableAndGlobalStream",
+    "ProcessConfigurableAndKeyedPartitionStream",
+    "ProcessConfigurableAndNonKeyedPartitionStream",
+    "ProcessConfigurableAndTwoKeyedPartitionStreams",
+    "ProcessConfigurableAndTwoNonKeyedPartitionStream",
+    "TwoGlobalStreams",
+)
+
+K = TypeVar("K", bound=Hashable)
+NK = TypeVar("NK", bound=Hashable)
+T_co = TypeVar("T_co", covariant=True)
+O1_co = TypeVar("O1_co", covariant=True)
+O2_co = TypeVar("O2_co", covariant=True)
+TO = TypeVar("TO")
+OUT = TypeVar("OUT")
+O1 = TypeVar("O1")
+O2 = TypeVar("O2")
+
+OneInput: TypeAlias = (
+    OneInputStreamProcessFunction[T_co, OUT] | Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
+)
+
+
+class _Stream(Generic[T_co]):
+    """One output of one operator, seen through a partitioning."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref
+
+    def _add(
+        self,
+        kind: OperatorKind,
+        function: ProcessFunction,
+        name: str,
+        *others: InputRef,
+        output_keys: tuple[KeySelector | None, ...] = (None,),
+        non_parallel: bool = False,
+    ) -> InputRef:
+        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel)
+        return InputRef(node)
+
+    def _through(self, exchange: Exchange, key_selector: KeySelector | None = None) -> InputRef:
+        return InputRef(self._ref.node, self._ref.output, exchange, key_selector)
+
+    def _keyed_by(self, key_selector: KeySelector) -> InputRef:
+        if not callable(key_selector):
+            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
+        return self._through(Exchange.HASH, key_selector)
+
+    def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
+        if not isinstance(sink, Sink):
+            raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {type(sink).__name__}.")
+        node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), non_parallel)
+        return ConfiguredSink(self._builder, InputRef(node))
+
+
+class ProcessConfigurable:
+    """The handle on the operator that a call has just made. Every method returns the object itself."""
+
+    _ref: InputRef
+
+    @property
+    def _node(self) -> Node:
+        return self._ref.node
+
+    def with_uid(self, uid: str) -> Self:
+        """Name the operator for checkpoints: give one to every operator that should survive changes of the program.
+
+        Uids are unique in a job; ``execute`` raises ``ConfigurationError`` otherwise.
+        """
+        self._node.uid = _non_empty(uid, "uid")
+        return self
+
+    def with_name(self, name: str) -> Self:
+        """Name the operator for people: progress, errors, plans."""
+        self._node.name = _non_empty(name, "name")
+        return self
+
+    def with_parallelism(self, parallelism: int) -> Self:
+        """Number of subtasks, at least 1; must stay 1 on a global stream."""
+        self._node.parallelism = self._checked_count(parallelism, "parallelism")
+        return self
+
+    def with_max_parallelism(self, max_parallelism: int) -> Self:
+        """Number of key groups, the upper bound of the parallelism; must stay 1 on a global stream."""
+        self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
+        return self
+
+    def _checked_count(self, value: int, what: str) -> int:
+        where = f"{self._node.name} at {caller_location()}"
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32768:
+            raise ConfigurationError(f"{where}: {what} must be a whole number from 1 to 32768, not {value!r}.")
+        if self._node.non_parallel and value != 1:
+            raise ConfigurationError(f"{where}: a global stream is not parallel: its {what} must be 1, not {value}.")
+        return value
+
+
+def _non_empty(text: str, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError(f"A {what} is a non-empty string, not {text!r} (at {caller_location()}).")
+    return text
+
+
+class ConfiguredSink(ProcessConfigurable):
+    """What ``to_sink`` returns: only to be configured."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref
+
+
+class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
+    """A stream whose partitions are the parallel subtasks; which record is where is not determined."""
+
+    @overload
+    def process(
+        self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]
+    ) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[O1, O2]: ...
+    @overload
+    def process(
+        self, function: OneInputStreamProcessFunction[T_co, OUT]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def process(
+        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: Any) -> Any:
+        """Run ``function`` on every subtask.
+
+        A two-output function gives a pair of streams (``first``, ``second``); a one-input function, or a plain
+        callable ``(record, output, ctx)``, gives one.
+        """
+        if isinstance(function, TwoOutputStreamProcessFunction):
+            ref = self._add(OperatorKind.TWO_OUTPUT, function, "Two-Output-Process", output_keys=(None, None))
+            return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
+        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), "Process")
+        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+
+    @overload
+    def connect_and_process(
+        self,
+        other: NonKeyedPartitionStream[TO],
+        function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def connect_and_process(
+        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def connect_and_process(self, other: Any, function: Any) -> Any:
+        """Run ``function`` on this stream and ``other``: a non-keyed one, or a broadcast one as side input."""
+        self._refuse_foreign(other, NonKeyedPartitionStream, BroadcastStream)
+        if isinstance(other, BroadcastStream):
+            ref = _connect_broadcast(self, other, function)
+        else:
+            _require(function, TwoInputNonBroadcastStreamProcessFunction)
+            ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
+        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+
+    def map(self, function: Callable[[T_co], OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+        """``process`` with a function that turns each record into one."""
+        return self.process(MapFunction(function)).with_name("Map")
+
+    def filter(self, predicate: Callable[[T_co], bool]) -> ProcessConfigurableAndNonKeyedPartitionStream[T_co]:
+        """``process`` with a function that keeps the records for which ``predicate`` is true."""
+        return self.process(FilterFunction(predicate)).with_name("Filter")
+
+    def flat_map(
+        self, function: Callable[[T_co], Iterable[OUT]]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+        """``process`` with a function that turns each record into any number of records."""
+        return self.process(FlatMapFunction(function)).with_name("FlatMap")
+
+    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
+        """Partition by key: records whose keys are equal meet in one partition, in order per channel.
+
+        A key is a str, bytes, int, bool, float, date, datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen
+        dataclass of these, and is the same whenever the record is the same.
+        """
+        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
+
+    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+
+    def global_(self) -> GlobalStream[T_co]:
+        """Bring all records together in one partition."""
+        return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
+
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Show every record to every subtask of the function this stream is connected to."""
+        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
+
+    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
+        """Write the records to ``sink``."""
+        return self._to_sink(sink)
+
+    def _refuse_foreign(self, other: object, *kinds: type) -> None:
+        _refuse_foreign(self, other, *kinds)
+
+
+class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
+    """A stream whose partitions are the keys."""
+
+    @overload
+    def process(
+        self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]
+    ) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[O1, O2]: ...
+    @overload
+    def process(
+        self,
+        function: TwoOutputStreamProcessFunction[T_co, O1, O2],
+        first_key_selector: Callable[[O1], K],
+        second_key_selector: Callable[[O2], K],
+    ) -> ProcessConfigurableAndTwoKeyedPartitionStreams[K, O1, O2]: ...
+    @overload
+    def process(
+        self, function: OneInputStreamProcessFunction[T_co, OUT]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def process(
+        self, function: OneInputStreamProcessFunction[T_co, OUT], new_key_selector: Callable[[OUT], K]
+    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    @overload
+    def process(
+        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: Any, *key_selectors: Any, **named_selectors: Any) -> Any:
+        """Run ``function`` once per record, with the record's key as partition.
+
+        Without key selectors the result is not keyed. With them (one per output) it stays keyed, without moving:
+        every emitted record must have the current key, which is checked as it is emitted.
+        """
+        selectors = (*key_selectors, *named_selectors.values())
+        if isinstance(function, TwoOutputStreamProcessFunction):
+            return self._process_two_output(function, selectors)
+        name = "KeyedProcess"
+        if not selectors:
+            ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name)
+            return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+        _require_selectors(selectors, 1)
+        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name, output_keys=selectors)
+        return ProcessConfigurableAndKeyedPartitionStream[K, Any](self._builder, _preserving(ref, selectors[0]))
+
+    def _process_two_output(self, function: ProcessFunction, selectors: tuple[Any, ...]) -> Any:
+        kind, name = OperatorKind.TWO_OUTPUT, "Two-Output-Operator"
+        if not selectors:
+            ref = self._add(kind, function, name, output_keys=(None, None))
+            return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
+        _require_selectors(selectors, 2)
+        ref = self._add(kind, function, name, output_keys=selectors)
+        return ProcessConfigurableAndTwoKeyedPartitionStreams[K, Any, Any](self._builder, ref, selectors)
+
+    @overload
+    def connect_and_process(
+        self,
+        other: KeyedPartitionStream[K, TO],
+        function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def connect_and_process(
+        self,
+        other: KeyedPartitionStream[K, TO],
+        function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
+        new_key_selector: Callable[[OUT], K],
+    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    @overload
+    def connect_and_process(
+        self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def connect_and_process(
+        self,
+        other: BroadcastStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
+        new_key_selector: Callable[[OUT], K],
+    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    def connect_and_process(self, other: Any, function: Any, new_key_selector: Any = None) -> Any:
+        """Run ``function`` on this stream and ``other``: one keyed by the same type of key, or a broadcast one.
+
+        With ``new_key_selector`` the result stays keyed, as with ``process``.
+        """
+        _refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
+        if isinstance(other, BroadcastStream):
+            return _keyed_broadcast(self, other, function, new_key_selector)
+        _require(function, TwoInputNonBroadcastStreamProcessFunction)
+        ref = self._add(
+            OperatorKind.TWO_INPUT, function, "Keyed-TwoInput-Process", other._ref, output_keys=(new_key_selector,)
+        )
+        return _keyed_result(self._builder, ref, new_key_selector)
+
+    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
+        """Partition by another key."""
+        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
+
+    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+
+    def global_(self) -> GlobalStream[T_co]:
+        """Bring all records together in one partition."""
+        return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
+
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Show every record to every subtask of the function this stream is connected to."""
+        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
+
+    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
+        """Write the records to ``sink``."""
+        return self._to_sink(sink)
+
+
+class GlobalStream(_Stream[T_co], Generic[T_co]):
+    """A stream with exactly one partition; what processes it has parallelism 1."""
+
+    @overload
+    def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
+    @overload
+    def process(
+        self, function: OneInputStreamProcessFunction[T_co, OUT]
+    ) -> ProcessConfigurableAndGlobalStream[OUT]: ...
+    @overload
+    def process(
+        self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
+    ) -> ProcessConfigurableAndGlobalStream[OUT]: ...
+    def process(self, function: Any) -> Any:
+        """Run ``function`` in one subtask that sees everything."""
+        name = "Global Process"
+        if isinstance(function, TwoOutputStreamProcessFunction):
+            ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None), non_parallel=True)
+            return TwoGlobalStreams[Any, Any](self._builder, ref)
+        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name, non_parallel=True)
+        return ProcessConfigurableAndGlobalStream[Any](self._builder, ref)
+
+    def connect_and_process(
+        self,
+        other: GlobalStream[TO],
+        function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
+    ) -> ProcessConfigurableAndGlobalStream[OUT]:
+        """Run ``function`` on this stream and another global one."""
+        _refuse_foreign(self, other, GlobalStream)
+        _require(function, TwoInputNonBroadcastStreamProcessFunction)
+        ref = self._add(
+            OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref, non_parallel=True
+        )
+        return ProcessConfigurableAndGlobalStream(self._builder, ref)
+
+    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
+        """Partition by key."""
+        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
+
+    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Show every record to every subtask of the function this stream is connected to."""
+        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
+
+    def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
+        """Write the records to ``sink``, with parallelism 1."""
+        return self._to_sink(sink, non_parallel=True)
+
+
+class BroadcastStream(_Stream[T_co], Generic[T_co]):
+    """A stream of which every partition sees every record; only a side input of ``connect_and_process``."""
+
+    @overload
+    def connect_and_process(
+        self,
+        other: KeyedPartitionStream[K, TO],
+        function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    @overload
+    def connect_and_process(
+        self,
+        other: KeyedPartitionStream[K, TO],
+        function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+        new_key_selector: Callable[[OUT], K],
+    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    @overload
+    def connect_and_process(
+        self,
+        other: NonKeyedPartitionStream[TO],
+        function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def connect_and_process(self, other: Any, function: Any, new_key_selector: Any = None) -> Any:
+        """Run ``function`` on ``other`` (its first input) with this stream as side input (its second)."""
+        _refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
+        if isinstance(other, KeyedPartitionStream):
+            return _keyed_broadcast(other, self, function, new_key_selector)
+        if new_key_selector is not None:
+            raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
+        ref = _connect_broadcast(other, self, function)
+        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+
+
+class ProcessConfigurableAndNonKeyedPartitionStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
+    """A non-keyed stream and the handle on the operator that makes it."""
+
+
+class ProcessConfigurableAndKeyedPartitionStream(KeyedPartitionStream[K, T_co], ProcessConfigurable):
+    """A keyed stream and the handle on the operator that makes it."""
+
+
+class ProcessConfigurableAndGlobalStream(GlobalStream[T_co], ProcessConfigurable):
+    """A global stream and the handle on the operator that makes it."""
+
+
+class ProcessConfigurableAndTwoNonKeyedPartitionStream(ProcessConfigurable, Generic[O1_co, O2_co]):
+    """Both outputs of a two-output function, and the handle on it."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref
+
+    @property
+    def first(self) -> ProcessConfigurableAndNonKeyedPartitionStream[O1_co]:
+        """The first output."""
+        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(self._node, 0))
+
+    @property
+    def second(self) -> ProcessConfigurableAndNonKeyedPartitionStream[O2_co]:
+        """The second output."""
+        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(self._node, 1))
+
+
+class ProcessConfigurableAndTwoKeyedPartitionStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
+    """Both outputs of a key-preserving two-output function, and the handle on it."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef, selectors: tuple[KeySelector, ...]) -> None:
+        self._builder = builder
+        self._ref = ref
+        self._selectors = selectors
+
+    @property
+    def first(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O1_co]:
+        """The first output."""
+        return ProcessConfigurableAndKeyedPartitionStream(
+            self._builder, _preserving(InputRef(self._node, 0), self._selectors[0])
+        )
+
+    @property
+    def second(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O2_co]:
+        """The second output."""
+        return ProcessConfigurableAndKeyedPartitionStream(
+            self._builder, _preserving(InputRef(self._node, 1), self._selectors[1])
+        )
+
+
+class TwoGlobalStreams(Generic[O1_co, O2_co]):
+    """Both outputs of a two-output function on a global stream."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._node = ref.node
+
+    @property
+    def first(self) -> ProcessConfigurableAndGlobalStream[O1_co]:
+        """The first output."""
+        return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 0))
+
+    @property
+    def second(self) -> ProcessConfigurableAndGlobalStream[O2_co]:
+        """The second output."""
+        return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 1))
+
+
+def _one_input(function: Any) -> OneInputStreamProcessFunction[Any, Any]:
+    if isinstance(function, OneInputStreamProcessFunction):
+        return function
+    if isinstance(function, ProcessFunction):
+        raise PlanError(
+            f"process at {caller_location()} takes a one-input or two-output function; {type(function).__name__} "
+            f"has two inputs: use connect_and_process."
+        )
+    if isinstance(function, type) or not callable(function):
+        hint = " (an instance, not the class)" if isinstance(function, type) else ""
+        raise PlanError(f"process at {caller_location()} takes a process function{hint}, not {function!r}.")
+    return CallableFunction(function)
+
+
+def _require(function: object, kind: type) -> None:
+    if not isinstance(function, kind):
+        raise PlanError(
+            f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
+            f"not {function if isinstance(function, type) else type(function).__name__}."
+        )
+
+
+def _require_selectors(selectors: tuple[Any, ...], count: int) -> None:
+    if len(selectors) != count or not all(callable(selector) for selector in selectors):
+        raise PlanError(
+            f"process at {caller_location()}: to keep the stream keyed give one key selector for each of the "
+            f"{count} output{'s' if count > 1 else ''}, or none at all."
+        )
+
+
+def _refuse_foreign(stream: _Stream[Any], other: object, *kinds: type) -> None:
+    where = f"connect_and_process at {caller_location()}"
+    if not isinstance(other, kinds):
+        raise PlanError(
+            f"{where}: a {type(stream).__name__} connects to a {' or a '.join(kind.__name__ for kind in kinds)}, "
+            f"not to a {type(other).__name__}."
+        )
+    assert isinstance(other, _Stream)
+    if other._builder is not stream._builder:
+        raise PlanError(f"{where}: the two streams belong to different environments.")
+
+
+def _preserving(ref: InputRef, key_selector: KeySelector) -> InputRef:
+    return InputRef(ref.node, ref.output, None, key_selector)
+
+
+def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], function: Any, **options: Any) -> InputRef:
+    _require(function, TwoInputBroadcastStreamProcessFunction)
+    name = "Broadcast-TwoInput-Process"
+    if isinstance(stream, KeyedPartitionStream):
+        name = "Keyed-TwoInput-Broadcast-Process"
+    return stream._add(OperatorKind.TWO_INPUT_BROADCAST, function, name, side._ref, **options)
+
+
+def _keyed_broadcast(
+    keyed: KeyedPartitionStream[Any, Any], side: BroadcastStream[Any], function: Any, key_selector: Any
+) -> Any:
+    ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,))
+    return _keyed_result(keyed._builder, ref, key_selector)
+
+
+def _keyed_result(builder: PlanBuilder, ref: InputRef, key_selector: KeySelector | None) -> Any:
+    if key_selector is None:
+        return ProcessConfigurableAndNonKeyedPartitionStream[Any](builder, ref)
+    return ProcessConfigurableAndKeyedPartitionStream[Any, Any](builder, _preserving(ref, key_selector))

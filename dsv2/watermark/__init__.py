@@ -1,0 +1,41 @@
+"""Generalized watermarks (FLIP-467): typed signals that travel between the records. Pure; no I/O.
+
+A function declares a watermark with :func:`new_builder`, emits it through its context's watermark manager, and
+receives others in ``on_watermark``, combined over the channels of the input.
+"""
+
+from dsv2.watermark.builder import (
+    BoolWatermarkBuilder,
+    LongWatermarkBuilder,
+    WatermarkDeclarationBuilder,
+    new_builder,
+)
+from dsv2.watermark.declaration import (
+    BoolWatermarkCombinationFunction,
+    BoolWatermarkDeclaration,
+    LongWatermarkDeclaration,
+    NumericWatermarkCombinationFunction,
+    WatermarkCombinationPolicy,
+    WatermarkDeclaration,
+    WatermarkHandlingStrategy,
+)
+from dsv2.watermark.handling import WatermarkHandlingResult
+from dsv2.watermark.watermark import BoolWatermark, LongWatermark, Watermark
+
+__all__ = (
+    "BoolWatermark",
+    "BoolWatermarkBuilder",
+    "BoolWatermarkCombinationFunction",
+    "BoolWatermarkDeclaration",
+    "LongWatermark",
+    "LongWatermarkBuilder",
+    "LongWatermarkDeclaration",
+    "NumericWatermarkCombinationFunction",
+    "Watermark",
+    "WatermarkCombinationPolicy",
+    "WatermarkDeclaration",
+    "WatermarkDeclarationBuilder",
+    "WatermarkHandlingResult",
+    "WatermarkHandlingStrategy",
+    "new_builder",
+)
