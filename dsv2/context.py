@@ -185,9 +185,7 @@ class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_
     def watermark_manager(self) -> WatermarkManager:
         """Emits watermarks, to both outputs."""
 
-    def apply_to_all_partitions(
-        self, function: TwoOutputApplyPartitionFunction[OUT1_contra, OUT2_contra], /
-    ) -> None:
+    def apply_to_all_partitions(self, function: TwoOutputApplyPartitionFunction[OUT1_contra, OUT2_contra], /) -> None:
         """Call ``function(first_output, second_output, ctx)`` once for every partition of this subtask."""
 
 

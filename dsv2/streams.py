@@ -8,7 +8,7 @@ handle to configure the operator behind it (``with_uid`` and its kin).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import ConfigurationError, PlanError
@@ -24,7 +24,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
-from dsv2.graph.builder import caller_location
+from dsv2.graph.builder import MAX_PARALLELISM, caller_location
 from dsv2.sinks import Sink
 
 __all__ = (
@@ -51,10 +51,6 @@ TO = TypeVar("TO")
 OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
-
-OneInput: TypeAlias = (
-    OneInputStreamProcessFunction[T_co, OUT] | Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-)
 
 
 class _Stream(Generic[T_co]):
@@ -125,8 +121,10 @@ class ProcessConfigurable:
 
     def _checked_count(self, value: int, what: str) -> int:
         where = f"{self._node.name} at {caller_location()}"
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 32768:
-            raise ConfigurationError(f"{where}: {what} must be a whole number from 1 to 32768, not {value!r}.")
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PARALLELISM:
+            raise ConfigurationError(
+                f"{where}: {what} must be a whole number from 1 to {MAX_PARALLELISM}, not {value!r}."
+            )
         if self._node.non_parallel and value != 1:
             raise ConfigurationError(f"{where}: a global stream is not parallel: its {what} must be 1, not {value}.")
         return value
@@ -201,9 +199,7 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
         """``process`` with a function that keeps the records for which ``predicate`` is true."""
         return self.process(FilterFunction(predicate)).with_name("Filter")
 
-    def flat_map(
-        self, function: Callable[[T_co], Iterable[OUT]]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
         """``process`` with a function that turns each record into any number of records."""
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
@@ -267,7 +263,8 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         Without key selectors the result is not keyed. With them (one per output) it stays keyed, without moving:
         every emitted record must have the current key, which is checked as it is emitted.
         """
-        selectors = (*key_selectors, *named_selectors.values())
+        # Keywords come in the order of the call; sorted, first_key_selector is before second_key_selector.
+        selectors = (*key_selectors, *(selector for _, selector in sorted(named_selectors.items())))
         if isinstance(function, TwoOutputStreamProcessFunction):
             return self._process_two_output(function, selectors)
         name = "KeyedProcess"
@@ -320,6 +317,7 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         if isinstance(other, BroadcastStream):
             return _keyed_broadcast(self, other, function, new_key_selector)
         _require(function, TwoInputNonBroadcastStreamProcessFunction)
+        _require_new_key_selector(new_key_selector)
         ref = self._add(
             OperatorKind.TWO_INPUT, function, "Keyed-TwoInput-Process", other._ref, output_keys=(new_key_selector,)
         )
@@ -532,6 +530,14 @@ def _require_selectors(selectors: tuple[Any, ...], count: int) -> None:
         )
 
 
+def _require_new_key_selector(selector: object) -> None:
+    if selector is not None and not callable(selector):
+        raise PlanError(
+            f"connect_and_process at {caller_location()}: new_key_selector is a callable (record) -> key, "
+            f"not {selector!r}."
+        )
+
+
 def _refuse_foreign(stream: _Stream[Any], other: object, *kinds: type) -> None:
     where = f"connect_and_process at {caller_location()}"
     if not isinstance(other, kinds):
@@ -559,6 +565,7 @@ def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], functio
 def _keyed_broadcast(
     keyed: KeyedPartitionStream[Any, Any], side: BroadcastStream[Any], function: Any, key_selector: Any
 ) -> Any:
+    _require_new_key_selector(key_selector)
     ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,))
     return _keyed_result(keyed._builder, ref, key_selector)
 

@@ -22,9 +22,7 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
         """Called once per subtask, before any record; may emit watermarks."""
 
     @abstractmethod
-    def process_record(
-        self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]
-    ) -> None:
+    def process_record(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for every record."""
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:

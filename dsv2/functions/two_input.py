@@ -69,9 +69,7 @@ class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_c
         """Called for every record of the partitioned stream."""
 
     @abstractmethod
-    def process_record_from_broadcast_input(
-        self, record: IN2_contra, ctx: NonPartitionedContext[OUT_co]
-    ) -> None:
+    def process_record_from_broadcast_input(self, record: IN2_contra, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called for every broadcast record; emits only through ``ctx.apply_to_all_partitions``."""
 
     def end_non_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from dsv2.sinks import Sink
 from dsv2.sources import Source
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
-__all__ = ("InputRef", "Node", "PlanBuilder", "caller_location")
+__all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location")
+
+MAX_PARALLELISM = 32768  # as Flink: key groups are numbered with 15 bits
 
 
 @dataclass(eq=False)
@@ -131,7 +133,7 @@ def _free_uid(node: Node, taken: dict[str, Node]) -> str:
 
 def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
     parallelism = 1 if node.non_parallel else node.parallelism or _inherited_parallelism(node) or default_parallelism
-    max_parallelism = node.max_parallelism or _default_max_parallelism(parallelism)
+    max_parallelism = 1 if node.non_parallel else node.max_parallelism or _default_max_parallelism(parallelism)
     if parallelism > max_parallelism:
         raise ConfigurationError(
             f"{node.name} at {node.location}: parallelism {parallelism} is above max parallelism {max_parallelism}."
@@ -159,8 +161,8 @@ def _inherited_parallelism(node: Node) -> int | None:
 
 
 def _default_max_parallelism(parallelism: int) -> int:
-    # Flink's rule: room to grow by half, a power of two, at least 128.
-    return max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length())
+    # Flink's rule: room to grow by half, a power of two, at least 128 and at most 32768.
+    return min(max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length()), MAX_PARALLELISM)
 
 
 def _edge(source: Operator, ref: InputRef, target: Operator, index: int) -> Edge:
@@ -180,7 +182,13 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
     for operator in operators:
         if isinstance(operator.body, Sink):
             continue
-        for declaration in operator.body.declare_watermarks():
+        declarations = operator.body.declare_watermarks()
+        if not isinstance(declarations, Collection):
+            raise WatermarkDeclarationError(
+                f"{operator} at {operator.location}: declare_watermarks returned {declarations!r}, "
+                f"not a collection of declarations. Return a list or a tuple."
+            )
+        for declaration in declarations:
             if not isinstance(declaration, LongWatermarkDeclaration | BoolWatermarkDeclaration):
                 raise WatermarkDeclarationError(
                     f"{operator} at {operator.location}: declare_watermarks returned {declaration!r}, "

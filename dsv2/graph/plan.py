@@ -102,9 +102,7 @@ class Plan:
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:
         """Per operator its incoming edges, by input."""
         return {
-            operator.id: tuple(
-                sorted((e for e in self.edges if e.target == operator.id), key=lambda edge: edge.input)
-            )
+            operator.id: tuple(sorted((e for e in self.edges if e.target == operator.id), key=lambda edge: edge.input))
             for operator in self.operators
         }
 
@@ -112,9 +110,7 @@ class Plan:
     def edges_out_of(self) -> Mapping[int, tuple[Edge, ...]]:
         """Per operator its outgoing edges, by output, then in the order they were made."""
         return {
-            operator.id: tuple(
-                sorted((e for e in self.edges if e.source == operator.id), key=lambda edge: edge.output)
-            )
+            operator.id: tuple(sorted((e for e in self.edges if e.source == operator.id), key=lambda edge: edge.output))
             for operator in self.operators
         }
 

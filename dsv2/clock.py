@@ -1,0 +1,23 @@
+"""The only place that reads the wall clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+__all__ = ("Clock", "SystemClock")
+
+
+class Clock(Protocol):
+    """Tells the time; tests bring their own."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000

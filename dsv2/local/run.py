@@ -1,0 +1,168 @@
+"""One run of a plan in one process: queues between the subtasks, and a seeded choice of what comes next."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from dsv2.errors import InternalError, SerializationError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.local.mutation import MutationCheck
+from dsv2.runtime.frames import Frame
+from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.subtask import Subtask
+from dsv2.sinks import Sink
+from dsv2.sources import IndexedSource
+
+__all__ = ("LocalRun",)
+
+_LARGEST_READ = 4096
+
+
+class LocalRun:
+    """Subtasks, channels and sinks of one run.
+
+    A channel is a queue of frames. Whenever more than one channel could go on, ``choice`` decides which, and where a
+    frame is cut; so a seed gives one interleaving, and other seeds give others.
+    """
+
+    def __init__(self, plan: Plan, job: JobContext, choice: random.Random, mutation: MutationCheck | None) -> None:
+        self._plan = plan
+        self._job = job
+        self._choice = choice
+        self._mutation = mutation
+        self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
+        self._waiting: list[tuple[int, int, int]] = []  # keys of the queues that hold something
+        self._collected: dict[int, list[Any]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
+        self._subtasks = {
+            (head, index): self._new_subtask(head, index)
+            for head in plan.chains
+            for index in range(plan.operators[head].parallelism)
+        }
+        self._sources = [
+            _SourceReader(plan, operator, index, self._receive)
+            for operator in plan.operators
+            if operator.kind is OperatorKind.SOURCE
+            for index in range(operator.parallelism)
+        ]
+
+    def open(self) -> None:
+        """Open every subtask."""
+        for subtask in self._subtasks.values():
+            subtask.open()
+            subtask.flush()
+
+    def run_batch(self, records: int | None) -> bool:
+        """Read ``records`` of every source (None: all), process until nothing is left; False when all has ended."""
+        limits = {id(reader): reader.position + records if records is not None else None for reader in self._sources}
+        while True:
+            ready = [reader for reader in self._sources if reader.can_read(limits[id(reader)])]
+            if not ready and not self._waiting:
+                break
+            if ready and (not self._waiting or self._choice.random() < 0.25):
+                reader = self._choice.choice(ready)
+                reader.read(self._choice, limits[id(reader)])
+            else:
+                self._deliver_one()
+        if self._mutation is not None:
+            self._mutation.verify()
+        return any(not reader.ended for reader in self._sources)
+
+    def restart(self) -> None:
+        """Put every subtask into bytes and go on with new ones made from those."""
+        for (head, index), subtask in list(self._subtasks.items()):
+            blob = subtask.snapshot()
+            self._subtasks[head, index] = self._new_subtask(head, index)
+            self._subtasks[head, index].restore(blob)
+
+    def take_collected(self) -> Iterator[tuple[Operator, Sink[Any], list[Any]]]:
+        """What arrived at each sink since the last call."""
+        for operator_id, records in self._collected.items():
+            operator = self._plan.operators[operator_id]
+            assert isinstance(operator.body, Sink)
+            yield operator, operator.body, records[:]
+            records.clear()
+
+    def progress(self) -> list[dict[str, Any]]:
+        """What every operator of every subtask has done so far."""
+        return [entry for subtask in self._subtasks.values() for entry in subtask.progress()]
+
+    def check_ended(self) -> None:
+        """After the end of all sources everything must have ended."""
+        for (head, index), subtask in self._subtasks.items():
+            if not subtask.ended:
+                raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not see the end of its input.")
+
+    def _new_subtask(self, head: int, index: int) -> Subtask:
+        functions = {operator.id: _own_copy(operator) for operator in self._plan.chains[head]}
+        wrap = None if self._mutation is None else self._mutation.wrap
+        return Subtask(self._plan, head, index, functions, self._job, self._receive, wrap)
+
+    def _receive(self, frame: Frame) -> None:
+        if frame.operator in self._collected:
+            self._collected[frame.operator].extend(frame.records)
+            return
+        key = (frame.operator, frame.subtask, frame.channel)
+        queue = self._queues.setdefault(key, deque())
+        if not queue:
+            self._waiting.append(key)
+        queue.append(frame)
+
+    def _deliver_one(self) -> None:
+        place = self._choice.randrange(len(self._waiting))
+        key = self._waiting[place]
+        queue = self._queues[key]
+        frame = queue.popleft()
+        if len(frame.records) > 1 and self._choice.random() < 0.5:
+            frame, rest = frame.split(self._choice.randrange(1, len(frame.records)))
+            queue.appendleft(rest)
+        if not queue:
+            self._waiting[place] = self._waiting[-1]
+            self._waiting.pop()
+        head, index, channel = key
+        subtask = self._subtasks[head, index]
+        subtask.receive(channel, frame.records, frame.controls)
+        subtask.flush()
+
+
+class _SourceReader:
+    def __init__(self, plan: Plan, operator: Operator, index: int, receive: Any) -> None:
+        assert isinstance(operator.body, IndexedSource)
+        self._source = operator.body
+        self._index = index
+        self._step = operator.parallelism
+        self._task = SourceTask(plan, operator, index, receive)
+        self.position = 0  # records of this subtask read so far
+        self.ended = False
+
+    def can_read(self, limit: int | None) -> bool:
+        return not self.ended and (limit is None or self.position < limit)
+
+    def read(self, choice: random.Random, limit: int | None) -> None:
+        wanted = choice.randint(1, _LARGEST_READ)
+        if limit is not None:
+            wanted = min(wanted, limit - self.position)
+        first = self._index + self.position * self._step
+        stop = first + wanted * self._step
+        count = self._source.count
+        indices = range(first, stop if count is None else min(stop, count), self._step)
+        self._task.send(self._source.read(indices), self.position)
+        self.position += len(indices)
+        if len(indices) < wanted:
+            self.ended = True
+            self._task.end()
+        self._task.flush()
+
+
+def _own_copy(operator: Operator) -> ProcessFunction:
+    try:
+        return copy.deepcopy(operator.function)
+    except Exception as error:
+        raise SerializationError(
+            f"The function of {operator}, defined at {operator.location}, cannot be copied for its subtasks: {error}."
+        ) from error

@@ -1,0 +1,150 @@
+"""``LocalRuntime``: what ``get_instance(runtime="local")`` runs on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dsv2.clock import Clock, SystemClock
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ConfigurationError, Dsv2Error
+from dsv2.graph import OperatorKind, Plan
+from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
+from dsv2.local.mutation import MutationCheck
+from dsv2.local.run import LocalRun
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.progress import job_progress
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sources import IndexedSource
+
+__all__ = ("LocalRuntime",)
+
+
+class LocalRuntime:
+    """Runs bounded pipelines in this process, to their end, before ``execute_async`` returns.
+
+    ``seed``: which of the possible interleavings of channels is run. ``batches``: cut the input into micro-batches of
+    so many records per source subtask, the last number repeating (default: no cut). ``restart``: put the state of all
+    subtasks into bytes and build new ones from it after every micro-batch. ``check_mutation``: fail with
+    ``RecordMutatedError`` if a record is changed after it was emitted.
+
+    It differs from Spark in this: one process, so state never outlives it; records are not copied between operators;
+    sources are collections and generators only, sinks are those that end on the driver.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        batches: Sequence[int] = (),
+        restart: bool = False,
+        check_mutation: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        if any(size < 1 for size in batches):
+            raise ConfigurationError(f"batches are numbers of records of at least 1, not {list(batches)}.")
+        self._seed = seed
+        self._batches = tuple(batches)
+        self._restart = restart
+        self._check_mutation = check_mutation
+        self._clock = clock if clock is not None else SystemClock()
+
+    def start(self, plan: Plan, options: RunOptions) -> FinishedJob:
+        """Run ``plan`` to its end; the handle tells how it went."""
+        _check(plan, options)
+        begin = self._clock.now_ms()
+        job = FinishedJob(plan)
+        try:
+            self._run(plan, job)
+        except Dsv2Error as error:
+            job.error = error
+        job.seconds = (self._clock.now_ms() - begin) / 1000
+        return job
+
+    def _run(self, plan: Plan, job: FinishedJob) -> None:
+        codec = Codec(TypeRegistry.of(plan))
+        mutation = MutationCheck(codec) if self._check_mutation else None
+        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec)
+        run = LocalRun(plan, context, random.Random(self._seed), mutation)
+        run.open()
+        for batch_id, size in enumerate(self._sizes(plan)):
+            more = run.run_batch(size)
+            for _, sink, records in run.take_collected():
+                _write(sink, records, batch_id)
+            job.progress = job_progress(plan, batch_id, run.progress())
+            if not more:
+                break
+            if self._restart:
+                run.restart()
+        run.check_ended()
+
+    def _sizes(self, plan: Plan) -> Iterable[int | None]:
+        if not self._batches or plan.mode is RuntimeExecutionMode.BATCH:
+            yield None
+            return
+        yield from self._batches
+        while True:
+            yield self._batches[-1]
+
+
+class FinishedJob:
+    """``JobHandle`` of a job that has ended already."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._job_name = plan.job_name
+        self.progress: JobProgress = job_progress(plan, -1, [])
+        self.error: Dsv2Error | None = None
+        self.seconds = 0.0
+
+    @property
+    def status(self) -> JobStatus:
+        """Finished or failed."""
+        return JobStatus.FINISHED if self.error is None else JobStatus.FAILED
+
+    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+        """True at once. Raises what the job failed with."""
+        if self.error is not None:
+            raise self.error
+        return True
+
+    def stop(self) -> None:
+        """Nothing is left to stop."""
+
+    def exception(self) -> Dsv2Error | None:
+        """What the job failed with, or None."""
+        return self.error
+
+    def result(self) -> JobResult:
+        """The result. Raises what the job failed with."""
+        self.await_termination()
+        return JobResult(self._job_name, self.seconds, self.progress)
+
+
+def _check(plan: Plan, options: RunOptions) -> None:
+    if options.checkpoint_location is not None:
+        raise ConfigurationError("The local runtime keeps no checkpoints; leave checkpoint_location out, or use Spark.")
+    for operator in plan.operators:
+        where = f"{operator}, defined at {operator.location},"
+        if operator.kind is OperatorKind.SOURCE and not isinstance(operator.body, IndexedSource):
+            raise ConfigurationError(f"The source {where} needs Spark; locally use a collection or a generator.")
+        if isinstance(operator.body, IndexedSource) and not operator.body.bounded:
+            raise ConfigurationError(f"The source {where} has no end; the local runtime runs bounded jobs: give count.")
+        if operator.kind is OperatorKind.SINK and not isinstance(
+            operator.body, CollectSink | PrintSink | ForeachBatchSink
+        ):
+            raise ConfigurationError(
+                f"The sink {where} needs Spark; locally use CollectSink, PrintSink or ForeachBatchSink."
+            )
+
+
+def _write(sink: Sink[Any], records: list[Any], batch_id: int) -> None:
+    if isinstance(sink, CollectSink):
+        sink.replace_batch(batch_id, records)
+    elif isinstance(sink, PrintSink):
+        for line in sink.lines(records):
+            print(line)
+    elif isinstance(sink, ForeachBatchSink):
+        sink.function(records, batch_id)

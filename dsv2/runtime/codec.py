@@ -1,0 +1,118 @@
+"""Bytes that outlive a process: every frame and every state blob is written and read here.
+
+Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte), payload length (4), CRC-32 of
+the payload (4), payload. The payload is a pickle that is decoded by an unpickler which builds plain built-in types and
+the job's own classes and nothing else, so bytes cannot run code.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from enum import IntEnum
+from typing import Any
+from zlib import crc32
+
+from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.runtime.types import TypeRegistry
+
+__all__ = ("FORMAT_VERSION", "BlobKind", "Codec")
+
+FORMAT_VERSION = 1
+_MAGIC = b"DSV2"
+_HEADER = struct.Struct("<4sBBII")
+
+
+class BlobKind(IntEnum):
+    """What a blob holds, so that one is not taken for the other."""
+
+    FRAME = 1
+    STATE = 2
+
+
+class Codec:
+    """Encodes and decodes for one job."""
+
+    def __init__(self, registry: TypeRegistry) -> None:
+        self._registry = registry
+        self._by_name = True
+
+    def dumps(self, value: Any) -> bytes:
+        """``value`` as a bare pickle. Raises ``SerializationError`` if it cannot be one."""
+        if self._by_name:
+            try:
+                return pickle.dumps(value, 5)
+            except (pickle.PicklingError, AttributeError, TypeError):
+                # A class defined inside a function has no importable name; the job's registry knows it all the same.
+                data = self._dumps_with_registry(value)
+                self._by_name = False
+                return data
+        return self._dumps_with_registry(value)
+
+    def _dumps_with_registry(self, value: Any) -> bytes:
+        buffer = io.BytesIO()
+        try:
+            _RegistryPickler(buffer, self._registry).dump(value)
+        except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+            raise SerializationError(f"A value cannot be turned into bytes: {error}") from error
+        return buffer.getvalue()
+
+    def loads(self, data: bytes) -> Any:
+        """The value of a bare pickle. Raises ``CorruptDataError`` for anything but what ``dumps`` makes."""
+        try:
+            return _RestrictedUnpickler(io.BytesIO(data), self._registry).load()
+        except CorruptDataError:
+            raise
+        except Exception as error:
+            raise CorruptDataError(f"The bytes cannot be decoded: {error}") from error
+
+    def seal(self, kind: BlobKind, value: Any) -> bytes:
+        """``value`` as a blob with header and checksum."""
+        payload = self.dumps(value)
+        return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+
+    def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
+        """The value of a blob. Raises ``CorruptDataError``, naming ``owner``, if anything about it does not fit."""
+        if len(blob) < _HEADER.size:
+            raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
+        magic, version, found, length, checksum = _HEADER.unpack_from(blob)
+        payload = memoryview(blob)[_HEADER.size :]
+        if magic != _MAGIC or found != kind:
+            raise CorruptDataError(f"{owner}: these bytes are not a {kind.name.lower()} of dsv2.")
+        if version != FORMAT_VERSION:
+            raise CorruptDataError(
+                f"{owner}: written in format {version}, this version of dsv2 reads format {FORMAT_VERSION}."
+            )
+        if len(payload) != length or crc32(payload) != checksum:
+            raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
+        try:
+            return self.loads(payload)  # type: ignore[arg-type]  # BytesIO takes any buffer
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{owner}: {error}") from error
+
+
+def _class_named(module: str, name: str) -> type:
+    raise NotImplementedError("only a name in pickles: the unpickler answers with the registry's own find")
+
+
+class _RegistryPickler(pickle.Pickler):
+    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry) -> None:
+        super().__init__(buffer, 5)
+        self._registry = registry
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type) and self._registry.knows(obj):
+            return _class_named, (obj.__module__, obj.__qualname__)
+        return NotImplemented
+
+
+class _RestrictedUnpickler(pickle.Unpickler):
+    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry) -> None:
+        super().__init__(buffer)
+        self._find = registry.find
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name == "_class_named":
+            return self._find
+        return self._find(module, name)

@@ -1,0 +1,165 @@
+"""The contexts that functions get, for every function kind (Flink ``datastream.impl.context``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+
+__all__ = (
+    "NO_KEY",
+    "JobFacts",
+    "Metrics",
+    "NonPartitioned",
+    "Partitioned",
+    "PartitionState",
+    "Tally",
+    "TaskFacts",
+    "WatermarkEmitter",
+)
+
+NO_KEY: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """``JobInfo``."""
+
+    job_name: str
+    execution_mode: RuntimeExecutionMode
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """``TaskInfo``."""
+
+    task_name: str
+    parallelism: int
+    max_parallelism: int
+    index_of_this_subtask: int
+    attempt_number: int
+
+
+class Tally:
+    """``Counter``."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
+
+    def inc(self, amount: int = 1) -> None:
+        """Add ``amount``."""
+        self.count += amount
+
+
+class Metrics:
+    """``MetricGroup``."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Tally] = {}
+        self.gauges: dict[str, Callable[[], int | float]] = {}
+
+    def counter(self, name: str) -> Tally:
+        """The counter called ``name``."""
+        return self.counters.setdefault(name, Tally())
+
+    def gauge(self, name: str, read: Callable[[], int | float]) -> None:
+        """Show the value of ``read()``."""
+        self.gauges[name] = read
+
+
+class PartitionState:
+    """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
+
+    __slots__ = ("_keyed", "key")
+
+    def __init__(self, keyed: bool) -> None:
+        self._keyed = keyed
+        self.key = NO_KEY
+
+    @property
+    def current_key(self) -> Any:
+        """The key of the record in hand."""
+        if self.key is NO_KEY:
+            raise ContractError(
+                "There is no current key here (open, watermarks and end of input concern all partitions): "
+                "use ctx.apply_to_all_partitions."
+                if self._keyed
+                else "The key is only defined for functions on a keyed stream: call key_by before process."
+            )
+        return self.key
+
+
+class WatermarkEmitter:
+    """``WatermarkManager``."""
+
+    __slots__ = ("_declarations", "_send")
+
+    def __init__(
+        self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, int | bool], None]
+    ) -> None:
+        self._declarations = declarations
+        self._send = send
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        """Send ``watermark`` behind the records collected so far."""
+        declaration = self._declarations.get(getattr(watermark, "identifier", ""))
+        if declaration is None:
+            raise UndeclaredWatermarkError(self._explain(watermark))
+        expected = BoolWatermark if isinstance(declaration, BoolWatermarkDeclaration) else LongWatermark
+        if type(watermark) is not expected:
+            raise ContractError(
+                f"Watermark {declaration.identifier!r} is declared as {expected.__name__}: {watermark}."
+            )
+        self._send(watermark.identifier, watermark.value)
+
+    def _explain(self, watermark: object) -> str:
+        if not isinstance(watermark, LongWatermark | BoolWatermark):
+            return f"emit_watermark takes a watermark made by declaration.new_watermark(value), not {watermark!r}."
+        known = ", ".join(map(repr, sorted(self._declarations))) or "none"
+        return (
+            f"Watermark {watermark.identifier!r} is not declared by any function or source of the job (declared: "
+            f"{known}). Return its declaration from declare_watermarks()."
+        )
+
+
+class NonPartitioned:
+    """``NonPartitionedContext``, of one or two outputs."""
+
+    __slots__ = ("_apply", "job_info", "metric_group", "task_info", "watermark_manager")
+
+    def __init__(
+        self,
+        job_info: JobFacts,
+        task_info: TaskFacts,
+        metric_group: Metrics,
+        watermark_manager: WatermarkEmitter,
+        apply: Callable[[Callable[..., None]], None],
+    ) -> None:
+        self.job_info = job_info
+        self.task_info = task_info
+        self.metric_group = metric_group
+        self.watermark_manager = watermark_manager
+        self._apply = apply
+
+    def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+        """Call ``function`` once for every partition of this subtask."""
+        self._apply(function)
+
+
+class Partitioned:
+    """``PartitionedContext``, of one or two outputs."""
+
+    __slots__ = ("job_info", "metric_group", "non_partitioned_context", "state_manager", "task_info")
+
+    def __init__(self, non_partitioned_context: NonPartitioned, state_manager: PartitionState) -> None:
+        self.non_partitioned_context = non_partitioned_context
+        self.state_manager = state_manager
+        self.job_info = non_partitioned_context.job_info
+        self.task_info = non_partitioned_context.task_info
+        self.metric_group = non_partitioned_context.metric_group

@@ -1,0 +1,66 @@
+"""Turning what a callback raised into an error that says where it happened, and on what."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any, NoReturn
+
+from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
+from dsv2.graph import Operator
+
+__all__ = ("raise_user_failure", "shorten")
+
+_OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError)
+_ABSENT: Any = object()
+_LONGEST = 200
+
+
+def raise_user_failure(
+    operator: Operator,
+    subtask: int,
+    callback: str,
+    error: BaseException,
+    *,
+    key: Any = _ABSENT,
+    record: Any = _ABSENT,
+) -> NoReturn:
+    """Raise what ``error`` out of ``callback`` is to the user; call it while handling ``error``.
+
+    An error that has its own words already goes on as it is.
+    """
+    if isinstance(error, _OURS) or not isinstance(error, Exception | SystemExit):
+        raise error
+    raise UserFunctionError(
+        operator=str(operator),
+        callback=callback,
+        subtask=subtask,
+        location=operator.location,
+        cause_type=type(error).__qualname__,
+        cause_message=str(error),
+        key=None if key is _ABSENT else shorten(key),
+        record=None if record is _ABSENT else shorten(record),
+        traceback_text=_user_frames(error),
+    ) from error
+
+
+def shorten(value: Any) -> str:
+    """``repr(value)``, cut to a readable length; never raises."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__qualname__} whose repr raised {type(error).__qualname__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
+
+
+def _user_frames(error: BaseException) -> str:
+    own = __name__.partition(".")[0]
+    frames = [
+        frame
+        for frame, _ in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] != own
+    ]
+    if not frames:
+        return ""
+    summary = traceback.extract_tb(error.__traceback__)
+    files = {frame.f_code.co_filename for frame in frames}
+    return "".join(traceback.format_list([entry for entry in summary if entry.filename in files]))

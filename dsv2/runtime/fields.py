@@ -1,0 +1,94 @@
+"""A process function's instance fields as checkpointed state.
+
+Only fields that changed since the function was built are kept, so that a restarted program may change the others (a
+threshold given to the constructor, say) and be obeyed. A function that defines ``__getstate__`` is kept as that says.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2.errors import SerializationError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator
+from dsv2.runtime.codec import Codec
+
+__all__ = ("FunctionFields",)
+
+_ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
+
+
+class FunctionFields:
+    """Watches one function object; made right after it was built or unpickled, before any callback."""
+
+    def __init__(self, function: ProcessFunction, operator: Operator, codec: Codec) -> None:
+        self._function = function
+        self._operator = operator
+        self._codec = codec
+        self._custom = type(function).__getstate__ is not object.__getstate__
+        self._pristine = {} if self._custom else _fields(function)
+        self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
+        self._changed: set[str] = set()
+
+    def snapshot(self) -> bytes:
+        """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be pickled."""
+        if self._custom:
+            return self._dumps(self._function.__getstate__(), "what __getstate__ returned")
+        fields = _fields(self._function)
+        self._changed |= {name for name, value in fields.items() if self._differs(name, value)}
+        changed = {name: fields[name] for name in fields if name in self._changed}
+        removed = sorted(self._pristine.keys() - fields.keys())
+        try:
+            return self._codec.dumps((changed, removed))
+        except SerializationError:
+            for name, value in changed.items():
+                self._dumps(value, f"field {name!r} ({type(value).__qualname__})")
+            raise
+
+    def restore(self, data: bytes) -> None:
+        """Put the fields of an earlier ``snapshot`` back."""
+        state = self._codec.loads(data)
+        if self._custom:
+            restore_state = getattr(self._function, "__setstate__", None)
+            if restore_state is not None:
+                restore_state(state)
+            else:
+                vars(self._function).update(state)
+            return
+        changed, removed = state
+        for name, value in changed.items():
+            object.__setattr__(self._function, name, value)
+        for name in removed:
+            object.__delattr__(self._function, name)
+        self._changed = set(changed)
+
+    def _differs(self, name: str, value: Any) -> bool:
+        if name in self._changed or name not in self._pristine:
+            return True
+        same = value is self._pristine[name]
+        before = self._pristine_bytes[name]
+        if same and (before is None or isinstance(value, _ATOMS)):
+            return False  # a callable, a lock: part of the program, not of its state
+        return before is None or self._try_dumps(value) != before
+
+    def _try_dumps(self, value: Any) -> bytes | None:
+        try:
+            return self._codec.dumps(value)
+        except SerializationError:
+            return None
+
+    def _dumps(self, value: Any, what: str) -> bytes:
+        try:
+            return self._codec.dumps(value)
+        except SerializationError as error:
+            raise SerializationError(
+                f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
+                f"Fields of a function are part of its state: keep plain values in them, or define __getstate__ "
+                f"(without the field) and __setstate__ (which builds it again)."
+            ) from error
+
+
+def _fields(function: ProcessFunction) -> dict[str, Any]:
+    state: Any = object.__getstate__(function)  # a dict, None, or (dict or None, slots)
+    plain, slots = state if isinstance(state, tuple) else (state, None)
+    return {**(plain or {}), **(slots or {})}

@@ -1,0 +1,78 @@
+"""What travels between subtasks: records of one channel in order, with control elements between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+__all__ = ("END", "MAX_FRAME_RECORDS", "START", "STATUS", "WATERMARK", "ChannelWriter", "Control", "Emit", "Frame")
+
+WATERMARK: Final = 0
+STATUS: Final = 1
+END: Final = 2
+START: Final = 3  # opens a subtask that may get nothing else
+
+Control: TypeAlias = tuple[int, int, str, int | bool]
+"""(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
+
+MAX_FRAME_RECORDS: Final = 8192
+
+
+class Frame:
+    """Elements of one channel: from one upstream subtask to one downstream subtask.
+
+    ``records`` and ``controls`` (by position) give the order. Frames of a channel are received in the order of sending.
+    """
+
+    __slots__ = ("channel", "controls", "operator", "records", "subtask")
+
+    def __init__(self, operator: int, subtask: int, channel: int, records: list[Any], controls: list[Control]) -> None:
+        self.operator = operator
+        self.subtask = subtask
+        self.channel = channel
+        self.records = records
+        self.controls = controls
+
+    def split(self, at: int) -> tuple[Frame, Frame]:
+        """Two frames that say the same: the first with ``at`` records."""
+        before = [control for control in self.controls if control[0] < at]
+        after = [(position - at, *control) for position, *control in self.controls if position >= at]
+        return (
+            Frame(self.operator, self.subtask, self.channel, self.records[:at], before),
+            Frame(self.operator, self.subtask, self.channel, self.records[at:], after),  # type: ignore[arg-type]
+        )
+
+
+Emit: TypeAlias = Callable[[Frame], None]
+
+
+class ChannelWriter:
+    """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own."""
+
+    __slots__ = ("append", "channel", "controls", "count", "operator", "records", "subtask")
+
+    def __init__(self, operator: int, subtask: int, channel: int) -> None:
+        self.operator = operator
+        self.subtask = subtask
+        self.channel = channel
+        self.count = 0  # records in frames so far
+        self.records: list[Any] = []
+        self.controls: list[Control] = []
+        self.append = self.records.append
+
+    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+        """Add a control element behind the records so far."""
+        self.controls.append((len(self.records), kind, identifier, value))
+
+    def flush(self, emit: Emit) -> None:
+        """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
+        if not self.records and not self.controls:
+            return
+        frame = Frame(self.operator, self.subtask, self.channel, self.records[:], self.controls)
+        self.count += len(self.records)
+        self.records.clear()  # keeps the list, to which the collectors hold a bound append
+        self.controls = []
+        while len(frame.records) > MAX_FRAME_RECORDS:
+            head, frame = frame.split(MAX_FRAME_RECORDS)
+            emit(head)
+        emit(frame)

@@ -1,0 +1,175 @@
+"""One input of one operator: puts its channels together.
+
+It hands records on as they come, combines watermarks, keeps track of idle and ended channels, and holds a channel back
+behind an aligned watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from dsv2.errors import InternalError
+from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.combiner import Combiner, new_combiner
+
+__all__ = ("GateListener", "InputGate")
+
+
+class GateListener(Protocol):
+    """The operator behind a gate."""
+
+    def on_records(self, input_index: int, records: list[Any]) -> None:
+        """Records of one channel, in order."""
+
+    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+        """A combined watermark."""
+
+    def on_status(self, input_index: int, idle: bool) -> None:
+        """All channels went idle, or one became active again."""
+
+    def on_end(self, input_index: int) -> None:
+        """Every channel has ended."""
+
+
+class InputGate:
+    """Combines ``channels`` channels into one input."""
+
+    def __init__(
+        self,
+        input_index: int,
+        channels: int,
+        declarations: Mapping[str, WatermarkDeclaration],
+        listener: GateListener,
+    ) -> None:
+        self._input = input_index
+        self._channels = channels
+        self._declarations = declarations
+        self._listener = listener
+        self._combiners: dict[str, Combiner] = {}
+        self._ended: set[int] = set()
+        self._idle_channels: set[int] = set()
+        self._idle = False
+        # channel -> (identifier it waits for, what arrived behind it)
+        self._held: dict[int, tuple[str, list[tuple[list[Any], list[Control]]]]] = {}
+
+    @property
+    def ended(self) -> bool:
+        """Whether every channel has ended."""
+        return len(self._ended) == self._channels
+
+    @property
+    def held_records(self) -> int:
+        """Number of records that wait behind aligned watermarks."""
+        return sum(len(records) for _, pieces in self._held.values() for records, _ in pieces)
+
+    def receive(self, channel: int, records: list[Any], controls: list[Control]) -> None:
+        """Elements of ``channel``: records, with controls at positions between them."""
+        if channel in self._held:
+            self._held[channel][1].append((records, controls))
+            return
+        done = 0
+        for index, (position, kind, identifier, value) in enumerate(controls):
+            if position > done:
+                self._listener.on_records(self._input, records[done:position])
+                done = position
+            if kind == WATERMARK and self._declarations[identifier].combination_policy.aligned:
+                rest = [(at - done, *control) for at, *control in controls[index + 1 :]]
+                self._align(channel, identifier, value, records[done:], rest)  # type: ignore[arg-type]
+                return
+            self.control(channel, kind, identifier, value)
+        if done < len(records):
+            self._listener.on_records(self._input, records[done:] if done else records)
+
+    def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
+        """One control element of ``channel``; not for aligned watermarks of gates with several channels."""
+        if kind == WATERMARK:
+            combined = self._combiner(identifier).update(channel, value)
+            if combined is not None:
+                self._listener.on_watermark(self._input, identifier, combined)
+        elif kind == STATUS:
+            self._set_idle(channel, bool(value))
+        elif kind == END:
+            self._end(channel)
+        elif kind != START:
+            raise InternalError(f"Unknown control element {kind}.")
+
+    def _align(
+        self, channel: int, identifier: str, value: int | bool, records: list[Any], controls: list[Control]
+    ) -> None:
+        pieces = [(records, controls)] if records or controls else []
+        self._held[channel] = (identifier, pieces)
+        self._deliver(identifier, self._combiner(identifier).update(channel, value))
+
+    def _deliver(self, identifier: str, combined: int | bool | None) -> None:
+        if combined is None:
+            return
+        self._listener.on_watermark(self._input, identifier, combined)
+        if self._combiners[identifier].aligned:
+            self._release(identifier)
+
+    def _release(self, identifier: str) -> None:
+        waiting = sorted(channel for channel, (held_for, _) in self._held.items() if held_for == identifier)
+        released = [(channel, self._held.pop(channel)[1]) for channel in waiting]
+        for channel, pieces in released:
+            for records, controls in pieces:
+                self.receive(channel, records, controls)
+
+    def _set_idle(self, channel: int, idle: bool) -> None:
+        if idle == (channel in self._idle_channels) or channel in self._ended:
+            return
+        if idle:
+            self._idle_channels.add(channel)
+        else:
+            self._idle_channels.discard(channel)
+        for identifier, combiner in list(self._combiners.items()):
+            change = combiner.deactivate if idle else combiner.activate
+            self._deliver(identifier, change(channel))
+        self._report_idle()
+
+    def _end(self, channel: int) -> None:
+        if channel in self._ended:
+            raise InternalError(f"Channel {channel} of input {self._input} ended twice.")
+        self._ended.add(channel)
+        was_idle = channel in self._idle_channels
+        self._idle_channels.discard(channel)
+        if not was_idle:
+            for identifier, combiner in list(self._combiners.items()):
+                self._deliver(identifier, combiner.deactivate(channel))
+        if self.ended:
+            self._listener.on_end(self._input)
+        else:
+            self._report_idle()
+
+    def _report_idle(self) -> None:
+        idle = len(self._idle_channels) + len(self._ended) == self._channels and not self.ended
+        if idle != self._idle:
+            self._idle = idle
+            self._listener.on_status(self._input, idle)
+
+    def _combiner(self, identifier: str) -> Combiner:
+        combiner = self._combiners.get(identifier)
+        if combiner is None:
+            inactive = self._ended | self._idle_channels
+            combiner = new_combiner(self._declarations[identifier], self._channels, inactive)
+            self._combiners[identifier] = combiner
+        return combiner
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """State as plain built-in values and held records."""
+        return (
+            {identifier: combiner.snapshot() for identifier, combiner in self._combiners.items()},
+            sorted(self._ended),
+            sorted(self._idle_channels),
+            self._idle,
+            self._held,
+        )
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Take over an earlier ``snapshot``."""
+        combiners, ended, idle_channels, self._idle, self._held = state
+        self._ended, self._idle_channels = set(ended), set(idle_channels)
+        self._combiners = {}
+        for identifier, combiner_state in combiners.items():
+            self._combiner(identifier).restore(combiner_state)

@@ -1,0 +1,138 @@
+"""Which subtask a key belongs to: a hash that is the same in every process, on every machine, in every run.
+
+Python's own ``hash`` is seeded per process for str and bytes. For numbers it is not, and there it also makes equal
+numbers of different types hash alike (``1 == 1.0 == True == Decimal(1)``), which this hash has to keep: keys that are
+equal must meet in one partition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from dsv2.errors import InvalidKeyError
+
+__all__ = ("stable_hash", "subtask_of")
+
+_MASK = 0xFFFFFFFF
+_MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads neighbouring numbers
+
+
+def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
+    """The subtask that owns ``key``: key groups are cut into contiguous ranges (Flink ``KeyGroupRangeAssignment``)."""
+    if key is None:
+        raise InvalidKeyError(
+            "The assigned key must not be None: let the key selector return a value for every record."
+        )
+    return stable_hash(key) % max_parallelism * parallelism // max_parallelism
+
+
+def stable_hash(key: Any) -> int:
+    """A 32-bit hash of a key. Raises ``InvalidKeyError`` for a type that has none."""
+    kind = type(key)
+    hasher = _HASHERS.get(kind)
+    if hasher is None:
+        hasher = _HASHERS[kind] = _hasher_for(kind)
+    return hasher(key)
+
+
+def _mix(value: int) -> int:
+    return (value * _MULTIPLIER >> 32) & _MASK
+
+
+def _text(key: str) -> int:
+    return _mix(crc32(key.encode("utf-8", "surrogatepass")))
+
+
+def _bytes(key: bytes) -> int:
+    return _mix(crc32(key) + 1)
+
+
+def _number(key: int | Decimal | Fraction) -> int:
+    return _mix(hash(key))
+
+
+def _float(key: float) -> int:
+    if math.isnan(key):
+        raise InvalidKeyError("NaN cannot be a key: it is not equal to itself.")
+    return _mix(hash(key))
+
+
+def _decimal(key: Decimal) -> int:
+    if key.is_nan():
+        raise InvalidKeyError("NaN cannot be a key: it is not equal to itself.")
+    return _mix(hash(key))
+
+
+def _sequence(parts: tuple[Any, ...]) -> int:
+    return _mix(crc32(b"".join(stable_hash(part).to_bytes(4, "little") for part in parts)) + len(parts))
+
+
+def _datetime(key: datetime) -> int:
+    if key.utcoffset() is None:
+        return _text(key.replace(fold=0).isoformat())
+    return _text(key.astimezone(UTC).isoformat())  # equal instants are equal keys, whatever their zone
+
+
+def _time(key: time) -> int:
+    return _text(key.replace(fold=0).isoformat())
+
+
+def _enum(key: Enum) -> int:
+    return _text(f"{type(key).__module__}.{type(key).__qualname__}.{key.name}")
+
+
+def _none(key: None) -> int:
+    return 0
+
+
+_HASHERS: dict[type, Callable[[Any], int]] = {
+    str: _text,
+    bytes: _bytes,
+    bool: _number,
+    int: _number,
+    float: _float,
+    Decimal: _decimal,
+    Fraction: _number,
+    tuple: _sequence,
+    date: lambda key: _text(key.isoformat()),
+    datetime: _datetime,
+    time: _time,
+    timedelta: lambda key: _number(key // timedelta(microseconds=1)),
+    UUID: lambda key: _bytes(key.bytes),
+    type(None): _none,
+}
+_BUILT_IN = (str, bytes, bool, int, float, Decimal, Fraction, tuple, datetime, date, time, timedelta, UUID)
+
+
+def _hasher_for(kind: type) -> Callable[[Any], int]:
+    for base in _BUILT_IN:  # IntEnum, StrEnum, NamedTuples: equal to the plain value, so they hash like it
+        if issubclass(kind, base):
+            return _HASHERS[base]
+    if issubclass(kind, Enum):
+        return _enum
+    if dataclasses.is_dataclass(kind) and kind.__hash__ is not None and kind.__hash__ is not object.__hash__:
+        return _dataclass_hasher(kind)
+    raise InvalidKeyError(
+        f"A key of type {kind.__qualname__} cannot be assigned to a subtask: its hash differs between processes. "
+        f"Use str, bytes, int, bool, float, Decimal, date, datetime, UUID, Enum, or a tuple, NamedTuple or "
+        f"frozen dataclass of these."
+    )
+
+
+def _dataclass_hasher(kind: type) -> Callable[[Any], int]:
+    names = [field.name for field in dataclasses.fields(kind) if field.compare]
+    salt = _text(kind.__qualname__)
+
+    def hash_fields(key: Any) -> int:
+        return _sequence((salt, *(getattr(key, name) for name in names)))
+
+    return hash_fields

@@ -1,0 +1,54 @@
+"""Putting the reports of many subtasks together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.job import JobProgress, OperatorProgress
+
+__all__ = ("job_progress",)
+
+
+def job_progress(plan: Plan, batch_id: int, reports: Iterable[Mapping[str, Any]]) -> JobProgress:
+    """The progress of a job from what ``Subtask.progress`` said; a subtask's last report counts."""
+    by_operator: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for report in reports:
+        by_operator.setdefault(report["uid"], {})[report["subtask"]] = report
+    return JobProgress(
+        batch_id,
+        {
+            operator.uid: _operator_progress(operator, by_operator.get(operator.uid, {}))
+            for operator in plan.operators
+            if operator.kind not in (OperatorKind.SOURCE, OperatorKind.SINK)
+        },
+    )
+
+
+def _operator_progress(operator: Operator, reports: Mapping[int, Mapping[str, Any]]) -> OperatorProgress:
+    identifiers = sorted({identifier for report in reports.values() for identifier in report["watermarks"]})
+    return OperatorProgress(
+        operator.uid,
+        operator.name,
+        records_in=sum(report["records_in"] for report in reports.values()),
+        records_out=sum(report["records_out"] for report in reports.values()),
+        watermarks={
+            identifier: tuple(
+                reports[subtask]["watermarks"].get(identifier) if subtask in reports else None
+                for subtask in range(operator.parallelism)
+            )
+            for identifier in identifiers
+        },
+        counters=_sums(report["counters"] for report in reports.values()),
+        gauges=_sums(report["gauges"] for report in reports.values()),
+    )
+
+
+def _sums(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        for name, value in part.items():
+            total[name] += value
+    return dict(total)

@@ -1,0 +1,135 @@
+"""The hot loops: a run of records through one callback. Everything that can be looked up beforehand is.
+
+A loop takes a list of records; a step takes one record and is what an operator chained upstream calls as its collector.
+Both leave error handling to the (free) exception path, where ``fail(error, record, key)`` raises what is to be raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeAlias
+
+from dsv2.graph import KeySelector
+from dsv2.runtime.contexts import NO_KEY, PartitionState, Tally
+from dsv2.runtime.keyed_store import PagedKeyedStore
+
+__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "step")
+
+Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
+_NO_RECORD: Any = None
+
+
+def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Callable[[list[Any]], None]:
+    """``process(record, *args)`` for each record."""
+    if len(args) == 2:  # one output: saves building an argument tuple per record
+        output, ctx = args
+
+        def run(records: list[Any]) -> None:
+            record = _NO_RECORD
+            try:
+                for record in records:
+                    process(record, output, ctx)
+            except BaseException as error:
+                fail(error, record, NO_KEY)
+
+        return run
+
+    def run_any(records: list[Any]) -> None:
+        record = _NO_RECORD
+        try:
+            for record in records:
+                process(record, *args)
+        except BaseException as error:
+            fail(error, record, NO_KEY)
+
+    return run_any
+
+
+def keyed_loop(
+    process: Callable[..., None],
+    args: tuple[Any, ...],
+    fail: Fail,
+    select: KeySelector,
+    store: PagedKeyedStore,
+    partition: PartitionState,
+) -> Callable[[list[Any]], None]:
+    """``process(record, *args)`` for each record, with its key as the current one."""
+    touched, touch = store.touched, store.touch
+    if len(args) == 2:
+        output, ctx = args
+
+        def run(records: list[Any]) -> None:
+            record = key = NO_KEY
+            try:
+                for record in records:
+                    key = NO_KEY
+                    key = select(record)
+                    if key not in touched:
+                        touch(key)
+                    partition.key = key
+                    process(record, output, ctx)
+            except BaseException as error:
+                fail(error, record, key)
+            finally:
+                partition.key = NO_KEY
+
+        return run
+
+    def run_any(records: list[Any]) -> None:
+        record = key = NO_KEY
+        try:
+            for record in records:
+                key = NO_KEY
+                key = select(record)
+                if key not in touched:
+                    touch(key)
+                partition.key = key
+                process(record, *args)
+        except BaseException as error:
+            fail(error, record, key)
+        finally:
+            partition.key = NO_KEY
+
+    return run_any
+
+
+def step(process: Callable[..., None], args: tuple[Any, ...], fail: Fail, tally: Tally) -> Callable[[Any], None]:
+    """``process(record, *args)`` for one record handed over by a chained operator."""
+
+    def collect(record: Any) -> None:
+        tally.count += 1
+        try:
+            process(record, *args)
+        except BaseException as error:
+            fail(error, record, NO_KEY)
+
+    return collect
+
+
+def keyed_step(
+    process: Callable[..., None],
+    args: tuple[Any, ...],
+    fail: Fail,
+    tally: Tally,
+    select: KeySelector,
+    store: PagedKeyedStore,
+    partition: PartitionState,
+) -> Callable[[Any], None]:
+    """``process(record, *args)`` for one record handed over by a chained operator, with its key as the current one."""
+    touched, touch = store.touched, store.touch
+
+    def collect(record: Any) -> None:
+        tally.count += 1
+        key = NO_KEY
+        try:
+            key = select(record)
+            if key not in touched:
+                touch(key)
+            partition.key = key
+            process(record, *args)
+        except BaseException as error:
+            fail(error, record, key)
+        finally:
+            partition.key = NO_KEY
+
+    return collect

@@ -1,0 +1,160 @@
+"""The subtask: a chain of operators, engine-neutral. Takes frames in, gives frames out, can be put into bytes.
+
+A runtime makes one per (chain, index), either ``open``s it or ``restore``s it, gives it frames with ``receive``,
+calls ``flush`` at the end of each micro-batch and keeps what ``snapshot`` returns. The same frames in the same order
+give the same frames and the same snapshot again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsv2.errors import InternalError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Edge, Operator, Plan
+from dsv2.runtime.codec import BlobKind
+from dsv2.runtime.frames import MAX_FRAME_RECORDS, Control, Emit
+from dsv2.runtime.gate import InputGate
+from dsv2.runtime.operator_task import JobContext, OperatorTask, Output
+from dsv2.runtime.outputs import Collect, EdgeOutput, fan_out
+
+__all__ = ("CollectWrapper", "Subtask")
+
+_PIECE = 1024  # records processed before full channels are looked for: bounds what a flat_map piles up
+
+CollectWrapper = Callable[[Operator, Collect], Collect]
+
+
+class Subtask:
+    """Subtask ``index`` of the chain that ``head`` leads."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        head: int,
+        index: int,
+        functions: Mapping[int, ProcessFunction],
+        job: JobContext,
+        emit: Emit,
+        wrap_collect: CollectWrapper | None = None,
+    ) -> None:
+        """``functions``: per operator id a function object of this subtask's own. ``wrap_collect``: see LocalRuntime."""
+        self._plan = plan
+        self._index = index
+        self._functions = functions
+        self._job = job
+        self._emit = emit
+        self._wrap_collect = wrap_collect
+        self._edges: list[EdgeOutput] = []
+        self._tasks: list[OperatorTask] = []  # downstream first
+        self._head = self._build(plan.operators[head])
+        self._owner = f"State of {plan.operators[head]}, subtask {index}"
+        self._channels: list[tuple[InputGate, int]] = [
+            (gate, channel)
+            for gate, edge in zip(self._head.gates, plan.edges_into[head], strict=True)
+            for channel in range(plan.channels_of(edge))
+        ]
+
+    @property
+    def ended(self) -> bool:
+        """Whether every input has ended; nothing can come any more."""
+        return all(task.ended for task in self._tasks)
+
+    def open(self) -> None:
+        """Open every function, the last of the chain first. Not after ``restore``."""
+        for task in self._tasks:
+            self._guarded(task.open)
+
+    def receive(self, channel: int, records: list[Any], controls: list[Control]) -> None:
+        """Elements of one channel. Raises ``UserFunctionError`` for what a callback raised."""
+        gate, number = self._channels[channel]
+        if controls:
+            self._guarded(lambda: gate.receive(number, records, controls))
+            self._flush_full()
+            return
+        for start in range(0, len(records), _PIECE):
+            piece = records[start : start + _PIECE]
+            self._guarded(lambda piece=piece: gate.receive(number, piece, controls))  # type: ignore[misc]
+            self._flush_full()
+
+    def flush(self) -> None:
+        """Send what is still held back for the sake of larger frames; called at the end of a micro-batch."""
+        for edge in self._edges:
+            edge.flush(self._emit)
+
+    def snapshot(self) -> bytes:
+        """The whole state as one blob. Call ``flush`` before."""
+        state = {task.operator.uid: task.snapshot() for task in self._tasks}
+        return self._job.codec.seal(BlobKind.STATE, (state, [edge.snapshot() for edge in self._edges]))
+
+    def restore(self, blob: bytes) -> None:
+        """Take over an earlier ``snapshot``. Raises ``CorruptDataError`` if the blob is damaged or not of this chain."""
+        state, edges = self._job.codec.unseal(BlobKind.STATE, blob, self._owner)
+        for task in self._tasks:
+            task.restore(state[task.operator.uid])
+        for edge, edge_state in zip(self._edges, edges, strict=True):
+            edge.restore(edge_state)
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Per operator of the chain what it has done so far, as plain values."""
+        return [task.progress() for task in self._tasks]
+
+    def _build(self, operator: Operator) -> OperatorTask:
+        outputs = [self._output(operator, number) for number in range(len(operator.output_keys))]
+        channels = [
+            1 if self._plan.is_chained(edge) else self._plan.channels_of(edge)
+            for edge in self._plan.edges_into[operator.id]
+        ]
+        task = OperatorTask(operator, self._index, self._functions[operator.id], channels, outputs, self._job)
+        self._tasks.append(task)
+        return task
+
+    def _output(self, operator: Operator, number: int) -> Output:
+        consumers = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id] if edge.output == number]
+        if not consumers:
+            return Output(lambda record: None, lambda kind, identifier, value: None, lambda: 0)
+        collect = fan_out([consumer.collect for consumer in consumers])
+        if self._wrap_collect is not None:
+            collect = self._wrap_collect(operator, collect)
+
+        def control(kind: int, identifier: str, value: int | bool) -> None:
+            for consumer in consumers:
+                consumer.control(kind, identifier, value)
+
+        return Output(collect, control, consumers[0].records_sent)
+
+    def _consumer(self, edge: Edge) -> Output:
+        if self._plan.is_chained(edge):
+            task = self._build(self._plan.operators[edge.target])
+            return Output(task.collector(), task.control_from_chain, task.records_received)
+        output = EdgeOutput(self._plan, edge, self._index)
+        self._edges.append(output)
+        return Output(output.collect, output.control, lambda: output.records_sent)
+
+    def _flush_full(self) -> None:
+        for edge in self._edges:
+            edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BaseException:
+            self._close_after_failure()
+            raise
+
+    def _close_after_failure(self) -> None:
+        for task in self._tasks:
+            with contextlib.suppress(Exception):  # the first failure is the one to report
+                task.close()
+
+
+def functions_of(plan: Plan, head: int) -> dict[int, ProcessFunction]:
+    """The functions of a chain by operator id, as the plan holds them: for a subtask that has the plan to itself."""
+    functions: dict[int, ProcessFunction] = {}
+    for operator in plan.chains[head]:
+        if not isinstance(operator.body, ProcessFunction):
+            raise InternalError(f"{operator} is not a process operator.")
+        functions[operator.id] = operator.body
+    return functions

@@ -1,0 +1,126 @@
+"""Declarations: what the builder makes, when two are the same, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dsv2 import WatermarkDeclarationError
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkCombinationFunction,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    LongWatermarkBuilder,
+    LongWatermarkDeclaration,
+    NumericWatermarkCombinationFunction,
+    Watermark,
+    WatermarkCombinationPolicy,
+    WatermarkHandlingStrategy,
+    new_builder,
+)
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+
+MIN, MAX = NumericWatermarkCombinationFunction.MIN, NumericWatermarkCombinationFunction.MAX
+AND, OR = BoolWatermarkCombinationFunction.AND, BoolWatermarkCombinationFunction.OR
+FORWARD, IGNORE = WatermarkHandlingStrategy.FORWARD, WatermarkHandlingStrategy.IGNORE
+
+
+def test_defaults() -> None:
+    long = LongWatermarkDeclaration("Id", WatermarkCombinationPolicy(MIN, False, False, False), FORWARD)
+    assert new_builder("Id").type_long().build() == long
+    either = BoolWatermarkDeclaration("Id", WatermarkCombinationPolicy(AND, False, False, False), FORWARD)
+    assert new_builder("Id").type_bool().build() == either
+
+
+def test_a_long_with_everything_set() -> None:
+    builder = new_builder("w").type_long().combine_function_max().combine_wait_for_all_channels(True)
+    built = builder.aligned().combine_across_inputs(True).default_handling_strategy_ignore().build()
+    assert built == LongWatermarkDeclaration("w", WatermarkCombinationPolicy(MAX, True, True, True), IGNORE)
+
+
+def test_a_bool_with_everything_set() -> None:
+    builder = new_builder("w").type_bool().combine_function_or().combine_wait_for_all_channels(True)
+    built = builder.aligned().combine_across_inputs(True).default_handling_strategy(IGNORE).build()
+    assert built == BoolWatermarkDeclaration("w", WatermarkCombinationPolicy(OR, True, True, True), IGNORE)
+
+
+def test_a_policy_by_its_field_names() -> None:
+    """The tests above give the flags by position; a swap of two fields would show here."""
+    built = new_builder("w").type_long().combine_wait_for_all_channels(True).build().combination_policy
+    assert built == WatermarkCombinationPolicy(MIN, combine_wait_for_all_channels=True)
+    across = new_builder("w").type_long().combine_across_inputs(True).build().combination_policy
+    assert across == WatermarkCombinationPolicy(MIN, combine_across_inputs=True)
+
+
+def test_the_last_call_of_a_builder_wins() -> None:
+    long = new_builder("w").type_long().combine_function_max().combine_function_min()
+    undone = long.default_handling_strategy_ignore().default_handling_strategy_forward()
+    assert undone.combine_wait_for_all_channels(True).combine_wait_for_all_channels(False).build() == (
+        new_builder("w").type_long().build()
+    )
+    either = new_builder("w").type_bool().combine_function_or().combine_function_and()
+    assert either.build() == new_builder("w").type_bool().build()
+
+
+@pytest.mark.parametrize("typed", [new_builder("w").type_long(), new_builder("w").type_bool()])
+def test_aligned_without_waiting_for_all_is_refused(typed: LongWatermarkBuilder) -> None:
+    with pytest.raises(WatermarkDeclarationError, match="must wait for all channels"):
+        typed.aligned().build()
+
+
+@pytest.mark.parametrize("identifier", ["", None, 7])
+def test_an_identifier_is_a_non_empty_string(identifier: str) -> None:
+    with pytest.raises(WatermarkDeclarationError, match="non-empty string"):
+        new_builder(identifier)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: b.combine_function_max(),
+        lambda b: b.combine_wait_for_all_channels(False).aligned(False),
+        lambda b: b.aligned(False),
+        lambda b: b.combine_across_inputs(True),
+        lambda b: b.default_handling_strategy_ignore(),
+    ],
+    ids=["function", "wait", "aligned", "across inputs", "strategy"],
+)
+def test_every_part_counts_for_equality(change: Callable[[LongWatermarkBuilder], LongWatermarkBuilder]) -> None:
+    """Flink leaves ``isAligned`` out, so that twins collapse to an arbitrary one of them."""
+
+    def waiting() -> LongWatermarkBuilder:
+        return new_builder("w").type_long().combine_wait_for_all_channels(True).aligned()
+
+    assert waiting().build() == waiting().build()
+    assert hash(waiting().build()) == hash(waiting().build())
+    assert change(waiting()).build() != waiting().build()
+
+
+def test_identifiers_are_case_sensitive_and_types_differ() -> None:
+    long, bool_ = new_builder("w").type_long().build(), new_builder("w").type_bool().build()
+    assert long != new_builder("W").type_long().build()
+    assert len({long, bool_}) == 2
+
+
+def test_watermarks_carry_value_and_identifier() -> None:
+    long, bool_ = new_builder("n").type_long().build(), new_builder("b").type_bool().build()
+    assert long.new_watermark(5) == LongWatermark(5, "n")
+    assert bool_.new_watermark(False) == BoolWatermark(False, "b")
+    assert long.new_watermark(5) != LongWatermark(5, "m")
+    one: Watermark = LongWatermark(1, "w")
+    assert one != BoolWatermark(True, "w")
+
+
+@pytest.mark.parametrize("value", [LONG_MIN, -1, 0, LONG_MAX])
+def test_a_long_fits_64_bits(value: int) -> None:
+    assert new_builder("w").type_long().build().new_watermark(value).value == value
+
+
+@pytest.mark.parametrize("value", [LONG_MIN - 1, LONG_MAX + 1])
+def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
+    with pytest.raises(ValueError, match=rf"'w': {value} does not fit"):
+        new_builder("w").type_long().build().new_watermark(value)
