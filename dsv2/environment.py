@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder
-from dsv2.graph.builder import caller_location
+from dsv2.graph.builder import caller_location, kind_of
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
 from dsv2.sources import CollectionSource, DataFrameSource, Source
 from dsv2.sources.source import DataFrameLike
@@ -57,7 +57,7 @@ class ExecutionEnvironment:
         """A stream of what ``source`` reads."""
         if not isinstance(source, Source):
             raise PlanError(
-                f"from_source at {caller_location()} takes a source of dsv2.sources, not {type(source).__name__}."
+                f"from_source at {caller_location()} takes a source of dsv2.sources, not {kind_of(source)}."
             )
         node = self._builder.add(OperatorKind.SOURCE, source, name)
         return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(node))

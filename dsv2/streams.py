@@ -24,7 +24,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
-from dsv2.graph.builder import MAX_PARALLELISM, caller_location
+from dsv2.graph.builder import MAX_PARALLELISM, caller_location, kind_of
 from dsv2.sinks import Sink
 
 __all__ = (
@@ -82,7 +82,7 @@ class _Stream(Generic[T_co]):
 
     def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
         if not isinstance(sink, Sink):
-            raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {type(sink).__name__}.")
+            raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {kind_of(sink)}.")
         node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), non_parallel)
         return ConfiguredSink(self._builder, InputRef(node))
 
@@ -518,7 +518,7 @@ def _require(function: object, kind: type) -> None:
     if not isinstance(function, kind):
         raise PlanError(
             f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
-            f"not {function if isinstance(function, type) else type(function).__name__}."
+            f"not {kind_of(function)}."
         )
 
 

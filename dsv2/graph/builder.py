@@ -15,7 +15,7 @@ from dsv2.sinks import Sink
 from dsv2.sources import Source
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
-__all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location")
+__all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
 
 MAX_PARALLELISM = 32768  # as Flink: key groups are numbered with 15 bits
 
@@ -211,3 +211,8 @@ def caller_location() -> str:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsv2":
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def kind_of(value: object) -> str:
+    """What ``value`` is, for an error; a class is said to be one, since mostly its instance was meant."""
+    return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__

@@ -67,7 +67,7 @@ class PagedKeyedStore:
             self._dirty.add(number)
         self.touched.discard(key)
 
-    def keys(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:
         """Every key, page by page. Keys may be added and removed meanwhile; those are not visited."""
         yield from [key for number in range(len(self._encoded)) for key in self._load(number)]
 

@@ -30,7 +30,7 @@ def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
     """The subtask that owns ``key``: key groups are cut into contiguous ranges (Flink ``KeyGroupRangeAssignment``)."""
     if key is None:
         raise InvalidKeyError(
-            "The assigned key must not be None: let the key selector return a value for every record."
+            "The assigned key must not be None: the key selector must return a value for every record."
         )
     return stable_hash(key) % max_parallelism * parallelism // max_parallelism
 

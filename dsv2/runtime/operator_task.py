@@ -290,7 +290,7 @@ class OperatorTask:
         partition = self._partition
         outer = partition.key
         try:
-            for partition.key in self._store.keys():
+            for partition.key in self._store:
                 function(*self._collectors, self._partitioned)
         finally:
             partition.key = outer

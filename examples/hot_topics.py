@@ -1,0 +1,398 @@
+"""Hot topics: the example program of FLIP-467, which introduced generalized watermarks.
+
+Tweets have a topic and a posting time. A topic is hot while more than ``threshold`` tweets about it were posted within
+``window`` milliseconds. ``PostingTimeExtractor`` passes the tweets on and tells everybody the newest posting time so
+far, as a watermark of its own; ``HotTopicDetector`` keeps the posting times of each topic and drops those that the
+watermark has left behind. That needs no event time: a watermark means what a program says it means.
+
+What is reported is what the document's program reports: *every* tweet that makes the detector hold more than
+``threshold`` of its topic, itself included, gives a ``HotTopic``. Only watermarks drop tweets, those posted more than
+``window`` before the newest one, and a tweet's own watermark comes behind it.
+
+With one extractor the answer is the same on every runtime, however many detectors share the topics. With several it
+depends on how their tweets happen to meet: the newest posting time is the newest of *all* extractors, so tweets of one
+that lags behind are old when they arrive, and stay until the watermark moves again.
+
+``python -m examples.hot_topics --help`` tells how to run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    Dsv2Error,
+    ExecutionEnvironment,
+    JobHandle,
+    JobProgress,
+    JobResult,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeExecutionMode,
+    Trigger,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink, FileSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from examples.console import ProgressLine, format_table, format_time
+from examples.tweets import Tweet, TweetGenerator
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ("HotTopic", "HotTopicDetector", "LazyHotTopicDetector", "PostingTimeExtractor", "Tweet", "build", "main")
+
+THRESHOLD = 100  # tweets
+WINDOW = 5 * 60 * 1000  # milliseconds
+
+NEWEST_POSTING_TIME = "newest-posting-time"
+
+OUT = Path(__file__).resolve().parent.parent / "out" / "hot_topics"
+
+DESCRIPTION = """\
+Finds hot topics as FLIP-467's example does. The tweets are the scheduled departures from New York in 2013, the topics
+the airports they go to. With one split, the default, the answer is always the same; with more of them (each of the
+three airports of New York goes to one), what is hot depends on how the splits happen to keep pace.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HotTopic:
+    """``topic`` is hot since ``at`` (milliseconds since 1970): ``count`` tweets are held, the oldest posted then."""
+
+    topic: str
+    at: int
+    count: int
+
+
+class PostingTimeExtractor(OneInputStreamProcessFunction[Tweet, Tweet]):
+    """Passes every tweet on, and behind it the posting time as a watermark whenever it is the newest one."""
+
+    WATERMARK = new_builder(NEWEST_POSTING_TIME).type_long().combine_function_max().build()
+
+    def __init__(self) -> None:
+        self.newest_posting_time = -1
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [self.WATERMARK]
+
+    def process_record(self, tweet: Tweet, output: Collector[Tweet], ctx: PartitionedContext[Tweet]) -> None:
+        output.collect(tweet)
+        if tweet.posting_time > self.newest_posting_time:
+            self.newest_posting_time = tweet.posting_time
+            watermark = self.WATERMARK.new_watermark(self.newest_posting_time)
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(watermark)
+            ctx.metric_group.counter("watermarks").inc()
+
+
+class HotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
+    """Keeps a heap of posting times per topic; a watermark drops the old ones of all topics."""
+
+    def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
+        self.threshold = threshold
+        self.window = window
+        self.posting_times: dict[str, list[int]] = {}
+
+    def process_record(self, tweet: Tweet, output: Collector[HotTopic], ctx: PartitionedContext[HotTopic]) -> None:
+        heap = self.posting_times.setdefault(tweet.topic, [])
+        heappush(heap, tweet.posting_time)
+        if len(heap) > self.threshold:
+            output.collect(HotTopic(tweet.topic, heap[0], len(heap)))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[HotTopic], ctx: NonPartitionedContext[HotTopic]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == NEWEST_POSTING_TIME:
+            oldest_kept = watermark.value - self.window
+            for heap in self.posting_times.values():
+                while heap and heap[0] < oldest_kept:
+                    heappop(heap)
+        return WatermarkHandlingResult.PEEK  # others downstream may want to know it as well
+
+
+class LazyHotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
+    """Reports the same without visiting all topics for every watermark.
+
+    A watermark is only noted; a topic drops its old tweets when its next one arrives, just before that is added.
+    The two detectors can differ where the watermark falls, as it does when the extractor that was ahead ends first.
+    """
+
+    def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
+        self.threshold = threshold
+        self.window = window
+        self.newest_posting_time = -1
+        self.posting_times: dict[str, tuple[int, list[int]]] = {}  # with the watermark that was last applied
+
+    def process_record(self, tweet: Tweet, output: Collector[HotTopic], ctx: PartitionedContext[HotTopic]) -> None:
+        newest = self.newest_posting_time
+        applied, heap = self.posting_times.get(tweet.topic) or (newest, [])
+        if applied != newest:
+            oldest_kept = newest - self.window
+            while heap and heap[0] < oldest_kept:
+                heappop(heap)
+        heappush(heap, tweet.posting_time)
+        self.posting_times[tweet.topic] = newest, heap
+        if len(heap) > self.threshold:
+            output.collect(HotTopic(tweet.topic, heap[0], len(heap)))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[HotTopic], ctx: NonPartitionedContext[HotTopic]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == NEWEST_POSTING_TIME:
+            self.newest_posting_time = max(self.newest_posting_time, watermark.value)
+        return WatermarkHandlingResult.PEEK
+
+
+def build(
+    tweets: ProcessConfigurableAndNonKeyedPartitionStream[Tweet],
+    *,
+    threshold: int = THRESHOLD,
+    window: int = WINDOW,
+    lazy: bool = False,
+    extractors: int = 1,
+) -> ProcessConfigurableAndNonKeyedPartitionStream[HotTopic]:
+    """The pipeline behind ``tweets``, with so many subtasks of source and extractor; detectors as the environment says.
+
+    Uids: ``tweets``, ``extractor`` (which counts its ``watermarks``) and ``detector``.
+    """
+    detector = LazyHotTopicDetector if lazy else HotTopicDetector
+    return (
+        tweets.with_uid("tweets")
+        .with_parallelism(extractors)
+        .process(PostingTimeExtractor())
+        .with_uid("extractor")
+        .with_parallelism(extractors)
+        .key_by(lambda tweet: tweet.topic)
+        .process(detector(threshold, window))
+        .with_uid("detector")
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with command-line ``arguments``; returns the exit code."""
+    options = _parse(arguments)
+    try:
+        if options.mode == "local":
+            result, events = _run_locally(options)
+        else:
+            result, events = _run_on_spark(options)
+    except Dsv2Error as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    print(_report(options, result, events))
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="hot-topics",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--mode", choices=("streaming", "batch", "local"), default="streaming", help="local: in this process, no Spark")
+    add("--tweets", type=int, metavar="N", help="read N generated tweets instead of the flights of 2013")
+    add("--threshold", type=int, help="hot is what has more tweets than this (flights: 6, tweets: 100)")
+    add("--window", type=float, metavar="MINUTES", help="within so many minutes (flights: 60, tweets: 5)")
+    add("--parallelism", type=int, default=2, help="subtasks of the detector (default 2)")
+    add("--splits", type=int, default=1, help="subtasks of source and extractor (default 1)")
+    add("--lazy", action="store_true", help="the detector that drops old tweets when a topic's next one arrives")
+    add(
+        "--work-dir",
+        type=Path,
+        default=OUT,
+        help="for flights as Parquet, checkpoint, events (default: out/hot_topics)",
+    )
+    add("--checkpoint", metavar="DIR", help="keep a streaming job's state here and go on from it (default: start anew)")
+    add("--output", metavar="DIR", help="where Spark writes all hot topics as Parquet (default: WORK_DIR/events)")
+    options = parser.parse_args(arguments)
+    if options.threshold is None:
+        options.threshold = 6 if options.tweets is None else THRESHOLD
+    if options.window is None:
+        options.window = 60 if options.tweets is None else WINDOW / 60_000
+    if options.mode == "local" and (options.checkpoint or options.output):
+        parser.error("--checkpoint and --output need Spark: use --mode streaming or batch")
+    return options
+
+
+def _run_locally(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]]:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    if options.tweets is None:
+        from examples.flights import scheduled_departures
+
+        departures = scheduled_departures()
+        tweets = env.from_collection(list(map(Tweet, departures["topic"], departures["posting_time"].tolist())))
+    else:
+        tweets = _generated_tweets(env, options)
+    sink = CollectSink[HotTopic]()
+    _hot_topics(env, tweets, options).to_sink(sink)
+    return env.execute("hot topics"), sink.results
+
+
+def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]]:
+    streaming = options.mode == "streaming"
+    checkpoint = Path(options.checkpoint or options.work_dir / "checkpoint")
+    output = Path(options.output or options.work_dir / "events")
+    if not (streaming and options.checkpoint and checkpoint.exists()):
+        _start_anew(checkpoint, output, output_is_ours=options.output is None)
+    spark = _new_session()
+    try:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_execution_mode(RuntimeExecutionMode.STREAMING if streaming else RuntimeExecutionMode.BATCH)
+        tweets = _flights_on_spark(env, spark, options) if options.tweets is None else _generated_tweets(env, options)
+        _hot_topics(env, tweets, options).to_sink(FileSink(str(output), schema=HotTopic)).with_uid("events")
+        result = _watch(
+            env.execute_async(
+                "hot topics",
+                checkpoint_location=str(checkpoint) if streaming else None,
+                trigger=Trigger.available_now() if streaming else None,
+            )
+        )
+        return result, _read_events(spark, output)
+    finally:
+        spark.stop()
+
+
+def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
+    if not output_is_ours and output.exists() and any(output.iterdir()):
+        raise ConfigurationError(
+            f"{output} holds the output of an earlier run: remove it, give another --output, "
+            f"or go on with that run by giving its --checkpoint."
+        )
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    shutil.rmtree(output, ignore_errors=True)
+
+
+def _new_session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",  # one per core: more would only add overhead
+    }
+    builder = SparkSession.builder.master("local[2]").appName("hot topics")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _flights_on_spark(
+    env: ExecutionEnvironment, spark: SparkSession, options: argparse.Namespace
+) -> ProcessConfigurableAndNonKeyedPartitionStream[Tweet]:
+    from examples.flights import SCHEMA, write_departures
+
+    directory = options.work_dir / "flights"
+    write_departures(directory)
+    if options.mode == "streaming":
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        departures = reader.parquet(str(directory))
+    else:
+        departures = spark.read.schema(SCHEMA).parquet(str(directory)).coalesce(1).sortWithinPartitions("sequence")
+    # Each origin is a split. One subtask that reads all of them keeps the order of the files.
+    split_by = "origin" if options.splits > 1 else None
+    return env.from_dataframe(departures, Tweet, split_by=split_by)
+
+
+def _generated_tweets(
+    env: ExecutionEnvironment, options: argparse.Namespace
+) -> ProcessConfigurableAndNonKeyedPartitionStream[Tweet]:
+    return env.from_source(DataGeneratorSource(TweetGenerator(), count=options.tweets, records_per_batch=100_000))
+
+
+def _hot_topics(
+    env: ExecutionEnvironment, tweets: ProcessConfigurableAndNonKeyedPartitionStream[Tweet], options: argparse.Namespace
+) -> ProcessConfigurableAndNonKeyedPartitionStream[HotTopic]:
+    env.set_parallelism(options.parallelism)
+    return build(
+        tweets,
+        threshold=options.threshold,
+        window=round(options.window * 60_000),
+        lazy=options.lazy,
+        extractors=options.splits,
+    )
+
+
+def _watch(job: JobHandle) -> JobResult:
+    line = ProgressLine()
+    try:
+        while not job.await_termination(timeout_seconds=0.25):
+            line.show(_progress_text(job.progress), job.progress.batch_id)
+    except KeyboardInterrupt:
+        line.show("Stopping after this micro-batch ...", job.progress.batch_id)
+        job.stop()
+    finally:
+        line.clear()
+    return job.result()
+
+
+def _progress_text(progress: JobProgress) -> str:
+    if progress.batch_id < 0:
+        return "Starting ..."
+    read, watermarks, hot = _numbers(progress)
+    return f"Batch {progress.batch_id}: {read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events"
+
+
+def _numbers(progress: JobProgress) -> tuple[int, int, int]:
+    extractor, detector = progress.operators["extractor"], progress.operators["detector"]
+    return extractor.records_in, extractor.counters.get("watermarks", 0), detector.records_out
+
+
+def _read_events(spark: SparkSession, output: Path) -> list[HotTopic]:
+    if not any(output.glob("*/*.parquet")):
+        return []
+    rows = spark.read.parquet(str(output)).select("topic", "at", "count").collect()
+    return [HotTopic(*row) for row in rows]
+
+
+def _report(options: argparse.Namespace, result: JobResult, events: Sequence[HotTopic]) -> str:
+    by_topic: dict[str, list[HotTopic]] = defaultdict(list)
+    for event in events:
+        by_topic[event.topic].append(event)
+    hottest = sorted(by_topic.items(), key=lambda item: (-len(item[1]), item[0]))
+    rows = [
+        (
+            topic,
+            len(found),
+            format_time(min(event.at for event in found)),
+            format_time(max(event.at for event in found)),
+            max(event.count for event in found),
+        )
+        for topic, found in hottest[:20]
+    ]
+    things = "departures to one airport" if options.tweets is None else "tweets about one topic"
+    read, watermarks, hot = _numbers(result.progress)
+    lines = [
+        f"Hot: more than {options.threshold} {things} within {options.window:g} minutes",
+        "",
+        format_table(("topic", "events", "first (UTC)", "last (UTC)", "most"), rows),
+        *([f"and {len(hottest) - len(rows):,} other topics"] if len(hottest) > len(rows) else []),
+        "",
+        f"{read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
+        f"({read / max(result.seconds, 1e-3):,.0f} tweets/s)",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from examples import hot_topics
+
+    sys.exit(hot_topics.main())

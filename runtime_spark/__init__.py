@@ -1,0 +1,16 @@
+"""Runs dsv2 plans on Spark Structured Streaming; the only package that imports PySpark."""
+
+from pyspark.sql import SparkSession
+
+from dsv2.errors import ConfigurationError
+from dsv2.job import JobRuntime
+from runtime_spark.runtime import SparkRuntime
+
+__all__ = ("SparkRuntime", "create")
+
+
+def create(spark: object) -> JobRuntime:
+    """The runtime behind ``get_instance(spark=session)``."""
+    if not isinstance(spark, SparkSession):
+        raise ConfigurationError(f"spark=... takes your SparkSession, not {type(spark).__name__}.")
+    return SparkRuntime(spark)

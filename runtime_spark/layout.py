@@ -1,0 +1,112 @@
+"""Where everything of a plan sits on Spark: levels, slots and partitions. Pure; needs no session.
+
+A level is one stateful Spark stage; a slot is the group in which one subtask runs. Spark puts group ``slot`` into
+partition ``pmod(murmur3(slot), partitions)``; slot numbers are searched so that each level fills its partitions evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dsv2.graph import Operator, OperatorKind, Plan
+
+__all__ = ("REPORT_SLOT", "Layout", "spark_partition")
+
+REPORT_SLOT = -1
+"""Rows of this slot carry progress reports of subtasks to the driver."""
+
+_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The slots of a plan.
+
+    ``slots``: (operator id, subtask) -> slot, for every head of a chain and every sink.
+    ``levels``: per level, first to last, the chain heads that run there.
+    """
+
+    partitions: int
+    levels: tuple[tuple[int, ...], ...]
+    slots: dict[tuple[int, int], int]
+
+    @staticmethod
+    def of(plan: Plan) -> Layout:
+        """The layout of ``plan``; the same plan gives the same layout."""
+        depth = max(plan.depths.values(), default=0)
+        levels = tuple(
+            tuple(head for head in plan.chains if plan.depths[head] == level) for level in range(1, depth + 1)
+        )
+        heads = [plan.operators[head] for level in levels for head in level]
+        partitions = max((operator.parallelism for operator in heads), default=1)
+        numbers = _SlotNumbers(partitions)
+        slots: dict[tuple[int, int], int] = {}
+        for level in levels:
+            numbers.begin_level()
+            for head in level:
+                slots |= numbers.assign(plan.operators[head])
+        # Sinks come last, so that adding one leaves the slots of the state alone.
+        numbers.begin_level()
+        for operator in plan.operators:
+            if operator.kind is OperatorKind.SINK:
+                slots |= numbers.assign(operator)
+        return Layout(partitions, levels, slots)
+
+    @cached_property
+    def addresses(self) -> dict[int, tuple[int, int]]:
+        """slot -> (operator id, subtask)."""
+        return {slot: address for address, slot in self.slots.items()}
+
+    def slots_of(self, operator: Operator) -> list[int]:
+        """The slots of all subtasks of ``operator``."""
+        return [self.slots[operator.id, subtask] for subtask in range(operator.parallelism)]
+
+
+class _SlotNumbers:
+    """Gives out each small number once, by the partition it falls into."""
+
+    def __init__(self, partitions: int) -> None:
+        self._partitions = partitions
+        self._free: list[list[int]] = [[] for _ in range(partitions)]
+        self._numbers = self._count()
+        self._turn = 0
+
+    def begin_level(self) -> None:
+        self._turn = 0
+
+    def assign(self, operator: Operator) -> dict[tuple[int, int], int]:
+        slots = {}
+        for subtask in range(operator.parallelism):
+            slots[operator.id, subtask] = self._take(self._turn % self._partitions)
+            self._turn += 1
+        return slots
+
+    def _take(self, partition: int) -> int:
+        while not self._free[partition]:
+            number = next(self._numbers)
+            self._free[spark_partition(number, self._partitions)].append(number)
+        return self._free[partition].pop(0)
+
+    def _count(self) -> Iterator[int]:
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+
+def spark_partition(slot: int, partitions: int) -> int:
+    """Spark's partition of an integer grouping key: murmur3 with seed 42, like ``hash(slot)`` in SQL."""
+    k = _rotate(slot * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+    h = (_rotate(42 ^ k, 13) * 5 + 0xE6546B64) & _MASK
+    h ^= 4  # the length of an int
+    h = (h ^ h >> 16) * 0x85EBCA6B & _MASK
+    h = (h ^ h >> 13) * 0xC2B2AE35 & _MASK
+    h ^= h >> 16
+    signed = h - (1 << 32) if h >> 31 else h
+    return signed % partitions
+
+
+def _rotate(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK

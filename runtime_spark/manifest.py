@@ -1,0 +1,187 @@
+"""What a checkpoint belongs to: written beside Spark's own files before the first start, compared at every later one.
+
+Spark itself sees only binary state and would continue with a program that means something else by it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from dsv2.errors import IncompatibleCheckpointError
+from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.runtime.codec import FORMAT_VERSION
+from dsv2.watermark import WatermarkDeclaration
+from runtime_spark.fingerprint import PYTHON, fingerprint
+from runtime_spark.layout import Layout
+
+__all__ = ("check_or_write_manifest", "differences", "manifest_of")
+
+_MANIFEST_VERSION = 1
+
+
+def manifest_of(plan: Plan, layout: Layout) -> dict[str, Any]:
+    """The manifest of a plan: what must not change between two starts from one checkpoint, as JSON values."""
+    return {
+        "manifest_version": _MANIFEST_VERSION,
+        "format_version": FORMAT_VERSION,
+        "python": PYTHON,
+        "job_name": plan.job_name,
+        "partitions": layout.partitions,
+        "operators": {
+            operator.uid: _describe(plan, operator)
+            for operator in plan.operators
+            if operator.kind is not OperatorKind.SINK
+        },
+        "watermarks": {identifier: _declared(d) for identifier, d in sorted(plan.declarations.items())},
+    }
+
+
+def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
+    return {
+        "kind": operator.kind.value,
+        "function": f"{type(operator.body).__module__}.{type(operator.body).__qualname__}",
+        "defined_at": operator.location,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
+        "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
+    }
+
+
+def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
+    select = operator.input_keys[edge.input]
+    return {
+        "from": plan.operators[edge.source].uid,
+        "output": edge.output,
+        "exchange": edge.exchange.value,
+        "key": None if select is None else fingerprint(select),
+    }
+
+
+def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
+    policy = declaration.combination_policy
+    return {
+        "type": type(declaration).__name__,
+        "function": policy.combination_function.value,
+        "wait_for_all_channels": policy.combine_wait_for_all_channels,
+        "aligned": policy.aligned,
+        "across_inputs": policy.combine_across_inputs,
+        "strategy": declaration.default_handling_strategy.value,
+    }
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What keeps ``now`` from going on where ``before`` was, one sentence each; empty if nothing does."""
+    found = [
+        f"it was written with {what} {before[name]}, this version of dsv2 writes {now[name]}"
+        for name, what in (("manifest_version", "manifest version"), ("format_version", "state format"))
+        if before[name] != now[name]
+    ]
+    if found:
+        return found
+    old, new = before["operators"], now["operators"]
+    for uid in old.keys() - new.keys():
+        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) is gone, or has another uid")
+    for uid in new.keys() - old.keys():
+        found.append(f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid")
+    found.sort()
+    same_python = before["python"] == now["python"]
+    for uid in old.keys() & new.keys():
+        where = f"operator {uid!r} (defined at {new[uid]['defined_at']})"
+        found.extend(f"{where}: {change}" for change in _operator_changes(old[uid], new[uid], same_python))
+    if not found and [*old] != [*new]:
+        found.append(f"the operators are defined in another order: {', '.join(old)} became {', '.join(new)}")
+    old, new = before["watermarks"], now["watermarks"]
+    for identifier in sorted(old.keys() | new.keys()):
+        found.extend(_watermark_changes(identifier, old.get(identifier), new.get(identifier)))
+    if not found and before["partitions"] != now["partitions"]:
+        found.append(f"the number of state partitions was {before['partitions']} and is now {now['partitions']}")
+    return found
+
+
+def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: bool) -> list[str]:
+    changes = [
+        f"{what} was {old[name]} and is now {new[name]}"
+        for name, what in (
+            ("kind", "its kind"),
+            ("parallelism", "its parallelism"),
+            ("max_parallelism", "its max parallelism"),
+        )
+        if old[name] != new[name]
+    ]
+    if len(old["inputs"]) != len(new["inputs"]):
+        return changes  # a change of kind, said already
+    for number, (before, now) in enumerate(zip(old["inputs"], new["inputs"], strict=True)):
+        changes.extend(
+            f"{what} of input {number} was {before[name]!r} and is now {now[name]!r}"
+            for name, what in (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
+            if before[name] != now[name]
+        )
+        if (before["key"] is None) != (now["key"] is None) or (same_python and before["key"] != now["key"]):
+            changes.append(f"the key selector of input {number} computes something else than before")
+    if same_python and old["output_keys"] != new["output_keys"]:
+        changes.append("a key selector of its outputs computes something else than before")
+    return changes
+
+
+def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+    if old is None or new is None:
+        return [f"watermark {identifier!r} is {'no longer' if new is None else 'newly'} declared"]
+    return [
+        f"watermark {identifier!r}: {name.replace('_', ' ')} was {old[name]} and is now {new[name]}"
+        for name in old
+        if old[name] != new[name]
+    ]
+
+
+def check_or_write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
+    """Write the manifest into a new checkpoint, or compare it with the one that is there.
+
+    Goes through Spark's own reader and writer, so that any file system of the cluster will do. Raises
+    ``IncompatibleCheckpointError`` with every difference.
+    """
+    folder = f"{checkpoint}/dsv2/manifest"
+    now = manifest_of(plan, layout)
+    before = _read(spark, folder)
+    if before is None:
+        if _exists(spark, f"{checkpoint}/offsets"):
+            raise IncompatibleCheckpointError(
+                f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
+                f"Use another checkpoint_location."
+            )
+        # One file, committed by rename: it is there whole or not at all.
+        rows = spark.createDataFrame([(json.dumps(now, indent=1, sort_keys=False).replace("\n", " "),)], "value string")
+        rows.coalesce(1).write.mode("overwrite").text(folder)
+        return
+    if found := differences(before, now):
+        listed = "\n".join(f"  - {difference}" for difference in found)
+        raise IncompatibleCheckpointError(
+            f"The checkpoint {checkpoint} cannot be continued by this program:\n{listed}\n"
+            f"Undo the change, or start from a new checkpoint_location (the state begins empty then)."
+        )
+
+
+def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
+    try:
+        rows = spark.read.text(folder).collect()
+    except AnalysisException:
+        return None
+    if not rows:
+        return None
+    try:
+        manifest: dict[str, Any] = json.loads(rows[0][0])
+    except ValueError as error:
+        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: {error}.") from error
+    return manifest
+
+
+def _exists(spark: SparkSession, folder: str) -> bool:
+    try:
+        spark.read.text(folder)
+    except AnalysisException:
+        return False
+    return True

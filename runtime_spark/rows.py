@@ -1,0 +1,70 @@
+"""Frames as rows of a DataFrame: ``slot int, channel int, seq long, payload binary``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.frames import Control, Frame
+from runtime_spark.layout import Layout
+
+__all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "to_arrow")
+
+ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
+COLUMNS = ("slot", "channel", "seq", "payload")
+ARROW_SCHEMA = pa.schema([("slot", pa.int32()), ("channel", pa.int32()), ("seq", pa.int64()), ("payload", pa.binary())])
+MAX_FRAME_BYTES = 1 << 20
+
+Row: TypeAlias = tuple[int, int, int, bytes]
+
+
+class FrameEncoder:
+    """Takes a subtask's frames and keeps them as rows until they are taken."""
+
+    def __init__(self, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
+        self._slots = layout.slots
+        self._codec = codec
+        self._first_seq = first_seq
+        self._next_seq: dict[tuple[int, int], int] = {}  # per channel: receivers take channels in turn, by seq
+        self._rows: list[Row] = []
+        self.size = 0  # bytes of payload not taken yet
+
+    def emit(self, frame: Frame) -> None:
+        """Encode ``frame``; one whose bytes are too many becomes several."""
+        payload = self._codec.seal(BlobKind.FRAME, (frame.records, frame.controls))
+        if len(payload) > MAX_FRAME_BYTES and len(frame.records) > 1:
+            for part in frame.split(len(frame.records) // 2):
+                self.emit(part)
+            return
+        slot = self._slots[frame.operator, frame.subtask]
+        seq = self._next_seq.get((slot, frame.channel), self._first_seq)
+        self._next_seq[slot, frame.channel] = seq + 1
+        self.add((slot, frame.channel, seq, payload))
+
+    def add(self, row: Row) -> None:
+        """Keep a row that is encoded already."""
+        self._rows.append(row)
+        self.size += len(row[3])
+
+    def take(self) -> list[Row]:
+        """The rows since the last call."""
+        rows, self._rows, self.size = self._rows, [], 0
+        return rows
+
+
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control]]:
+    """Records and controls of a payload. Raises ``CorruptDataError``, naming ``owner``."""
+    records, controls = codec.unseal(BlobKind.FRAME, payload, owner)
+    return records, controls
+
+
+def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows as one Arrow batch."""
+    columns = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)],
+        schema=ARROW_SCHEMA,
+    )

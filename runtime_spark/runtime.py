@@ -1,0 +1,126 @@
+"""From a plan to a Spark query: sources, levels, sinks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from urllib.parse import urlparse
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dsv2.clock import Clock, SystemClock
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ConfigurationError
+from dsv2.graph import OperatorKind, Plan
+from dsv2.job import JobHandle, RunOptions, Trigger
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sources import Source
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import check_or_write_manifest
+from runtime_spark.query import BatchJob, StreamingJob
+from runtime_spark.rows import ROW_SCHEMA
+from runtime_spark.session import settings_for_start, start_settings
+from runtime_spark.sinks import SinkWriter, check_sink
+from runtime_spark.sources import check_source, source_frames
+from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
+from runtime_spark.worker import pack_job
+
+__all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
+
+
+@dataclass(frozen=True)
+class CompiledPlan:
+    """A plan as a DataFrame of frames for its sinks."""
+
+    layout: Layout
+    packed: bytes
+    frames: DataFrame
+
+
+class SparkRuntime:
+    """Runs plans on the user's session: never stops it, and leaves its settings as they were."""
+
+    def __init__(self, spark: SparkSession, clock: Clock | None = None) -> None:
+        self._spark = spark
+        self._clock = clock if clock is not None else SystemClock()
+
+    def start(self, plan: Plan, options: RunOptions) -> JobHandle:
+        """Begin to run ``plan``. Raises ``PlanError`` or ``IncompatibleCheckpointError`` before anything has run."""
+        for operator in plan.operators:
+            if operator.kind is OperatorKind.SINK:
+                check_sink(operator)
+        if plan.mode is RuntimeExecutionMode.BATCH:
+            return self._start_batch(plan, options)
+        return self._start_streaming(plan, options)
+
+    def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
+        if options.checkpoint_location is not None or options.trigger is not None:
+            raise ConfigurationError(
+                "A BATCH job has neither checkpoint nor trigger: leave them out, or use STREAMING."
+            )
+        compiled = compile_plan(self._spark, plan, self._clock)
+        return BatchJob(plan, compiled.frames, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
+
+    def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
+        checkpoint = _checkpoint(options.checkpoint_location)
+        compiled = compile_plan(self._spark, plan, self._clock)
+        check_or_write_manifest(self._spark, checkpoint, plan, compiled.layout)
+        job = StreamingJob(plan, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
+        writer = (
+            compiled.frames.writeStream.queryName(plan.job_name)
+            .outputMode("append")
+            .option("checkpointLocation", checkpoint)
+            .foreachBatch(job.write_batch)
+        )
+        trigger = options.trigger or _default_trigger(plan)
+        if trigger.interval_ms is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
+        with settings_for_start(self._spark, start_settings(compiled.layout)):
+            job.query = writer.start()
+        return job
+
+
+def compile_plan(spark: SparkSession, plan: Plan, clock: Clock) -> CompiledPlan:
+    """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
+    for operator in plan.operators:
+        if operator.kind is OperatorKind.SOURCE:
+            check_source(operator)
+    registry = TypeRegistry.of(plan)
+    layout = Layout.of(plan)
+    packed = pack_job(plan, layout, registry)
+    job_key = hashlib.sha256(packed).hexdigest()[:16]
+    frames = source_frames(spark, plan, packed, job_key, clock)
+    for level in range(len(layout.levels)):
+        frames = _level(frames, plan, layout, packed, level)
+    return CompiledPlan(layout, packed, frames)
+
+
+def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int) -> DataFrame:
+    if plan.mode is RuntimeExecutionMode.BATCH:
+        placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
+        return placed.mapInArrow(batch_stage(packed, level), ROW_SCHEMA)
+    if level > 0:
+        # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format.
+        frames = frames.where("slot is not null and slot >= -1")
+    return frames.groupBy("slot").applyInPandasWithState(
+        streaming_stage(packed, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
+    )
+
+
+def _checkpoint(location: str | None) -> str:
+    if not location:
+        raise ConfigurationError(
+            "A STREAMING job on Spark keeps its state in a checkpoint: execute(..., checkpoint_location=a folder of "
+            "its own). The same folder later means: go on from there."
+        )
+    return location.rstrip("/") if urlparse(location).scheme else os.path.abspath(location)
+
+
+def _default_trigger(plan: Plan) -> Trigger:
+    sources = [operator.body for operator in plan.operators if isinstance(operator.body, Source)]
+    if all(source.bounded for source in sources):
+        return Trigger.available_now()
+    return Trigger.processing_time()

@@ -1,0 +1,188 @@
+"""Record types and Spark schemas: deriving one from the other, checking that they fit, converting records."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from dsv2.errors import SchemaError
+
+__all__ = ("RecordReader", "RecordWriter", "check_readable", "fields_of", "schema_of")
+
+_SPARK_TYPES: dict[Any, t.DataType] = {
+    bool: t.BooleanType(),
+    int: t.LongType(),
+    float: t.DoubleType(),
+    str: t.StringType(),
+    bytes: t.BinaryType(),
+    date: t.DateType(),
+    datetime: t.TimestampType(),
+    Decimal: t.DecimalType(38, 18),
+}
+_READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
+    bool: (t.BooleanType,),
+    int: (t.ByteType, t.ShortType, t.IntegerType, t.LongType),
+    float: (t.FloatType, t.DoubleType),
+    str: (t.StringType, t.CharType, t.VarcharType),
+    bytes: (t.BinaryType,),
+    date: (t.DateType,),
+    datetime: (t.TimestampType, t.TimestampNTZType),
+    Decimal: (t.DecimalType,),
+}
+
+
+def fields_of(record_type: type) -> dict[str, Any]:
+    """Field names and types of a dataclass or NamedTuple class. Raises ``SchemaError`` for any other class."""
+    if dataclasses.is_dataclass(record_type):
+        names = [field.name for field in dataclasses.fields(record_type) if field.init]
+    elif issubclass(record_type, tuple) and hasattr(record_type, "_fields"):
+        names = list(record_type._fields)
+    else:
+        raise SchemaError(
+            f"{record_type.__qualname__} has no fields with types: use a dataclass or a NamedTuple class, "
+            f"or give a DDL string such as 'topic string, count long'."
+        )
+    try:
+        hints = typing.get_type_hints(record_type)
+    except NameError as error:
+        raise SchemaError(f"The field types of {record_type.__qualname__} cannot be resolved: {error}.") from error
+    return {name: hints.get(name, typing.Any) for name in names}
+
+
+def schema_of(schema: type | str) -> t.StructType:
+    """The Spark schema of a record type, or of a DDL string. Raises ``SchemaError``."""
+    if isinstance(schema, str):
+        try:
+            parsed = t.StructType.fromDDL(schema)
+        except Exception as error:
+            raise SchemaError(f"{schema!r} is not a schema: {error}") from error
+        if not isinstance(parsed, t.StructType):
+            raise SchemaError(f"{schema!r} is not a schema of columns but {parsed.simpleString()}.")
+        return parsed
+    return t.StructType(
+        [_field(schema, name, hint) for name, hint in fields_of(schema).items()],
+    )
+
+
+def check_readable(record_type: type, schema: t.StructType, split_by: str | None, where: str) -> None:
+    """Raise ``SchemaError`` unless rows of ``schema`` can become records of ``record_type``."""
+    columns = {field.name: field.dataType for field in schema.fields}
+    if split_by is not None and split_by not in columns:
+        raise SchemaError(f"{where}: split_by names column {split_by!r}; the DataFrame has {', '.join(columns)}.")
+    if record_type in (dict, Row):
+        return
+    problems = []
+    for name, hint in fields_of(record_type).items():
+        plain, _ = _without_none(hint)
+        if name not in columns:
+            problems.append(f"it has no column {name!r}")
+        elif plain in _READABLE and not isinstance(columns[name], _READABLE[plain]):
+            problems.append(f"column {name!r} is {columns[name].simpleString()}, the field is {plain.__name__}")
+    if problems:
+        raise SchemaError(
+            f"{where}: the DataFrame does not fit {record_type.__qualname__}: {'; '.join(problems)}. "
+            f"Its columns are {', '.join(f'{n} {c.simpleString()}' for n, c in columns.items())}; select or cast them."
+        )
+
+
+class RecordReader:
+    """Turns Arrow batches into records of one type."""
+
+    def __init__(self, record_type: type, columns: Sequence[str]) -> None:
+        self.columns = list(columns) if record_type in (dict, Row) else list(fields_of(record_type))
+        self._make: Callable[..., Any] | None = None if record_type is dict else record_type
+        if record_type is Row:
+            self._make = Row(*self.columns)
+
+    def read(self, batch: pa.RecordBatch) -> list[Any]:
+        """The records of ``batch``, which may have more columns."""
+        batch = batch.select(self.columns)
+        if self._make is None:
+            return typing.cast(list[Any], batch.to_pylist())
+        return list(map(self._make, *(column.to_pylist() for column in batch.columns)))
+
+
+class RecordWriter:
+    """Turns records into Arrow batches of one schema."""
+
+    def __init__(self, schema: t.StructType, sink: str) -> None:
+        self.schema = schema
+        self._arrow = to_arrow_schema(schema)
+        self._names = schema.fieldNames()
+        self._sink = sink
+
+    def write(self, records: Sequence[Any]) -> pa.RecordBatch:
+        """A batch of ``records``. Raises ``SchemaError`` naming the first record that does not fit."""
+        try:
+            return self._batch(records)
+        except Exception as error:
+            for record in records:
+                self._try_one(record)
+            raise SchemaError(f"{self._sink}: records do not fit {self.schema.simpleString()}: {error}") from error
+
+    def _batch(self, records: Sequence[Any]) -> pa.RecordBatch:
+        columns: Iterable[Sequence[Any]] = zip(*map(self._row(records[0]), records), strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)],
+            schema=self._arrow,
+        )
+
+    def _row(self, sample: Any) -> Callable[[Any], Sequence[Any]]:
+        if isinstance(sample, tuple):
+            return tuple
+        names = self._names
+        if isinstance(sample, dict):
+            return lambda record: [record[name] for name in names]
+        if len(names) == 1:
+            get = attrgetter(names[0])
+            return lambda record: (get(record),)
+        return attrgetter(*names)
+
+    def _try_one(self, record: Any) -> None:
+        try:
+            self._batch([record])
+        except Exception as error:
+            reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise SchemaError(
+                f"{self._sink}: record {record!r:.200} does not fit the schema {self.schema.simpleString()}: {reason}"
+            ) from error
+
+
+def _field(record_type: type, name: str, hint: Any) -> t.StructField:
+    plain, nullable = _without_none(hint)
+    return t.StructField(name, _spark_type(record_type, name, plain), nullable)
+
+
+def _spark_type(record_type: type, name: str, hint: Any) -> t.DataType:
+    if hint in _SPARK_TYPES:
+        return _SPARK_TYPES[hint]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list and arguments:
+        element, nullable = _without_none(arguments[0])
+        return t.ArrayType(_spark_type(record_type, name, element), nullable)
+    if origin is dict and arguments:
+        value, nullable = _without_none(arguments[1])
+        return t.MapType(_spark_type(record_type, name, arguments[0]), _spark_type(record_type, name, value), nullable)
+    raise SchemaError(
+        f"Field {name!r} of {record_type.__qualname__} has type {hint}, for which there is no column type. "
+        f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these; or give a DDL string."
+    )
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+        if len(rest) == 1:
+            return rest[0], True
+    return hint, False

@@ -1,0 +1,117 @@
+"""Writing the last level's frames to the sinks: one pass over each micro-batch, or over a batch job's result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.storagelevel import StorageLevel
+
+from dsv2.errors import ConfigurationError, JobError
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.codec import Codec
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
+from runtime_spark.failures import marked_failures
+from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.rows import decode_frame
+from runtime_spark.schema import RecordWriter, schema_of
+from runtime_spark.worker import load_job
+
+__all__ = ("SinkWriter", "check_sink", "decoded")
+
+
+def check_sink(operator: Operator) -> None:
+    """Raise a ``PlanError`` for a sink that cannot be written."""
+    sink, where = operator.body, f"The sink {operator}, defined at {operator.location}"
+    if isinstance(sink, FileSink):
+        schema_of(sink.schema)
+    elif not isinstance(sink, CollectSink | PrintSink | ForeachBatchSink):
+        raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
+
+
+class SinkWriter:
+    """Writes to all sinks of a plan. The same batch id with the same rows leaves the same result behind."""
+
+    def __init__(self, plan: Plan, layout: Layout, packed: bytes) -> None:
+        sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self._layout = layout
+        self._packed = packed
+        self._files = [operator for operator in sinks if isinstance(operator.body, FileSink)]
+        self._on_driver = [operator for operator in sinks if not isinstance(operator.body, FileSink)]
+
+    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write the rows of one batch; returns the progress reports among them."""
+        if not self._files:
+            return self._write_on_driver(frames, batch_id)
+        # Frames of a batch job may exceed memory, and every action would run the job again.
+        frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            for operator in self._files:
+                self._write_files(operator, frames, batch_id)
+            return self._write_on_driver(frames, batch_id)
+        finally:
+            frames.unpersist()
+
+    def _write_files(self, operator: Operator, frames: DataFrame, batch_id: int) -> None:
+        sink = operator.body
+        assert isinstance(sink, FileSink)
+        records = decoded(frames, operator, self._layout, self._packed, sink.schema)
+        records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/batch_id={batch_id}")
+
+    def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
+        wanted = [REPORT_SLOT, *slots]
+        rows = sorted(
+            frames.where(F.col("slot").isin(wanted)).select("slot", "seq", "channel", "payload").collect(),
+            key=lambda row: row[:3],
+        )
+        by_slot: dict[int, list[bytes]] = {slot: [] for slot in wanted}
+        for slot, _, _, payload in rows:
+            by_slot[slot].append(bytes(payload))
+        codec = load_job(self._packed).codec()
+        for operator in self._on_driver:
+            payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
+            records = [record for payload in payloads for record in decode_frame(codec, payload, str(operator))[0]]
+            _hand_over(operator, records, batch_id)
+        return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
+
+
+def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes, schema: type | str) -> DataFrame:
+    """The records that reach the sink ``operator``, as a DataFrame of ``schema``."""
+    struct = schema_of(schema)
+    name = f"The sink {operator}, defined at {operator.location}"
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with marked_failures():
+            codec: Codec = load_job(packed).codec()
+            writer = RecordWriter(struct, name)
+            for batch in batches:
+                for payload in batch.column(0).to_pylist():
+                    records, _ = decode_frame(codec, payload, name)
+                    if records:
+                        yield writer.write(records)
+
+    slots = layout.slots_of(operator)
+    return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, struct)
+
+
+def _hand_over(operator: Operator, records: list[Any], batch_id: int) -> None:
+    sink = operator.body
+    assert isinstance(sink, Sink)
+    if isinstance(sink, CollectSink):
+        sink.replace_batch(batch_id, records)
+    elif isinstance(sink, PrintSink):
+        for line in sink.lines(records):
+            print(line)
+    elif isinstance(sink, ForeachBatchSink):
+        try:
+            sink.function(records, batch_id)
+        except Exception as error:
+            raise JobError(
+                f"The function of the sink {operator}, defined at {operator.location}, raised on batch {batch_id}: "
+                f"{type(error).__qualname__}: {error}"
+            ) from error

@@ -1,0 +1,141 @@
+"""One level of a plan as a Spark stage: rows in, rows out, around the engine-neutral subtask.
+
+Streaming: one call per slot and micro-batch, with the subtask's state as one binary value. Batch: one pass over a
+partition that is sorted by slot, with no state at all. Rows for slots of later levels pass through as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming.state import GroupState
+
+from dsv2.errors import JobError
+from dsv2.runtime.subtask import Subtask
+from runtime_spark.failures import marked_failures
+from runtime_spark.layout import REPORT_SLOT
+from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.worker import WorkerJob, load_job
+
+__all__ = ("STATE_SCHEMA", "batch_stage", "streaming_stage")
+
+STATE_SCHEMA = "blob binary"
+
+_OUTPUT_BYTES = 16 << 20  # rows are handed to Spark in portions of about this size
+_LARGEST_STATE = 1 << 30
+
+StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def streaming_stage(packed: bytes, level: int) -> StreamingStage:
+    """The function for ``applyInPandasWithState`` at ``level`` (counted from 0)."""
+
+    def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        job = load_job(packed)
+        slot = int(key[0])
+        operator, subtask = job.layout.addresses.get(slot, (None, 0))
+        if operator in job.layout.levels[level]:
+            for rows in _run_subtask(job, operator, subtask, frames, state):
+                yield pd.DataFrame(rows, columns=COLUMNS)
+        else:
+            yield from (frame[list(COLUMNS)] for frame in frames)
+
+    return run_slot
+
+
+def _run_subtask(
+    job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[list[Row]]:
+    with marked_failures():
+        rows: list[tuple[int, int, bytes]] = []
+        for frame in frames:
+            rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
+        rows.sort(key=lambda row: row[:2])
+        run = _SubtaskRun(job, head, index)
+        before: bytes | None = None
+        if state.exists:
+            before = bytes(state.get[0])
+            run.subtask.restore(before)
+        else:
+            run.subtask.open()
+        rows.reverse()
+        while rows:
+            _, channel, payload = rows.pop()  # a payload is free as soon as it is processed
+            yield from run.receive(channel, payload)
+        run.subtask.flush()
+        blob = run.subtask.snapshot()
+        if len(blob) > _LARGEST_STATE:
+            raise JobError(f"{run.owner}: its state has grown to {len(blob)} bytes. Raise the parallelism.")
+        if blob != before:
+            state.update((blob,))
+        yield run.finish()
+
+
+def batch_stage(packed: bytes, level: int) -> BatchStage:
+    """The function for ``mapInArrow`` at ``level`` (counted from 0), over rows sorted by slot, seq and channel."""
+
+    def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job = load_job(packed)
+        with marked_failures():
+            for rows in _run_sorted(job, job.layout.levels[level], _rows(batches)):
+                yield to_arrow(rows)
+
+    return run_partition
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
+
+
+def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row]) -> Iterator[list[Row]]:
+    run: _SubtaskRun | None = None
+    current: int | None = None
+    for row in rows:
+        slot, channel, _, payload = row
+        if slot != current:
+            if run is not None:
+                yield run.end()
+            current = slot
+            operator, subtask = job.layout.addresses.get(slot, (None, 0))
+            run = _SubtaskRun(job, operator, subtask) if operator in heads else None
+            if run is not None:
+                run.subtask.open()
+        if run is None:
+            yield [row]
+        else:
+            yield from run.receive(channel, payload)
+    if run is not None:
+        yield run.end()
+
+
+class _SubtaskRun:
+    """A subtask for the length of one call, with its encoder."""
+
+    def __init__(self, job: WorkerJob, head: int, index: int) -> None:
+        self._codec = job.codec()
+        self._encoder = FrameEncoder(job.layout, self._codec)
+        self.owner = f"{job.plan.operators[head]}, subtask {index}"
+        self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec)
+
+    def receive(self, channel: int, payload: bytes) -> Iterator[list[Row]]:
+        records, controls = decode_frame(self._codec, payload, f"A frame for {self.owner}")
+        self.subtask.receive(channel, records, controls)
+        if self._encoder.size >= _OUTPUT_BYTES:
+            yield self._encoder.take()
+
+    def finish(self) -> list[Row]:
+        report = json.dumps(self.subtask.progress()).encode()
+        self._encoder.add((REPORT_SLOT, 0, 0, report))
+        return self._encoder.take()
+
+    def end(self) -> list[Row]:
+        self.subtask.flush()
+        if not self.subtask.ended:
+            raise JobError(f"{self.owner} did not see the end of its input; was a source cut off?")
+        return self.finish()

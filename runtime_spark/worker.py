@@ -1,0 +1,99 @@
+"""What the workers need of a job, and how it gets there: once as bytes in Spark's closure, cached per process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cloudpickle
+from pyspark import TaskContext
+
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import Sink
+from dsv2.sources import Source
+from dsv2.watermark import WatermarkDeclaration
+from runtime_spark.layout import Layout
+from runtime_spark.rows import FrameEncoder
+
+__all__ = ("WorkerJob", "load_job", "pack_job")
+
+
+@dataclass(frozen=True)
+class WorkerJob:
+    """A job as the workers see it: no sources, no sinks, functions as bytes."""
+
+    plan: Plan
+    layout: Layout
+    registry: TypeRegistry
+    functions: dict[int, bytes]
+
+    def codec(self) -> Codec:
+        """A codec of the job's own types."""
+        return Codec(self.registry)
+
+    def new_subtask(self, head: int, index: int, encoder: FrameEncoder, codec: Codec) -> Subtask:
+        """A subtask with function objects of its own."""
+        task = TaskContext.get()
+        context = JobContext(
+            self.plan.job_name,
+            self.plan.mode,
+            self.plan.declarations,
+            codec,
+            task.attemptNumber() if task is not None else 0,
+        )
+        functions: dict[int, ProcessFunction] = {
+            operator.id: cloudpickle.loads(self.functions[operator.id]) for operator in self.plan.chains[head]
+        }
+        return Subtask(self.plan, head, index, functions, context, encoder.emit)
+
+
+def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
+    """The job as bytes for ``load_job``."""
+    functions = {
+        operator.id: cloudpickle.dumps(operator.body)
+        for operator in plan.operators
+        if isinstance(operator.body, ProcessFunction)
+    }
+    operators = tuple(_without_body(operator) for operator in plan.operators)
+    bare = dataclasses.replace(plan, operators=operators, record_types=())
+    packed: bytes = cloudpickle.dumps(WorkerJob(bare, layout, registry, functions))
+    return packed
+
+
+@lru_cache(maxsize=4)
+def load_job(packed: bytes) -> WorkerJob:
+    """The job of ``pack_job``, made once per process."""
+    job: WorkerJob = cloudpickle.loads(packed)
+    job.registry.install()
+    return job
+
+
+def _without_body(operator: Operator) -> Operator:
+    if operator.kind is OperatorKind.SOURCE:
+        return dataclasses.replace(operator, body=_SourceElsewhere())
+    if operator.kind is OperatorKind.SINK:
+        return dataclasses.replace(operator, body=_SinkElsewhere())
+    return dataclasses.replace(operator, body=ProcessFunction())
+
+
+class _SourceElsewhere(Source[Any]):
+    """Stands for a source, which a worker reads by other means."""
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return ()
+
+
+class _SinkElsewhere(Sink[Any]):
+    """Stands for a sink, which is written on the driver's behalf."""

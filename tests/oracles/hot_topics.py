@@ -1,0 +1,297 @@
+"""What the hot-topics example may answer, worked out from its tweets without running it.
+
+The rules, in the words of the example: an extractor passes each tweet on and, if its posting time is newer than all it
+has seen (-1 at first), sends that time behind it as a watermark. A detector combines the watermarks of all extractors
+by MAX and is told when the combined value changes; then it drops every tweet posted more than ``window`` before it. A
+tweet that makes it hold more than ``threshold`` of one topic gives an event: the topic, the oldest posting time held
+and the number held.
+
+* One extractor: ``expected_events`` gives *the* answer.
+* Several: their channels keep their order, but meet in any way. ``possible_events`` tries all ways, which only works
+  for a handful of tweets; ``objections`` checks any answer against bounds that hold for every way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from examples.hot_topics import HotTopic
+from examples.tweets import Tweet
+
+__all__ = ("expected_events", "objections", "possible_events")
+
+NO_WATERMARK = -1
+
+
+def expected_events(tweets: Iterable[Tweet], threshold: int, window: int) -> list[HotTopic]:
+    """The events, in order, when one extractor reads ``tweets``; ``window`` in milliseconds.
+
+    That order is the detector's if there is one detector, and the order within each topic if there are several.
+
+    With one channel the watermark only grows, so that what a topic has lost when its next tweet comes is what the
+    newest watermark drops, provided one came since the topic's last tweet (none is dropped on arrival).
+    """
+    newest = NO_WATERMARK
+    watermarks = 0
+    held: dict[str, list[int]] = defaultdict(list)  # sorted
+    watermarks_at_last_tweet: dict[str, int] = {}
+    events = []
+    for topic, posting_time in tweets:
+        times = held[topic]
+        if watermarks_at_last_tweet.get(topic) != watermarks:
+            del times[: bisect_left(times, newest - window)]
+        insort(times, posting_time)
+        watermarks_at_last_tweet[topic] = watermarks
+        if len(times) > threshold:
+            events.append(HotTopic(topic, times[0], len(times)))
+        if posting_time > newest:
+            newest = posting_time
+            watermarks += 1
+    return events
+
+
+# --- Several extractors, a handful of tweets -------------------------------------------------------------------------
+
+
+class _State(NamedTuple):
+    """Where a detector may be: elements taken from each channel, what it was told, what it holds, what it said."""
+
+    taken: tuple[int, ...]
+    told: int | None
+    held: tuple[int, ...]
+    events: tuple[HotTopic, ...]
+
+
+def possible_events(
+    channels: Sequence[Sequence[Tweet]], topic: str, threshold: int, window: int
+) -> set[tuple[HotTopic, ...]]:
+    """Every answer about ``topic`` that some meeting of the extractors' channels gives.
+
+    The number of ways grows exponentially with the tweets; a dozen are enough to wait for. A channel that has ended
+    takes its watermark back, as a source that is gone says nothing about what is newest.
+    """
+    elements = [_channel_elements(channel) for channel in channels]
+    answers = set()
+    start = _State((0,) * len(channels), None, (), ())
+    seen, waiting = {start}, [start]
+    while waiting:
+        state = waiting.pop()
+        successors = [
+            _after(state, channel, elements, topic, threshold, window)
+            for channel in range(len(channels))
+            if state.taken[channel] < len(elements[channel])
+        ]
+        if not successors:
+            answers.add(state.events)
+        waiting += set(successors) - seen
+        seen.update(successors)
+    return answers
+
+
+def _channel_elements(tweets: Iterable[Tweet]) -> list[Tweet | int | None]:
+    """What an extractor sends: tweets, watermarks, and None for the end."""
+    elements: list[Tweet | int | None] = []
+    newest = NO_WATERMARK
+    for tweet in tweets:
+        elements.append(tweet)
+        if tweet.posting_time > newest:
+            newest = tweet.posting_time
+            elements.append(newest)
+    return [*elements, None]
+
+
+def _after(
+    state: _State,
+    channel: int,
+    elements: Sequence[Sequence[Tweet | int | None]],
+    topic: str,
+    threshold: int,
+    window: int,
+) -> _State:
+    """The state after the next element of ``channel``."""
+    taken = tuple(count + (index == channel) for index, count in enumerate(state.taken))
+    element = elements[channel][state.taken[channel]]
+    if isinstance(element, Tweet):
+        if element.topic != topic:
+            return state._replace(taken=taken)
+        held = tuple(sorted((*state.held, element.posting_time)))
+        event = (HotTopic(topic, held[0], len(held)),) if len(held) > threshold else ()
+        return state._replace(taken=taken, held=held, events=state.events + event)
+    said = [
+        max(values)
+        for count, sent in zip(taken, elements, strict=True)
+        if count < len(sent) and (values := [value for value in sent[:count] if isinstance(value, int)])
+    ]
+    newest = max(said, default=None)
+    if newest is None or newest == state.told:
+        return state._replace(taken=taken)
+    held = tuple(time for time in state.held if time >= newest - window)
+    return state._replace(taken=taken, told=newest, held=held)
+
+
+# --- Several extractors, any number of tweets ------------------------------------------------------------------------
+
+
+def objections(
+    channels: Sequence[Sequence[Tweet]], events: Iterable[HotTopic], threshold: int, window: int
+) -> list[str]:
+    """Why ``events`` cannot be the answer when extractor ``i`` reads ``channels[i]``; empty if nothing speaks against it.
+
+    The events of each topic must be in the order in which they were emitted. Everything below holds for every way in
+    which the channels can meet, so an objection is always right; that there is none proves nothing.
+
+    Let ``N`` be the tweets of one topic, and look at them in the order in which its detector gets them. It holds
+    ``h(i)`` of them after the i-th; ``h(i) <= h(i - 1) + 1``, and there is an event just when ``h(i) > threshold``.
+
+    1. *Steps.* The first event counts ``threshold + 1``, as the number held grows one by one from 0. A later one counts
+       at most one more than the one before: if tweets without event lie between them, fewer than ``threshold + 1`` were
+       held in between, and it counts ``threshold + 1`` itself.
+    2. *Number.* The first ``threshold`` tweets give no event, so there are at most ``len(N) - threshold``.
+    3. *Oldest.* ``at`` is the posting time of one of the tweets, and ``count`` at most the number of those not older.
+    4. *Where ``at`` rises*, all tweets posted at the former ``at`` were dropped: some watermark is greater than that by
+       more than ``window``, and the count is not greater than before (one tweet more, at least one less; or see 1).
+    5. *Where ``at`` falls*, or the first event is, a tweet posted at the new ``at`` came since the event before. These
+       are different tweets, so it happens at most as often for one posting time as there are tweets posted then.
+    6. *Reach.* See ``_reach``: a detector cannot hold what its watermarks have dropped.
+    7. *Silence.* See ``_fewest_events``: there are only so many watermarks that can drop tweets.
+    """
+    tweets_of: dict[str, list[Tweet]] = defaultdict(list)
+    for channel in channels:
+        for tweet in channel:
+            tweets_of[tweet.topic].append(tweet)
+    events_of: dict[str, list[HotTopic]] = defaultdict(list)
+    for event in events:
+        events_of[event.topic].append(event)
+    watermarks = [_watermarks(channel) for channel in channels]
+    found = [f"{topic}: nobody wrote about it" for topic in sorted(events_of.keys() - tweets_of.keys())]
+    for topic, tweets in tweets_of.items():
+        times = sorted(tweet.posting_time for tweet in tweets)
+        for objection in (
+            *_to_events(events_of[topic], times, watermarks, threshold, window),
+            *_to_counts(events_of[topic], _reach(channels, watermarks, topic, window)),
+            *_to_silence(events_of[topic], _fewest_events(times, watermarks, threshold, window)),
+        ):
+            found.append(f"{topic}: {objection}")
+    return found
+
+
+def _to_events(
+    events: Sequence[HotTopic], times: Sequence[int], watermarks: Sequence[Sequence[int]], threshold: int, window: int
+) -> Iterable[str]:
+    """Rules 1 to 5. ``times``: the topic's posting times, sorted."""
+    if not events:
+        return
+    newest = max((sent[-1] for sent in watermarks if sent), default=NO_WATERMARK)
+    posted_at = Counter(times)
+    if events[0].count != threshold + 1:
+        yield f"the first event counts {events[0].count}, not {threshold + 1}"
+    if len(events) > max(0, len(times) - threshold):
+        yield f"{len(events)} events for {len(times)} tweets, of which the first {threshold} give none"
+    for event in events:
+        if event.count <= threshold:
+            yield f"{event} counts no more than {threshold}"
+        if event.at not in posted_at:
+            yield f"{event}: no tweet was posted then"
+        if event.count > len(times) - bisect_left(times, event.at):
+            yield f"{event} counts more tweets than were posted from then on"
+    for before, event in pairwise(events):
+        if event.count > before.count + 1:
+            yield f"from {before} to {event} the count grows by more than one"
+        if event.at > before.at:
+            if newest - before.at <= window:
+                yield f"from {before} to {event} tweets were dropped, for which no watermark was new enough"
+            if event.count > before.count:
+                yield f"from {before} to {event} tweets were dropped, yet the count grows"
+    fallen = Counter(
+        event.at
+        for before, event in zip([None, *events], events, strict=False)
+        if before is None or event.at < before.at
+    )
+    for at, times_fallen in fallen.items():
+        if times_fallen > posted_at[at]:
+            yield f"the oldest posting time falls to {at} {times_fallen} times, with {posted_at[at]} tweets posted then"
+
+
+def _to_counts(events: Sequence[HotTopic], reach: int) -> Iterable[str]:
+    """Rule 6."""
+    return (f"{event} counts more than the {reach} that can be held" for event in events if event.count > reach)
+
+
+def _to_silence(events: Sequence[HotTopic], fewest: int) -> Iterable[str]:
+    """Rule 7."""
+    return [f"{len(events)} events, where there are at least {fewest}"] if len(events) < fewest else []
+
+
+def _watermarks(tweets: Iterable[Tweet]) -> list[int]:
+    """What an extractor that reads ``tweets`` sends, which is growing."""
+    return [element for element in _channel_elements(tweets) if isinstance(element, int)]
+
+
+def _reach(channels: Sequence[Sequence[Tweet]], watermarks: Sequence[Sequence[int]], topic: str, window: int) -> int:
+    """The most tweets about ``topic`` that a detector can hold at once.
+
+    Take any moment, and ``w``, the greatest value that the detector has been told until then. Some channel ``c`` sent
+    it. For every tweet ``x`` let ``m(x)`` be the watermark that its channel sent last before it.
+
+    * Nothing held has ``m(x) > w``: that watermark came before ``x``, and the detector was told a value at least as
+      great, as the combined value is the greatest of the channels that have not ended.
+    * A tweet of ``c`` with ``m(x) < w`` came before ``w`` did, so it is held only if posted at ``w - window`` or later.
+
+    So the number held is at most what is left of the topic's tweets after both; the answer is the greatest such number
+    for all ``c`` and ``w``. (The other channels may lag behind: their tweets can all come after ``w``, and stay.)
+
+    Between two tweets of the topic in ``c`` nothing changes for the better but by a greater ``w``, and by a smaller one
+    only what ``w - window`` drops and what ``m(x) == w`` protects. So it is enough to look, for each tweet ``x`` of
+    ``c``, at ``w = m(x)`` and at the greatest ``w`` that does not drop ``x``, and at the greatest of all.
+    """
+    # Per channel the tweets of the topic in order, as (m(x), posting time); m never falls within a channel.
+    marked: list[list[tuple[int, int]]] = []
+    for channel in channels:
+        newest, of_topic = NO_WATERMARK, []
+        for tweet in channel:
+            if tweet.topic == topic:
+                of_topic.append((newest, tweet.posting_time))
+            newest = max(newest, tweet.posting_time)
+        marked.append(of_topic)
+
+    def up_to(channel: int, w: int) -> int:
+        return bisect_right(marked[channel], w, key=lambda tweet: tweet[0])
+
+    most = sum(up_to(channel, NO_WATERMARK) for channel in range(len(channels)))  # nothing was told yet
+    for channel, sent in enumerate(watermarks):
+        if not sent:
+            continue
+        before_dropped = (bisect_right(sent, time + window) - 1 for _, time in marked[channel])
+        candidates = {sent[place] for place in before_dropped if place >= 0}
+        candidates |= {mark for mark, _ in marked[channel] if mark != NO_WATERMARK} | {sent[-1]}
+        earlier: list[int] = []  # posting times of the tweets with m(x) < w, sorted
+        for w in sorted(candidates):
+            first_after = bisect_left(marked[channel], w, key=lambda tweet: tweet[0])
+            for _, time in marked[channel][len(earlier) : first_after]:
+                insort(earlier, time)
+            kept = len(earlier) - bisect_left(earlier, w - window)
+            protected = up_to(channel, w) - first_after
+            others = sum(up_to(other, w) for other in range(len(channels)) if other != channel)
+            most = max(most, kept + protected + others)
+    return most
+
+
+def _fewest_events(times: Sequence[int], watermarks: Sequence[Sequence[int]], threshold: int, window: int) -> int:
+    """The fewest events that a topic with tweets at ``times`` (sorted) can give.
+
+    Take the tweets posted at ``s`` or later. Only a watermark greater than ``s + window`` drops one of them. A detector
+    is told such values at most once for each one that a channel sent, and once more for each channel that ends and is
+    not the last one, which may bring back the value of another. These drops cut the tweets into runs, within which
+    nothing is lost: a run gives an event for each of its tweets but the first ``threshold``. The best ``s`` counts.
+    """
+    fewest = 0
+    for place, s in enumerate(times):
+        drops = sum(len(sent) - bisect_right(sent, s + window) for sent in watermarks)
+        if drops:
+            drops += len(watermarks) - 1
+        fewest = max(fewest, len(times) - place - (drops + 1) * threshold)
+    return fewest

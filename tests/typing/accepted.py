@@ -1,0 +1,225 @@
+"""What a type checker must see: the exact type of every row of the stream tables, and of what users write around them.
+
+Checked by ``test_typing.py``, never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+from typing import assert_type
+
+from dsv2 import (
+    BroadcastStream,
+    Collector,
+    ConfiguredSink,
+    GlobalStream,
+    KeyedPartitionStream,
+    NonKeyedPartitionStream,
+    NonPartitionedContext,
+    PartitionedContext,
+    TwoGlobalStreams,
+)
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+)
+from dsv2.sinks import CollectSink, Sink
+from dsv2.sources import DataFrameSource, DataGeneratorSource
+from dsv2.sources.source import DataFrameLike
+from dsv2.streams import (
+    ProcessConfigurableAndGlobalStream,
+    ProcessConfigurableAndKeyedPartitionStream,
+    ProcessConfigurableAndNonKeyedPartitionStream,
+    ProcessConfigurableAndTwoKeyedPartitionStreams,
+    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+)
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkBuilder,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    LongWatermarkBuilder,
+    LongWatermarkDeclaration,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+    new_builder,
+)
+from tests.typing.given import Given
+
+NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
+Keyed = ProcessConfigurableAndKeyedPartitionStream
+Global = ProcessConfigurableAndGlobalStream
+TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
+TwoKeyed = ProcessConfigurableAndTwoKeyedPartitionStreams
+
+
+def partitionings(g: Given) -> None:
+    assert_type(g.non_keyed.key_by(g.by_text), KeyedPartitionStream[str, int])
+    assert_type(g.non_keyed.key_by(lambda record: (record % 2, "key")), KeyedPartitionStream[tuple[int, str], int])
+    assert_type(g.non_keyed.shuffle(), NonKeyedPartitionStream[int])
+    assert_type(g.non_keyed.global_(), GlobalStream[int])
+    assert_type(g.non_keyed.broadcast(), BroadcastStream[int])
+    assert_type(g.keyed.key_by(g.by_day), KeyedPartitionStream[date, int])
+    assert_type(g.keyed.shuffle(), NonKeyedPartitionStream[int])
+    assert_type(g.keyed.global_(), GlobalStream[int])
+    assert_type(g.keyed.broadcast(), BroadcastStream[int])
+    assert_type(g.global_.key_by(g.by_text), KeyedPartitionStream[str, int])
+    assert_type(g.global_.shuffle(), NonKeyedPartitionStream[int])
+    assert_type(g.global_.broadcast(), BroadcastStream[int])
+
+
+def one_input(g: Given) -> None:
+    assert_type(g.non_keyed.process(g.one), NonKeyed[bytes])
+    assert_type(g.non_keyed.process(emit_text), NonKeyed[str])
+    assert_type(g.non_keyed.process(g.two_out), TwoNonKeyed[bytes, list[int]])
+    assert_type(g.keyed.process(g.one), NonKeyed[bytes])
+    assert_type(g.keyed.process(emit_text), NonKeyed[str])
+    assert_type(g.keyed.process(g.one, g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.keyed.process(g.one, new_key_selector=lambda record: record.decode()), Keyed[str, bytes])
+    assert_type(g.keyed.process(g.two_out), TwoNonKeyed[bytes, list[int]])
+    assert_type(g.keyed.process(g.two_out, g.key_of_bytes, g.key_of_list), TwoKeyed[str, bytes, list[int]])
+    assert_type(g.global_.process(g.one), Global[bytes])
+    assert_type(g.global_.process(emit_text), Global[str])
+    assert_type(g.global_.process(g.two_out), TwoGlobalStreams[bytes, list[int]])
+
+
+def two_outputs(g: Given) -> None:
+    non_keyed = g.non_keyed.process(g.two_out)
+    assert_type(non_keyed.first, NonKeyed[bytes])
+    assert_type(non_keyed.second, NonKeyed[list[int]])
+    keyed = g.keyed.process(g.two_out, first_key_selector=g.key_of_bytes, second_key_selector=g.key_of_list)
+    assert_type(keyed.first, Keyed[str, bytes])
+    assert_type(keyed.second, Keyed[str, list[int]])
+    global_ = g.global_.process(g.two_out)
+    assert_type(global_.first, Global[bytes])
+    assert_type(global_.second, Global[list[int]])
+
+
+def two_inputs(g: Given) -> None:
+    assert_type(g.non_keyed.connect_and_process(g.other_non_keyed, g.two_in), NonKeyed[bytes])
+    assert_type(g.non_keyed.connect_and_process(g.other_broadcast, g.with_side), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_keyed, g.two_in), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_keyed, g.two_in, g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.keyed.connect_and_process(g.other_broadcast, g.with_side), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_broadcast, g.with_side, g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.global_.connect_and_process(g.other_global, g.two_in), Global[bytes])
+    assert_type(g.other_broadcast.connect_and_process(g.keyed, g.with_side), NonKeyed[bytes])
+    assert_type(g.other_broadcast.connect_and_process(g.keyed, g.with_side, g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.other_broadcast.connect_and_process(g.non_keyed, g.with_side), NonKeyed[bytes])
+
+
+def sinks(g: Given) -> None:
+    assert_type(g.non_keyed.to_sink(g.int_sink), ConfiguredSink)
+    assert_type(g.keyed.to_sink(g.int_sink), ConfiguredSink)
+    assert_type(g.global_.to_sink(CollectSink()), ConfiguredSink)
+
+
+def handles(g: Given) -> None:
+    non_keyed = g.non_keyed.process(g.one)
+    assert_type(non_keyed.with_uid("u").with_name("n").with_parallelism(1).with_max_parallelism(1), NonKeyed[bytes])
+    keyed = g.keyed.process(g.one, g.key_of_bytes)
+    assert_type(keyed.with_uid("u").with_name("n").with_parallelism(1).with_max_parallelism(1), Keyed[str, bytes])
+    global_ = g.global_.process(g.one)
+    assert_type(global_.with_uid("u").with_name("n").with_parallelism(1).with_max_parallelism(1), Global[bytes])
+    two = g.non_keyed.process(g.two_out)
+    assert_type(two.with_uid("u").with_parallelism(1).first.with_name("n"), NonKeyed[bytes])
+    two_keyed = g.keyed.process(g.two_out, g.key_of_bytes, g.key_of_list)
+    assert_type(two_keyed.with_uid("u").with_max_parallelism(1), TwoKeyed[str, bytes, list[int]])
+    assert_type(g.global_.process(g.two_out).first.with_uid("u"), Global[bytes])
+    assert_type(g.keyed.to_sink(g.int_sink).with_name("n").with_parallelism(1), ConfiguredSink)
+
+
+def sugar(g: Given) -> None:
+    assert_type(g.non_keyed.map(lambda record: str(record)), NonKeyed[str])
+    assert_type(g.non_keyed.map(str).map(str.encode), NonKeyed[bytes])
+    assert_type(g.non_keyed.filter(lambda record: record > 1), NonKeyed[int])
+    assert_type(g.non_keyed.flat_map(lambda record: [b"", b"x"] * record), NonKeyed[bytes])
+    assert_type(g.non_keyed.flat_map(range), NonKeyed[int])
+
+
+@dataclass(frozen=True)
+class Flight:
+    origin: str
+
+
+@dataclass(frozen=True)
+class DelayedFlight(Flight):
+    minutes: int
+
+
+def sources(g: Given, dataframe: DataFrameLike) -> None:
+    assert_type(g.env.from_source(g.source), NonKeyed[int])
+    assert_type(g.env.from_source(DataGeneratorSource(str, count=3), "numbers"), NonKeyed[str])
+    assert_type(g.env.from_collection([1, 2]), NonKeyed[int])
+    assert_type(g.env.from_collection(["a"], records_per_batch=1).with_parallelism(2), NonKeyed[str])
+    assert_type(g.env.from_dataframe(dataframe, Flight, split_by="origin"), NonKeyed[Flight])
+    assert_type(DataFrameSource(dataframe, Flight), DataFrameSource[Flight])
+
+
+def variance(
+    delayed: NonKeyedPartitionStream[DelayedFlight],
+    of_flights: OneInputStreamProcessFunction[Flight, DelayedFlight],
+    sink_of_flights: Sink[Flight],
+    pair: TwoInputNonBroadcastStreamProcessFunction[Flight, Flight, Flight],
+    with_side: TwoInputBroadcastStreamProcessFunction[Flight, Flight, Flight],
+) -> None:
+    """A stream of a subclass is a stream; what takes the base class takes it as well."""
+    flights: NonKeyedPartitionStream[Flight] = delayed
+    keyed: KeyedPartitionStream[str, Flight] = delayed.key_by(lambda flight: flight.origin)
+    results: NonKeyedPartitionStream[Flight] = delayed.process(of_flights)
+    assert_type(delayed.process(of_flights), NonKeyed[DelayedFlight])
+    delayed.to_sink(sink_of_flights)
+    delayed.to_sink(CollectSink[Flight]())
+    delayed.connect_and_process(results, pair).to_sink(sink_of_flights)
+    results.connect_and_process(delayed, pair).to_sink(sink_of_flights)
+    delayed.broadcast().connect_and_process(keyed, with_side, lambda flight: flight.origin)
+    flights.connect_and_process(delayed.broadcast(), with_side)
+
+
+def emit_text(record: int, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+    output.collect(str(record))
+
+
+NEWEST = new_builder("newest").type_long().combine_function_max().build()
+DONE = new_builder("done").type_bool().combine_wait_for_all_channels(True).default_handling_strategy_ignore().build()
+
+
+def watermarks() -> None:
+    assert_type(new_builder("w").type_long().combine_function_min(), LongWatermarkBuilder)
+    assert_type(new_builder("w").type_bool().combine_across_inputs(True).aligned(), BoolWatermarkBuilder)
+    assert_type(NEWEST, LongWatermarkDeclaration)
+    assert_type(DONE, BoolWatermarkDeclaration)
+    assert_type(NEWEST.new_watermark(1), LongWatermark)
+    assert_type(DONE.new_watermark(True), BoolWatermark)
+
+
+class Latest(OneInputStreamProcessFunction[int, bytes]):
+    """Every callback as a user writes it."""
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [NEWEST, DONE]
+
+    def open(self, ctx: NonPartitionedContext[bytes]) -> None:
+        self.emitted = ctx.metric_group.counter("emitted")
+
+    def process_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
+        output.collect(record.to_bytes())
+        self.emitted.inc()
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
+    ) -> WatermarkHandlingResult:
+        if isinstance(watermark, LongWatermark):
+            assert_type(watermark.value, int)
+            ctx.apply_to_all_partitions(lambda output, ctx: output.collect(str(ctx.state_manager.current_key).encode()))
+            return WatermarkHandlingResult.POLL
+        assert_type(watermark.value, bool)
+        return WatermarkHandlingResult.PEEK
+
+    def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
+        ctx.watermark_manager.emit_watermark(DONE.new_watermark(True))

@@ -1,0 +1,47 @@
+"""Streams and functions of fixed types, for the modules that only a type checker reads.
+
+Records are ``int`` (main) and ``date`` (other), results ``bytes`` and ``list[int]``, keys ``str``: no two of them
+are related, so that a wrong one is always an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+from dsv2 import BroadcastStream, ExecutionEnvironment, GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.sinks import Sink
+from dsv2.sources import Source
+
+
+class Given:
+    env: ExecutionEnvironment
+    source: Source[int]
+    int_sink: Sink[int]
+    bytes_sink: Sink[bytes]
+
+    non_keyed: NonKeyedPartitionStream[int]
+    keyed: KeyedPartitionStream[str, int]
+    global_: GlobalStream[int]
+    broadcast: BroadcastStream[int]
+    other_non_keyed: NonKeyedPartitionStream[date]
+    other_keyed: KeyedPartitionStream[str, date]
+    keyed_by_date: KeyedPartitionStream[date, date]
+    other_global: GlobalStream[date]
+    other_broadcast: BroadcastStream[date]
+
+    one: OneInputStreamProcessFunction[int, bytes]
+    two_out: TwoOutputStreamProcessFunction[int, bytes, list[int]]
+    two_in: TwoInputNonBroadcastStreamProcessFunction[int, date, bytes]
+    with_side: TwoInputBroadcastStreamProcessFunction[int, date, bytes]
+
+    by_text: Callable[[int], str]
+    by_day: Callable[[int], date]
+    key_of_bytes: Callable[[bytes], str]
+    key_of_list: Callable[[list[int]], str]

@@ -1,0 +1,91 @@
+"""Who may import whom. Read from the sources, so that an import inside of a function counts as well."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import resolve_name
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
+
+# What users write against, and what they built with it, without a word on how it runs.
+MODEL = {"context", "errors", "functions", "sinks", "sources", "watermark"}
+PLAN = MODEL | {"graph", "job"}
+RUNTIME = PLAN | {"clock", "runtime"}
+
+# Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row.
+MAY_IMPORT = {
+    "clock": set[str](),
+    "errors": set[str](),
+    "watermark": {"errors"},
+    "context": {"watermark"},
+    "functions": {"context", "errors", "watermark"},
+    "sinks": {"errors", "watermark"},
+    "sources": {"errors", "watermark"},
+    "graph": MODEL,
+    "job": MODEL | {"graph"},
+    "streams": MODEL | {"graph"},
+    "environment": PLAN | {"streams"},  # finds its runtime by name
+    "runtime": RUNTIME,
+    "local": RUNTIME,
+    "runtime_spark": RUNTIME,
+    "__init__": PLAN | {"environment", "streams"},
+}
+
+# The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.
+DEPENDENCIES = {"cloudpickle", "typing_extensions"}
+HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark")
+
+
+def imports(file: Path) -> Iterator[str]:
+    """The absolute names that ``file`` imports; from the top package the name of what is taken."""
+    package = ".".join(file.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), package)
+            yield from (f"dsv2.{alias.name}" for alias in node.names) if module == "dsv2" else (module,)
+
+
+def part_of(file: Path) -> str:
+    top, *rest = file.relative_to(ROOT).with_suffix("").parts
+    return rest[0] if top == "dsv2" else top
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_imports_of_ours_follow_the_table(file: Path) -> None:
+    part = part_of(file)
+    ours = {name.split(".")[1] for name in imports(file) if name.startswith("dsv2.")}
+    assert ours <= MAY_IMPORT[part] | {part}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
+    if part_of(file) == "runtime_spark":
+        allowed = sys.stdlib_module_names | DEPENDENCIES | {*HEAVY, "dsv2"}
+    else:
+        allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
+    assert {name.partition(".")[0] for name in imports(file)} <= allowed
+
+
+MEASURED_IMPORT = f"""
+import sys, time
+start = time.perf_counter()
+import dsv2, dsv2.functions, dsv2.watermark, dsv2.sources, dsv2.sinks
+seconds = time.perf_counter() - start
+print(seconds, *(name for name in {HEAVY} if name in sys.modules))
+"""
+
+
+def test_importing_dsv2_is_quick_and_loads_nothing_heavy() -> None:
+    command = [sys.executable, "-c", MEASURED_IMPORT]
+    runs = [subprocess.check_output(command, cwd=ROOT, text=True).split() for _ in range(5)]
+    assert [heavy for _, *heavy in runs] == [[]] * len(runs)
+    assert min(float(seconds) for seconds, *_ in runs) < 0.150

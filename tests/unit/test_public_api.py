@@ -1,0 +1,99 @@
+"""What is public says so: ``__all__`` is complete and true, and everything that users see is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
+# The ``__all__`` of these says what a runtime's own parts share, and no more.
+INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
+PUBLIC = [file for file in FILES if INNER.isdisjoint(file.parents)]
+
+# Everything a user needs comes from these.
+FOR_USERS = ("dsv2", "dsv2.functions", "dsv2.watermark", "dsv2.sources", "dsv2.sinks")
+
+
+def bound(node: ast.stmt) -> set[str]:
+    """The names that a statement of a module binds."""
+    match node:
+        case ast.ClassDef() | ast.FunctionDef():
+            return {node.name}
+        case ast.Import() | ast.ImportFrom():
+            return {alias.asname or alias.name for alias in node.names}
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return {name}
+    return set()
+
+
+def is_public(node: ast.stmt, package: str) -> bool:
+    """Whether ``node`` makes something that ``__all__`` must list; ``package``: of an ``__init__``, else empty.
+
+    Constants and what is taken from elsewhere may stay out.
+    """
+    if isinstance(node, ast.ImportFrom):
+        return bool(package) and (node.module or "").startswith(package)
+    alias = isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias"
+    return alias or isinstance(node, ast.ClassDef | ast.FunctionDef)
+
+
+def all_of(module: ast.Module) -> tuple[str, ...]:
+    values = [node.value for node in module.body if isinstance(node, ast.Assign) and bound(node) == {"__all__"}]
+    assert len(values) == 1, "one __all__"
+    assert isinstance(values[0], ast.Tuple), "__all__ is a tuple"
+    names: tuple[str, ...] = ast.literal_eval(values[0])
+    assert len(set(names)) == len(names)
+    return names
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_all_is_a_tuple_of_names_that_exist(file: Path) -> None:
+    module = ast.parse(file.read_text())
+    if len(module.body) > 1:  # else it has nothing but a docstring
+        assert set(all_of(module)) <= set[str]().union(*map(bound, module.body))
+
+
+@pytest.mark.parametrize("file", PUBLIC, ids=lambda file: str(file.relative_to(ROOT)))
+def test_all_leaves_nothing_public_out(file: Path) -> None:
+    module = ast.parse(file.read_text())
+    package = ".".join(file.relative_to(ROOT).parent.parts) if file.name == "__init__.py" else ""
+    public = {name for node in module.body if is_public(node, package) for name in bound(node)}
+    assert {name for name in public if not name.startswith("_")} <= set(all_of(module))
+
+
+def documented_parts(module_name: str) -> Iterator[tuple[str, object]]:
+    """Each public class and function, and each of our public methods and properties that users call on it."""
+    module = import_module(module_name)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            yield name, value
+        if inspect.isclass(value):
+            ours = [owner for owner in value.__mro__ if owner.__module__.startswith("dsv2")]
+            members = {member for owner in ours for member in vars(owner) if not member.startswith("_")}
+            parts = ((member, getattr(value, member)) for member in sorted(members))
+            yield from (
+                (f"{name}.{member}", part)
+                for member, part in parts
+                if inspect.isroutine(part) or isinstance(part, property)
+            )
+
+
+@pytest.mark.parametrize("module", FOR_USERS)
+def test_everything_for_users_is_documented(module: str) -> None:
+    assert inspect.getdoc(import_module(module))
+    parts = dict(documented_parts(module))
+    assert [name for name, part in parts.items() if not is_documented(part)] == []
+
+
+def is_documented(part: object) -> bool:
+    if not inspect.isclass(part):
+        return bool(inspect.getdoc(part))  # an override is documented by what it overrides
+    # A class has a docstring of its own; the signature that dataclass puts in its place is none.
+    return bool(part.__doc__) and not str(part.__doc__).startswith(f"{part.__name__}(")
