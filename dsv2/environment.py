@@ -141,10 +141,17 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and may be used again."""
+        return self.load_runtime().start(self.take_plan(job_name), RunOptions(checkpoint_location, trigger))
+
+    def take_plan(self, job_name: str = "dsv2 job") -> Plan:
+        """The checked plan; the environment is empty afterwards, as after ``execute``. Raises ``PlanError``."""
         plan = self.build_plan(job_name)
-        runtime = self._runtime()
         self._builder = PlanBuilder()
-        return runtime.start(plan, RunOptions(checkpoint_location, trigger))
+        return plan
+
+    def load_runtime(self) -> JobRuntime:
+        """The runtime that this environment runs on."""
+        return self._runtime()
 
 
 def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:

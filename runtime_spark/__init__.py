@@ -4,9 +4,11 @@ from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
 from dsv2.job import JobRuntime
+from runtime_spark.dataframe import to_dataframe
 from runtime_spark.runtime import SparkRuntime
+from runtime_spark.session import starting
 
-__all__ = ("SparkRuntime", "create")
+__all__ = ("SparkRuntime", "create", "starting", "to_dataframe")
 
 
 def create(spark: object) -> JobRuntime:

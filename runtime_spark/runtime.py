@@ -20,7 +20,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.manifest import check_or_write_manifest
 from runtime_spark.query import BatchJob, StreamingJob
 from runtime_spark.rows import ROW_SCHEMA
-from runtime_spark.session import settings_for_start, start_settings
+from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.sources import check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
@@ -45,6 +45,10 @@ class SparkRuntime:
         self._spark = spark
         self._clock = clock if clock is not None else SystemClock()
 
+    def compile(self, plan: Plan) -> CompiledPlan:
+        """``plan`` as a DataFrame, not yet running."""
+        return compile_plan(self._spark, plan, self._clock)
+
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Begin to run ``plan``. Raises ``PlanError`` or ``IncompatibleCheckpointError`` before anything has run."""
         for operator in plan.operators:
@@ -59,12 +63,12 @@ class SparkRuntime:
             raise ConfigurationError(
                 "A BATCH job has neither checkpoint nor trigger: leave them out, or use STREAMING."
             )
-        compiled = compile_plan(self._spark, plan, self._clock)
+        compiled = self.compile(plan)
         return BatchJob(plan, compiled.frames, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
-        compiled = compile_plan(self._spark, plan, self._clock)
+        compiled = self.compile(plan)
         check_or_write_manifest(self._spark, checkpoint, plan, compiled.layout)
         job = StreamingJob(plan, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
         writer = (
@@ -78,7 +82,7 @@ class SparkRuntime:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
-        with settings_for_start(self._spark, start_settings(compiled.layout)):
+        with starting(self._spark, compiled.layout.partitions, chained=len(compiled.layout.levels) > 1):
             job.query = writer.start()
         return job
 

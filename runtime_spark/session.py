@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from runtime_spark.layout import Layout
-
-__all__ = ("settings_for_start", "start_settings")
+__all__ = ("starting",)
 
 # A query copies the session's settings when it starts; two queries must not start with each other's.
 _STARTING = threading.Lock()
 
 
-def start_settings(layout: Layout) -> dict[str, str]:
-    """What a streaming query of ``layout`` has to be started with."""
-    settings = {"spark.sql.shuffle.partitions": str(layout.partitions)}
-    if len(layout.levels) > 1:
+@contextmanager
+def starting(spark: SparkSession, partitions: int, *, chained: bool = True) -> Iterator[None]:
+    """Settings of ``spark`` under which a streaming query of dsv2 may start; put back as they were afterwards.
+
+    The runtime does this by itself. You need it only around ``start()`` of a query of your own over ``to_dataframe``;
+    ``partitions`` is then the parallelism of the pipeline. ``chained``: the pipeline has several levels.
+    """
+    settings = {"spark.sql.shuffle.partitions": str(partitions)}
+    if chained:
         # Spark refuses a second applyInPandasWithState in a query, but runs it correctly.
         settings["spark.sql.streaming.unsupportedOperationCheck"] = "false"
-    return settings
-
-
-@contextmanager
-def settings_for_start(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply ``settings`` and put everything back as it was."""
     with _STARTING:
         before = {name: spark.conf.get(name, None) for name in settings}
         try:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -139,7 +139,7 @@ def _after(
 def objections(
     channels: Sequence[Sequence[Tweet]], events: Iterable[HotTopic], threshold: int, window: int
 ) -> list[str]:
-    """Why ``events`` cannot be the answer when extractor ``i`` reads ``channels[i]``; empty if nothing speaks against it.
+    """Why ``events`` cannot be the answer when extractor ``i`` reads ``channels[i]``; empty if there is no reason.
 
     The events of each topic must be in the order in which they were emitted. Everything below holds for every way in
     which the channels can meet, so an objection is always right; that there is none proves nothing.
@@ -262,21 +262,19 @@ def _reach(channels: Sequence[Sequence[Tweet]], watermarks: Sequence[Sequence[in
         return bisect_right(marked[channel], w, key=lambda tweet: tweet[0])
 
     most = sum(up_to(channel, NO_WATERMARK) for channel in range(len(channels)))  # nothing was told yet
-    for channel, sent in enumerate(watermarks):
+    for c, sent in enumerate(watermarks):
         if not sent:
             continue
-        before_dropped = (bisect_right(sent, time + window) - 1 for _, time in marked[channel])
+        before_dropped = (bisect_right(sent, time + window) - 1 for _, time in marked[c])
         candidates = {sent[place] for place in before_dropped if place >= 0}
-        candidates |= {mark for mark, _ in marked[channel] if mark != NO_WATERMARK} | {sent[-1]}
-        earlier: list[int] = []  # posting times of the tweets with m(x) < w, sorted
+        candidates |= {mark for mark, _ in marked[c] if mark != NO_WATERMARK} | {sent[-1]}
+        earlier: list[int] = []  # posting times of the tweets of c with m(x) < w, sorted
         for w in sorted(candidates):
-            first_after = bisect_left(marked[channel], w, key=lambda tweet: tweet[0])
-            for _, time in marked[channel][len(earlier) : first_after]:
+            first_protected = bisect_left(marked[c], w, key=lambda tweet: tweet[0])
+            for _, time in marked[c][len(earlier) : first_protected]:
                 insort(earlier, time)
-            kept = len(earlier) - bisect_left(earlier, w - window)
-            protected = up_to(channel, w) - first_after
-            others = sum(up_to(other, w) for other in range(len(channels)) if other != channel)
-            most = max(most, kept + protected + others)
+            dropped = bisect_left(earlier, w - window)
+            most = max(most, sum(up_to(channel, w) for channel in range(len(channels))) - dropped)
     return most
 
 
@@ -284,14 +282,14 @@ def _fewest_events(times: Sequence[int], watermarks: Sequence[Sequence[int]], th
     """The fewest events that a topic with tweets at ``times`` (sorted) can give.
 
     Take the tweets posted at ``s`` or later. Only a watermark greater than ``s + window`` drops one of them. A detector
-    is told such values at most once for each one that a channel sent, and once more for each channel that ends and is
-    not the last one, which may bring back the value of another. These drops cut the tweets into runs, within which
-    nothing is lost: a run gives an event for each of its tweets but the first ``threshold``. The best ``s`` counts.
+    is told such a value at most once for each one that a channel sent, and once more for each channel that ends while
+    another one that sent such a value goes on, whose value then comes back. These drops cut the tweets into runs,
+    within which nothing is lost: a run gives an event for each tweet but its first ``threshold``.
+    The answer is the greatest such number for all ``s``.
     """
     fewest = 0
     for place, s in enumerate(times):
-        drops = sum(len(sent) - bisect_right(sent, s + window) for sent in watermarks)
-        if drops:
-            drops += len(watermarks) - 1
+        dropping = [len(sent) - bisect_right(sent, s + window) for sent in watermarks]
+        drops = sum(dropping) + max(0, sum(map(bool, dropping)) - 1)
         fewest = max(fewest, len(times) - place - (drops + 1) * threshold)
     return fewest

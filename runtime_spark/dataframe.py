@@ -1,0 +1,50 @@
+"""Going on in Spark where a pipeline ends: a stream as a DataFrame."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame
+
+from dsv2.environment import ExecutionEnvironment
+from dsv2.errors import ConfigurationError, PlanError
+from dsv2.graph import OperatorKind
+from dsv2.sinks import Sink
+from dsv2.streams import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
+from runtime_spark.runtime import SparkRuntime
+from runtime_spark.sinks import decoded
+
+__all__ = ("to_dataframe",)
+
+T = TypeVar("T")
+
+
+class _DataFrameSink(Sink[Any]):
+    """The place in a plan where its DataFrame begins."""
+
+
+def to_dataframe(
+    env: ExecutionEnvironment,
+    stream: NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T] | GlobalStream[T],
+    schema: type[T] | str,
+    job_name: str = "dsv2 job",
+) -> DataFrame:
+    """The records of ``stream`` as a DataFrame: a streaming one, or a batch one in BATCH mode.
+
+    ``schema``: a dataclass or NamedTuple class, or a DDL string for tuples and dicts. Call it instead of ``execute``,
+    on a pipeline without sinks; ``env`` is empty afterwards. The query that you start over a streaming DataFrame is
+    yours: start it under ``with starting(spark, parallelism):``. There is no manifest in its checkpoint, so nothing
+    checks at a restart that the pipeline is still the same. Raises ``PlanError``, ``SchemaError``.
+    """
+    runtime = env.load_runtime()
+    if not isinstance(runtime, SparkRuntime):
+        raise ConfigurationError(
+            "to_dataframe needs the Spark runtime: ExecutionEnvironment.get_instance(spark=session)."
+        )
+    stream.to_sink(_DataFrameSink()).with_name("DataFrame")
+    plan = env.take_plan(job_name)
+    sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
+    if len(sinks) > 1:
+        raise PlanError(f"to_dataframe takes a pipeline without sinks, but there is {sinks[0]} at {sinks[0].location}.")
+    compiled = runtime.compile(plan)
+    return decoded(compiled.frames, sinks[0], compiled.layout, compiled.packed, schema)
