@@ -64,13 +64,14 @@ class OperatorProgress:
     """What one operator has done since the job first started, over all subtasks.
 
     ``watermarks``: per identifier the value last delivered in each subtask (None where none was yet).
-    ``counters`` are summed over the subtasks, ``gauges`` too.
+    ``counters`` are summed over the subtasks, ``gauges`` too. ``records_held`` wait behind aligned watermarks.
     """
 
     uid: str
     name: str
     records_in: int = 0
     records_out: int = 0
+    records_held: int = 0
     watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
@@ -78,7 +79,10 @@ class OperatorProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The state of a job after micro-batch ``batch_id`` (-1: none finished yet)."""
+    """The state of a job after micro-batch ``batch_id``.
+
+    -1: this run of the program has finished none yet, so there is nothing to tell (after a restart, too).
+    """
 
     batch_id: int
     operators: Mapping[str, OperatorProgress]

@@ -17,9 +17,13 @@ class ProgressLine:
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._last_batch = -1
+        self._shown = ""
 
     def show(self, text: str, batch_id: int) -> None:
         """Show ``text`` as the state after micro-batch ``batch_id``; called as often as one likes."""
+        if text == self._shown:
+            return
+        self._shown = text
         if self._terminal:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         elif batch_id >= self._last_batch + self.BATCHES_PER_LINE:

@@ -26,6 +26,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
+from signal import SIGINT, signal
+from threading import Event
 from typing import TYPE_CHECKING
 
 from dsv2 import (
@@ -192,6 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(_report(options, result, events))
+    if options.mode != "local":
+        print(f"All of them are below {_output(options)}, as Parquet.")
     return 0
 
 
@@ -209,21 +213,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--parallelism", type=int, default=2, help="subtasks of the detector (default 2)")
     add("--splits", type=int, default=1, help="subtasks of source and extractor (default 1)")
     add("--lazy", action="store_true", help="the detector that drops old tweets when a topic's next one arrives")
-    add(
-        "--work-dir",
-        type=Path,
-        default=OUT,
-        help="for flights as Parquet, checkpoint, events (default: out/hot_topics)",
-    )
-    add("--checkpoint", metavar="DIR", help="keep a streaming job's state here and go on from it (default: start anew)")
-    add("--output", metavar="DIR", help="where Spark writes all hot topics as Parquet (default: WORK_DIR/events)")
+    add("--work-dir", type=Path, default=OUT, help="flights as Parquet, checkpoint, events (default: out/hot_topics)")
+    add("--checkpoint", type=Path, metavar="DIR", help="keep the job's state here, and go on from it if there is one")
+    add("--output", type=Path, metavar="DIR", help="all events as Parquet (default: in WORK_DIR or beside CHECKPOINT)")
     options = parser.parse_args(arguments)
     if options.threshold is None:
         options.threshold = 6 if options.tweets is None else THRESHOLD
     if options.window is None:
         options.window = 60 if options.tweets is None else WINDOW / 60_000
-    if options.mode == "local" and (options.checkpoint or options.output):
-        parser.error("--checkpoint and --output need Spark: use --mode streaming or batch")
+    if options.mode == "local" and options.output:
+        parser.error("--output needs Spark: use --mode streaming or batch")
+    if options.mode != "streaming" and options.checkpoint:
+        parser.error("--checkpoint needs --mode streaming")
     return options
 
 
@@ -243,9 +244,9 @@ def _run_locally(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]
 
 def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic]]:
     streaming = options.mode == "streaming"
-    checkpoint = Path(options.checkpoint or options.work_dir / "checkpoint")
-    output = Path(options.output or options.work_dir / "events")
-    if not (streaming and options.checkpoint and checkpoint.exists()):
+    checkpoint = options.checkpoint or options.work_dir / "checkpoint"
+    output = _output(options)
+    if not (options.checkpoint and checkpoint.exists()):
         _start_anew(checkpoint, output, output_is_ours=options.output is None)
     spark = _new_session()
     try:
@@ -263,6 +264,13 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
         return result, _read_events(spark, output)
     finally:
         spark.stop()
+
+
+def _output(options: argparse.Namespace) -> Path:
+    """Where the events go: a checkpoint of one's own has events of its own."""
+    checkpoint: Path | None = options.checkpoint
+    beside = options.work_dir / "events" if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}-events")
+    return options.output or beside
 
 
 def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
@@ -331,15 +339,19 @@ def _hot_topics(
 
 
 def _watch(job: JobHandle) -> JobResult:
+    """Show how far ``job`` is until it ends; Ctrl-C ends it after the micro-batch in hand."""
+    interrupted = Event()
+    spark_handler = signal(SIGINT, lambda *_: interrupted.set())  # Spark's own would cancel what is running
     line = ProgressLine()
     try:
         while not job.await_termination(timeout_seconds=0.25):
             line.show(_progress_text(job.progress), job.progress.batch_id)
-    except KeyboardInterrupt:
-        line.show("Stopping after this micro-batch ...", job.progress.batch_id)
-        job.stop()
+            if interrupted.is_set():
+                line.show("Stopping ...", job.progress.batch_id)
+                job.stop()
     finally:
         line.clear()
+        signal(SIGINT, spark_handler)
     return job.result()
 
 
@@ -379,14 +391,17 @@ def _report(options: argparse.Namespace, result: JobResult, events: Sequence[Hot
     ]
     things = "departures to one airport" if options.tweets is None else "tweets about one topic"
     read, watermarks, hot = _numbers(result.progress)
+    summary = (
+        f"{read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
+        f"({read / max(result.seconds, 1e-3):,.0f} tweets/s)"
+    )
     lines = [
         f"Hot: more than {options.threshold} {things} within {options.window:g} minutes",
         "",
         format_table(("topic", "events", "first (UTC)", "last (UTC)", "most"), rows),
         *([f"and {len(hottest) - len(rows):,} other topics"] if len(hottest) > len(rows) else []),
         "",
-        f"{read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
-        f"({read / max(result.seconds, 1e-3):,.0f} tweets/s)",
+        summary if result.progress.batch_id >= 0 else "Nothing new to read.",
     ]
     return "\n".join(lines)
 

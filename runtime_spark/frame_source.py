@@ -6,20 +6,23 @@ records of a micro-batch follow from the offsets alone, so a repeated batch repe
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
+from dsv2.graph import Operator
+from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource
+from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job
@@ -38,6 +41,7 @@ DEFAULT_RECORDS_PER_BATCH = 1_000_000
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 _OUTPUT_BYTES = 16 << 20
 _BEFORE_START = -1
+_PACE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -92,13 +96,19 @@ class IndexedFeed(Feed):
         own = range(split.start + (split.subtask - split.start) % step, split.stop, step)
         for begin in range(0, len(own), _READ_AT_ONCE):
             piece = own[begin : begin + _READ_AT_ONCE]
-            task.send(self.source.read(piece), (piece.start - split.subtask) // step)
+            task.send(self._read(piece, operator, split), (piece.start - split.subtask) // step)
             if encoder.size >= _OUTPUT_BYTES:
                 yield encoder.take()
         if split.last:
             task.end()
         task.flush()
         yield encoder.take()
+
+    def _read(self, indices: range, operator: Operator, split: Split) -> list[Any]:
+        try:
+            return self.source.read(indices)
+        except BaseException as error:
+            raise_user_failure(operator, split.subtask, "read", error)
 
 
 class StartFeed(Feed):
@@ -139,7 +149,7 @@ class FramePartition(InputPartition):
 
 def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock) -> type[DataSource]:
     """A data source class for ``spark.dataSource.register``, under ``name``."""
-    pickled = cloudpickle.dumps((feed, clock))
+    pickled = to_bytes((feed, clock))
 
     class FrameSource(DataSource):
         @classmethod
@@ -164,7 +174,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._operator_id = operator_id
         self._feed: Feed
         self._clock: Clock
-        self._feed, self._clock = cloudpickle.loads(pickled)
+        self._feed, self._clock = from_bytes(pickled)
         self._began: tuple[int, int] | None = None  # time in ms and position at the first question
         self._goal: int | None = None
         self._only_available = False
@@ -184,12 +194,16 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()  # the feed itself knows its limits
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        position = max(start["position"], 0)
-        stop = position + (self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH)
+        position, count = max(start["position"], 0), self._feed.count
         available = self._available(position)
+        while self._only_available and count is not None and available == position < count:
+            # What is there now is everything, at its own pace; an offset that stays would end the query.
+            time.sleep(_PACE_SECONDS)
+            available = self._available(position)
+        stop = position + (self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH)
         if available is not None:
             stop = min(stop, available)
-        if self._only_available:
+        if self._only_available and count is None:
             if self._goal is None:
                 self._goal = stop if available is None else available
             stop = min(stop, self._goal)
@@ -212,7 +226,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if partition.rows:
                 yield to_arrow(partition.rows)
             return
-        feed, _ = cloudpickle.loads(self._pickled)
+        feed, _ = from_bytes(self._pickled)
         with marked_failures():
             for rows in feed.rows(load_job(self._packed), self._operator_id, partition.split):
                 yield to_arrow(rows)

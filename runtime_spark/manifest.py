@@ -18,7 +18,7 @@ from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.layout import Layout
 
-__all__ = ("check_or_write_manifest", "differences", "manifest_of")
+__all__ = ("differences", "is_new_checkpoint", "manifest_of", "path_exists", "write_manifest")
 
 _MANIFEST_VERSION = 1
 
@@ -90,7 +90,7 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         found.append(f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid")
     found.sort()
     same_python = before["python"] == now["python"]
-    for uid in old.keys() & new.keys():
+    for uid in (uid for uid in new if uid in old):
         where = f"operator {uid!r} (defined at {new[uid]['defined_at']})"
         found.extend(f"{where}: {change}" for change in _operator_changes(old[uid], new[uid], same_python))
     if not found and [*old] != [*new]:
@@ -138,31 +138,49 @@ def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[st
     ]
 
 
-def check_or_write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
-    """Write the manifest into a new checkpoint, or compare it with the one that is there.
+def is_new_checkpoint(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> bool:
+    """Whether ``checkpoint`` is still empty. If not, it must be one that ``plan`` can continue.
 
-    Goes through Spark's own reader and writer, so that any file system of the cluster will do. Raises
-    ``IncompatibleCheckpointError`` with every difference.
+    Raises ``IncompatibleCheckpointError`` with every difference.
     """
-    folder = f"{checkpoint}/dsv2/manifest"
-    now = manifest_of(plan, layout)
-    before = _read(spark, folder)
+    before = _read(spark, _folder(checkpoint))
     if before is None:
-        if _exists(spark, f"{checkpoint}/offsets"):
+        if path_exists(spark, f"{checkpoint}/offsets"):
             raise IncompatibleCheckpointError(
                 f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
                 f"Use another checkpoint_location."
             )
-        # One file, committed by rename: it is there whole or not at all.
-        rows = spark.createDataFrame([(json.dumps(now, indent=1, sort_keys=False).replace("\n", " "),)], "value string")
-        rows.coalesce(1).write.mode("overwrite").text(folder)
-        return
-    if found := differences(before, now):
+        return True
+    if found := differences(before, manifest_of(plan, layout)):
         listed = "\n".join(f"  - {difference}" for difference in found)
         raise IncompatibleCheckpointError(
             f"The checkpoint {checkpoint} cannot be continued by this program:\n{listed}\n"
             f"Undo the change, or start from a new checkpoint_location (the state begins empty then)."
         )
+    return False
+
+
+def write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
+    """Make ``checkpoint`` one of ``plan``, before its first start.
+
+    Goes through Spark's own writer, so that any file system of the cluster will do. It is one file, committed by
+    rename: there whole, or not at all.
+    """
+    rows = spark.createDataFrame([(json.dumps(manifest_of(plan, layout)),)], "value string")
+    rows.coalesce(1).write.mode("overwrite").text(_folder(checkpoint))
+
+
+def path_exists(spark: SparkSession, path: str) -> bool:
+    """Whether ``path``, which may hold wildcards, is there on the file system that Spark sees."""
+    try:
+        spark.read.text(path)
+    except AnalysisException:
+        return False
+    return True
+
+
+def _folder(checkpoint: str) -> str:
+    return f"{checkpoint}/dsv2/manifest"
 
 
 def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
@@ -176,12 +194,6 @@ def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
         manifest: dict[str, Any] = json.loads(rows[0][0])
     except ValueError as error:
         raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: {error}.") from error
+    if not isinstance(manifest, dict) or not {"manifest_version", "format_version"} <= manifest.keys():
+        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: it is not one of dsv2.")
     return manifest
-
-
-def _exists(spark: SparkSession, folder: str) -> bool:
-    try:
-        spark.read.text(folder)
-    except AnalysisException:
-        return False
-    return True

@@ -20,7 +20,7 @@ from runtime_spark.sinks import SinkWriter
 __all__ = ("BatchJob", "StreamingJob")
 
 _POLL_SECONDS = 0.002
-_LONGEST_WAIT_FOR_PAUSE_SECONDS = 600.0
+_PATIENCE_SECONDS = 3.0
 
 
 class _Reports:
@@ -38,6 +38,15 @@ class _Reports:
     def progress(self) -> JobProgress:
         return job_progress(self._plan, self._batch_id, list(self._latest.values()))
 
+    def all_ended(self) -> bool:
+        """Whether every subtask of every operator has seen the end of its input."""
+        subtasks = sum(operator.parallelism for chain in self._plan.chains.values() for operator in chain)
+        return len(self._latest) == subtasks > 0 and all(report["ended"] for report in self._latest.values())
+
+
+class _StopRequestedError(Exception):
+    """Ends a query before its next batch has done anything."""
+
 
 class StreamingJob:
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
@@ -51,15 +60,26 @@ class StreamingJob:
         self._began = clock.now_ms()
         self._failure: Dsv2Error | None = None
         self._stopped = False
-        self._stop_requested = threading.Event()
+        self._refuse_batches = False
+        self._started = threading.Event()
+
+    def attach(self, query: StreamingQuery) -> None:
+        """Take over the query, which may have called ``write_batch`` already."""
+        self.query = query
+        self._started.set()
 
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
         """What the query calls with each micro-batch."""
+        if self._refuse_batches:
+            raise _StopRequestedError("stopped between two micro-batches, as asked for")
         try:
             self._reports.add(batch_id, self._writer.write(frames, batch_id))
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
+        if self._reports.all_ended():
+            # Spark would trigger for ever. A query cannot be stopped from within its own batch.
+            threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
 
     @property
     def status(self) -> JobStatus:
@@ -80,6 +100,8 @@ class StreamingJob:
         try:
             ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # takes fractions too
         except Exception as error:
+            if self._refuse_batches and self._failure is None:
+                return True
             failure = self._failure or job_failure(error, self._plan.job_name)
             self._failure = failure
             raise failure from None
@@ -90,16 +112,23 @@ class StreamingJob:
 
         Interrupting Spark within one would be safe too, but it prints alarming traces and repeats work at restart.
         """
-        patience = time.monotonic() + _LONGEST_WAIT_FOR_PAUSE_SECONDS
-        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < patience:
+        self._stopped = self.query.isActive and not self._reports.all_ended()
+        self._end_query()
+
+    def _end_query(self) -> None:
+        self._started.wait()
+        patience = time.monotonic() + _PATIENCE_SECONDS
+        while self.query.isActive and self.query.status["isTriggerActive"]:
+            # A query with one batch after another hardly ever pauses: let its next batch refuse to begin.
+            if time.monotonic() > patience:
+                self._refuse_batches = True
             time.sleep(_POLL_SECONDS)
         if self.query.isActive:
-            self._stopped = True
             self.query.stop()
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
-        if self._failure is None and (error := self.query.exception()) is not None:
+        if self._failure is None and not self._refuse_batches and (error := self.query.exception()) is not None:
             self._failure = job_failure(error, self._plan.job_name)
         return self._failure
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.runtime.codec import BlobKind, Codec
 from dsv2.runtime.frames import Control, Frame
 from runtime_spark.layout import Layout
 
-__all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "to_arrow")
+__all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "literal_rows", "to_arrow")
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")
@@ -68,3 +69,8 @@ def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
         [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)],
         schema=ARROW_SCHEMA,
     )
+
+
+def literal_rows(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    """Rows that are here already as a DataFrame."""
+    return spark.createDataFrame(pa.Table.from_batches([to_arrow(rows)]), ROW_SCHEMA)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlparse
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
@@ -15,11 +16,12 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import FileSink
 from dsv2.sources import Source
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import check_or_write_manifest
+from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
 from runtime_spark.query import BatchJob, StreamingJob
-from runtime_spark.rows import ROW_SCHEMA
+from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.sources import check_source, source_frames
@@ -63,13 +65,26 @@ class SparkRuntime:
             raise ConfigurationError(
                 "A BATCH job has neither checkpoint nor trigger: leave them out, or use STREAMING."
             )
+        self._check_outputs_unused(plan)
         compiled = self.compile(plan)
         return BatchJob(plan, compiled.frames, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
+
+    def _check_outputs_unused(self, plan: Plan) -> None:
+        # A run from its beginning would replace some of another run's folders and leave the rest among its own.
+        for operator in plan.operators:
+            sink = operator.body
+            if isinstance(sink, FileSink) and path_exists(self._spark, f"{sink.path.rstrip('/')}/batch_id=*"):
+                raise ConfigurationError(
+                    f"The sink {operator}, defined at {operator.location}: {sink.path} holds the output of another "
+                    f"run. Remove it, choose another path, or go on from that run's checkpoint."
+                )
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
         compiled = self.compile(plan)
-        check_or_write_manifest(self._spark, checkpoint, plan, compiled.layout)
+        if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
+            self._check_outputs_unused(plan)
+            write_manifest(self._spark, checkpoint, plan, compiled.layout)
         job = StreamingJob(plan, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
@@ -83,7 +98,7 @@ class SparkRuntime:
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
         with starting(self._spark, compiled.layout.partitions, chained=len(compiled.layout.levels) > 1):
-            job.query = writer.start()
+            job.attach(writer.start())
         return job
 
 
@@ -107,8 +122,9 @@ def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: 
         placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
         return placed.mapInArrow(batch_stage(packed, level), ROW_SCHEMA)
     if level > 0:
-        # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format.
-        frames = frames.where("slot is not null and slot >= -1")
+        # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format. Only
+        # a projection that computes something, as far as the optimizer can tell, stands between the two.
+        frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
     return frames.groupBy("slot").applyInPandasWithState(
         streaming_stage(packed, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from operator import attrgetter
@@ -84,11 +84,11 @@ def check_readable(record_type: type, schema: t.StructType, split_by: str | None
         return
     problems = []
     for name, hint in fields_of(record_type).items():
-        plain, _ = _without_none(hint)
         if name not in columns:
             problems.append(f"it has no column {name!r}")
-        elif plain in _READABLE and not isinstance(columns[name], _READABLE[plain]):
-            problems.append(f"column {name!r} is {columns[name].simpleString()}, the field is {plain.__name__}")
+        elif not _fits(hint, columns[name]):
+            kind = hint.__name__ if isinstance(hint, type) else hint
+            problems.append(f"column {name!r} is {columns[name].simpleString()}, the field is {kind}")
     if problems:
         raise SchemaError(
             f"{where}: the DataFrame does not fit {record_type.__qualname__}: {'; '.join(problems)}. "
@@ -100,25 +100,22 @@ class RecordReader:
     """Turns Arrow batches into records of one type."""
 
     def __init__(self, record_type: type, columns: Sequence[str]) -> None:
-        self.columns = list(columns) if record_type in (dict, Row) else list(fields_of(record_type))
-        self._make: Callable[..., Any] | None = None if record_type is dict else record_type
-        if record_type is Row:
-            self._make = Row(*self.columns)
+        self.columns = names = list(columns) if record_type in (dict, Row) else list(fields_of(record_type))
+        self._make: Callable[..., Any] = record_type
+        if record_type in (dict, Row) or _takes_keywords(record_type):
+            self._make = lambda *values: record_type(**dict(zip(names, values, strict=True)))
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
         """The records of ``batch``, which may have more columns."""
-        batch = batch.select(self.columns)
-        if self._make is None:
-            return typing.cast(list[Any], batch.to_pylist())
-        return list(map(self._make, *(column.to_pylist() for column in batch.columns)))
+        return list(map(self._make, *(_values(batch.column(name)) for name in self.columns)))
 
 
 class RecordWriter:
-    """Turns records into Arrow batches of one schema."""
+    """Turns records into Arrow batches of one schema. A datetime without zone is taken to be in ``time_zone``."""
 
-    def __init__(self, schema: t.StructType, sink: str) -> None:
+    def __init__(self, schema: t.StructType, sink: str, time_zone: str) -> None:
         self.schema = schema
-        self._arrow = to_arrow_schema(schema)
+        self._arrow = to_arrow_schema(schema, timezone=time_zone)
         self._names = schema.fieldNames()
         self._sink = sink
 
@@ -132,16 +129,20 @@ class RecordWriter:
             raise SchemaError(f"{self._sink}: records do not fit {self.schema.simpleString()}: {error}") from error
 
     def _batch(self, records: Sequence[Any]) -> pa.RecordBatch:
-        columns: Iterable[Sequence[Any]] = zip(*map(self._row(records[0]), records), strict=True)
+        columns: list[Sequence[Any]] = list(zip(*map(self._row(records[0]), records), strict=True))
+        if len(columns) != len(self._arrow):
+            raise ValueError(f"it has {len(columns)} values")
         return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, self._arrow, strict=True)],
+            [_array(column, field) for column, field in zip(columns, self._arrow, strict=True)],
             schema=self._arrow,
         )
 
     def _row(self, sample: Any) -> Callable[[Any], Sequence[Any]]:
-        if isinstance(sample, tuple):
-            return tuple
         names = self._names
+        if isinstance(sample, tuple):
+            own_names = getattr(sample, "_fields", getattr(sample, "__fields__", None))  # of NamedTuples, of Rows
+            if own_names is None or list(own_names) == names:
+                return tuple
         if isinstance(sample, dict):
             return lambda record: [record[name] for name in names]
         if len(names) == 1:
@@ -157,6 +158,68 @@ class RecordWriter:
             raise SchemaError(
                 f"{self._sink}: record {record!r:.200} does not fit the schema {self.schema.simpleString()}: {reason}"
             ) from error
+
+
+def _fits(hint: Any, column: t.DataType) -> bool:
+    """Whether what is read from ``column`` is what a field of type ``hint`` says."""
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in _READABLE:
+        return isinstance(column, _READABLE[origin])
+    if origin is list:
+        return isinstance(column, t.ArrayType) and all(_fits(hint, column.elementType) for hint in arguments)
+    if origin is dict:
+        if not isinstance(column, t.MapType):
+            return isinstance(column, t.StructType)
+        return all(map(_fits, arguments, (column.keyType, column.valueType)))
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(hint, column) for hint in arguments)
+    # Nothing else becomes an object of a class; a Literal and its like may mean everything.
+    return origin in (typing.Any, object) or not isinstance(origin, type)
+
+
+def _takes_keywords(record_type: type) -> bool:
+    return dataclasses.is_dataclass(record_type) and any(field.kw_only for field in dataclasses.fields(record_type))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return [_with_dicts(column.type, value) for value in values] if "map<" in str(column.type) else values
+
+
+def _with_dicts(kind: pa.DataType, value: Any) -> Any:
+    """``value`` with dicts where Arrow has maps and gives lists of pairs."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {key: _with_dicts(kind.item_type, item) for key, item in value}
+    if pa.types.is_list(kind):
+        return [_with_dicts(kind.value_type, item) for item in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _with_dicts(field.type, value[field.name]) for field in kind}
+    return value
+
+
+def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    kinds = set(map(type, values))
+    for is_lossy, lost in ((pa.types.is_integer, float), (pa.types.is_date, datetime)):
+        if is_lossy(field.type) and any(issubclass(kind, lost) for kind in kinds):
+            raise TypeError(f"field {field.name!r} is {field.type}: a {lost.__name__} would be cut to fit")
+    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+        zone = pa.lib.string_to_tzinfo(field.type.tz)
+        values = [v.replace(tzinfo=zone) if isinstance(v, datetime) and v.tzinfo is None else v for v in values]
+    array = pa.array(values, field.type)
+    _refuse_none(array, field)
+    return array
+
+
+def _refuse_none(array: pa.Array, field: pa.Field) -> None:
+    # Neither Arrow nor Spark looks; a None would be read as zero.
+    if array.null_count and not field.nullable:
+        raise ValueError(f"field {field.name!r} must not be None")
+    if pa.types.is_list(field.type):
+        _refuse_none(array.flatten(), field.type.value_field)
+    elif pa.types.is_map(field.type):
+        _refuse_none(array.items, field.type.item_field)
 
 
 def _field(record_type: type, name: str, hint: Any) -> t.StructField:

@@ -84,11 +84,13 @@ def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes
     """The records that reach the sink ``operator``, as a DataFrame of ``schema``."""
     struct = schema_of(schema)
     name = f"The sink {operator}, defined at {operator.location}"
+    time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")
+    assert time_zone is not None  # has a default
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with marked_failures():
             codec: Codec = load_job(packed).codec()
-            writer = RecordWriter(struct, name)
+            writer = RecordWriter(struct, name, time_zone)
             for batch in batches:
                 for payload in batch.column(0).to_pylist():
                     records, _ = decode_frame(codec, payload, name)

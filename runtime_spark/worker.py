@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import cloudpickle
-from pyspark import TaskContext
+from pyspark import (
+    TaskContext,  # the copy that Spark pickles closures with: classes keep their identity
+)
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -20,6 +21,7 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import Sink
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
+from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder
 
@@ -50,7 +52,7 @@ class WorkerJob:
             task.attemptNumber() if task is not None else 0,
         )
         functions: dict[int, ProcessFunction] = {
-            operator.id: cloudpickle.loads(self.functions[operator.id]) for operator in self.plan.chains[head]
+            operator.id: from_bytes(self.functions[operator.id]) for operator in self.plan.chains[head]
         }
         return Subtask(self.plan, head, index, functions, context, encoder.emit)
 
@@ -58,20 +60,20 @@ class WorkerJob:
 def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
     """The job as bytes for ``load_job``."""
     functions = {
-        operator.id: cloudpickle.dumps(operator.body)
+        operator.id: to_bytes(operator.body)
         for operator in plan.operators
         if isinstance(operator.body, ProcessFunction)
     }
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, record_types=())
-    packed: bytes = cloudpickle.dumps(WorkerJob(bare, layout, registry, functions))
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions))
     return packed
 
 
 @lru_cache(maxsize=4)
 def load_job(packed: bytes) -> WorkerJob:
     """The job of ``pack_job``, made once per process."""
-    job: WorkerJob = cloudpickle.loads(packed)
+    job: WorkerJob = from_bytes(packed)
     job.registry.install()
     return job
 

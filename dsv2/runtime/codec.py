@@ -7,12 +7,15 @@ the job's own classes and nothing else, so bytes cannot run code.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import struct
+from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
+from zoneinfo import ZoneInfo
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.types import TypeRegistry
@@ -22,6 +25,8 @@ __all__ = ("FORMAT_VERSION", "BlobKind", "Codec")
 FORMAT_VERSION = 1
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
+
+Names: TypeAlias = Mapping[tuple[str, str], Callable[..., Any]]
 
 
 class BlobKind(IntEnum):
@@ -41,31 +46,28 @@ class Codec:
     def dumps(self, value: Any) -> bytes:
         """``value`` as a bare pickle. Raises ``SerializationError`` if it cannot be one."""
         if self._by_name:
-            try:
+            # A class defined inside a function has no importable name; the job's registry knows it all the same.
+            with contextlib.suppress(Exception):
                 return pickle.dumps(value, 5)
-            except (pickle.PicklingError, AttributeError, TypeError):
-                # A class defined inside a function has no importable name; the job's registry knows it all the same.
-                data = self._dumps_with_registry(value)
-                self._by_name = False
-                return data
-        return self._dumps_with_registry(value)
-
-    def _dumps_with_registry(self, value: Any) -> bytes:
         buffer = io.BytesIO()
         try:
             _RegistryPickler(buffer, self._registry).dump(value)
-        except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+        except Exception as error:  # whatever a __reduce__ or __getstate__ on the way raises
             raise SerializationError(f"A value cannot be turned into bytes: {error}") from error
+        self._by_name = False
         return buffer.getvalue()
 
-    def loads(self, data: bytes) -> Any:
-        """The value of a bare pickle. Raises ``CorruptDataError`` for anything but what ``dumps`` makes."""
+    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
+        """The value of a bare pickle. ``names``: what some (module, name) stand for, whatever the registry says.
+
+        Raises ``CorruptDataError``, naming ``owner``, for what ``dumps`` cannot make.
+        """
         try:
-            return _RestrictedUnpickler(io.BytesIO(data), self._registry).load()
-        except CorruptDataError:
-            raise
+            return _RestrictedUnpickler(io.BytesIO(data), self._registry, names or {}).load()
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{owner}: {error}") from error
         except Exception as error:
-            raise CorruptDataError(f"The bytes cannot be decoded: {error}") from error
+            raise CorruptDataError(f"{owner}: The bytes cannot be decoded: {error}") from error
 
     def seal(self, kind: BlobKind, value: Any) -> bytes:
         """``value`` as a blob with header and checksum."""
@@ -86,14 +88,18 @@ class Codec:
             )
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
-        try:
-            return self.loads(payload)  # type: ignore[arg-type]  # BytesIO takes any buffer
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{owner}: {error}") from error
+        return self.loads(payload, owner)  # type: ignore[arg-type]  # BytesIO takes any buffer
 
 
 def _class_named(module: str, name: str) -> type:
     raise NotImplementedError("only a name in pickles: the unpickler answers with the registry's own find")
+
+
+def _getattr(owner: object, name: str) -> Any:
+    # Time zones ask for their constructor in this way; nothing else gets an answer.
+    if owner is ZoneInfo and name == "_unpickle":
+        return getattr(owner, name)
+    raise CorruptDataError(f"The bytes ask for an attribute {name!r}.")
 
 
 class _RegistryPickler(pickle.Pickler):
@@ -108,11 +114,10 @@ class _RegistryPickler(pickle.Pickler):
 
 
 class _RestrictedUnpickler(pickle.Unpickler):
-    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry) -> None:
+    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry, names: Names) -> None:
         super().__init__(buffer)
         self._find = registry.find
+        self._names = {(__name__, "_class_named"): registry.find, ("builtins", "getattr"): _getattr, **names}
 
     def find_class(self, module: str, name: str) -> Any:
-        if module == __name__ and name == "_class_named":
-            return self._find
-        return self._find(module, name)
+        return self._names.get((module, name)) or self._find(module, name)

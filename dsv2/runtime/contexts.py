@@ -20,6 +20,7 @@ __all__ = (
     "Tally",
     "TaskFacts",
     "WatermarkEmitter",
+    "counter_named",
 )
 
 NO_KEY: Any = object()
@@ -45,16 +46,24 @@ class TaskFacts:
 
 
 class Tally:
-    """``Counter``."""
+    """``Counter``. A function that keeps one in a field finds the one of this name there after a restart."""
 
-    __slots__ = ("count",)
+    __slots__ = ("count", "name")
 
-    def __init__(self, count: int = 0) -> None:
+    def __init__(self, name: str = "", count: int = 0) -> None:
+        self.name = name
         self.count = count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return counter_named, (self.name,)
 
     def inc(self, amount: int = 1) -> None:
         """Add ``amount``."""
         self.count += amount
+
+
+def counter_named(name: str) -> Tally:
+    raise NotImplementedError("only a name in pickles: FunctionFields answers with the counters of its function")
 
 
 class Metrics:
@@ -66,7 +75,7 @@ class Metrics:
 
     def counter(self, name: str) -> Tally:
         """The counter called ``name``."""
-        return self.counters.setdefault(name, Tally())
+        return self.counters.setdefault(name, Tally(name))
 
     def gauge(self, name: str, read: Callable[[], int | float]) -> None:
         """Show the value of ``read()``."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.errors import SerializationError
+from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.contexts import Metrics, counter_named
 
 __all__ = ("FunctionFields",)
 
@@ -21,12 +22,13 @@ _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 class FunctionFields:
     """Watches one function object; made right after it was built or unpickled, before any callback."""
 
-    def __init__(self, function: ProcessFunction, operator: Operator, codec: Codec) -> None:
+    def __init__(self, function: ProcessFunction, operator: Operator, codec: Codec, metrics: Metrics) -> None:
         self._function = function
         self._operator = operator
         self._codec = codec
+        self._names = {(counter_named.__module__, counter_named.__name__): metrics.counter}
         self._custom = type(function).__getstate__ is not object.__getstate__
-        self._pristine = {} if self._custom else _fields(function)
+        self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
         self._changed: set[str] = set()
 
@@ -34,36 +36,43 @@ class FunctionFields:
         """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be pickled."""
         if self._custom:
             return self._dumps(self._function.__getstate__(), "what __getstate__ returned")
-        fields = _fields(self._function)
-        self._changed |= {name for name, value in fields.items() if self._differs(name, value)}
+        fields = _as_dict(object.__getstate__(self._function))
+        for name, value in fields.items():
+            if name not in self._changed and self._differs(name, value):
+                self._check(name, value)
+                self._changed.add(name)
         changed = {name: fields[name] for name in fields if name in self._changed}
         removed = sorted(self._pristine.keys() - fields.keys())
         try:
             return self._codec.dumps((changed, removed))
         except SerializationError:
             for name, value in changed.items():
-                self._dumps(value, f"field {name!r} ({type(value).__qualname__})")
+                self._check(name, value)
             raise
 
     def restore(self, data: bytes) -> None:
         """Put the fields of an earlier ``snapshot`` back."""
-        state = self._codec.loads(data)
+        state = self._codec.loads(data, f"Fields of {self._operator}", self._names)
         if self._custom:
             restore_state = getattr(self._function, "__setstate__", None)
             if restore_state is not None:
                 restore_state(state)
             else:
-                vars(self._function).update(state)
+                self._set(_as_dict(state))
             return
         changed, removed = state
-        for name, value in changed.items():
-            object.__setattr__(self._function, name, value)
+        self._set(changed)
         for name in removed:
-            object.__delattr__(self._function, name)
+            if hasattr(self._function, name):
+                object.__delattr__(self._function, name)
         self._changed = set(changed)
 
+    def _set(self, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self._function, name, value)
+
     def _differs(self, name: str, value: Any) -> bool:
-        if name in self._changed or name not in self._pristine:
+        if name not in self._pristine:
             return True
         same = value is self._pristine[name]
         before = self._pristine_bytes[name]
@@ -77,10 +86,17 @@ class FunctionFields:
         except SerializationError:
             return None
 
-    def _dumps(self, value: Any, what: str) -> bytes:
+    def _check(self, name: str, value: Any) -> None:
+        # Reading back as well: a function, say, is written by name, but names of functions are not for bytes to call.
+        self._dumps(value, f"field {name!r} ({type(value).__qualname__})", read_back=True)
+
+    def _dumps(self, value: Any, what: str, read_back: bool = False) -> bytes:
         try:
-            return self._codec.dumps(value)
-        except SerializationError as error:
+            data = self._codec.dumps(value)
+            if read_back:
+                self._codec.loads(data, "Read back", self._names)
+            return data
+        except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
                 f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
                 f"Fields of a function are part of its state: keep plain values in them, or define __getstate__ "
@@ -88,7 +104,7 @@ class FunctionFields:
             ) from error
 
 
-def _fields(function: ProcessFunction) -> dict[str, Any]:
-    state: Any = object.__getstate__(function)  # a dict, None, or (dict or None, slots)
+def _as_dict(state: Any) -> dict[str, Any]:
+    # What __getstate__ returns by default: a dict, None, or (dict or None, slots).
     plain, slots = state if isinstance(state, tuple) else (state, None)
     return {**(plain or {}), **(slots or {})}

@@ -6,8 +6,9 @@ behind an aligned watermark.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import InternalError
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control
@@ -15,6 +16,9 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 
 __all__ = ("GateListener", "InputGate")
+
+_Piece: TypeAlias = tuple[list[Any], list[Control], int]
+"""What is left of a frame: records, controls, and how many records are gone, which the positions still count."""
 
 
 class GateListener(Protocol):
@@ -52,7 +56,9 @@ class InputGate:
         self._idle_channels: set[int] = set()
         self._idle = False
         # channel -> (identifier it waits for, what arrived behind it)
-        self._held: dict[int, tuple[str, list[tuple[list[Any], list[Control]]]]] = {}
+        self._held: dict[int, tuple[str, list[_Piece]]] = {}
+        # what was held and is free again; gone through by the outermost call of receive
+        self._released: deque[tuple[int, _Piece]] = deque()
 
     @property
     def ended(self) -> bool:
@@ -62,21 +68,26 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records that wait behind aligned watermarks."""
-        return sum(len(records) for _, pieces in self._held.values() for records, _ in pieces)
+        return sum(len(records) for _, pieces in self._held.values() for records, _, _ in pieces)
 
     def receive(self, channel: int, records: list[Any], controls: list[Control]) -> None:
         """Elements of ``channel``: records, with controls at positions between them."""
+        self._accept(channel, (records, controls, 0))
+        while self._released:
+            self._accept(*self._released.popleft())
+
+    def _accept(self, channel: int, piece: _Piece) -> None:
         if channel in self._held:
-            self._held[channel][1].append((records, controls))
+            self._held[channel][1].append(piece)
             return
+        records, controls, gone = piece
         done = 0
         for index, (position, kind, identifier, value) in enumerate(controls):
-            if position > done:
-                self._listener.on_records(self._input, records[done:position])
-                done = position
+            if position - gone > done:
+                self._listener.on_records(self._input, records[done : position - gone])
+                done = position - gone
             if kind == WATERMARK and self._declarations[identifier].combination_policy.aligned:
-                rest = [(at - done, *control) for at, *control in controls[index + 1 :]]
-                self._align(channel, identifier, value, records[done:], rest)  # type: ignore[arg-type]
+                self._align(channel, identifier, value, (records[done:], controls[index + 1 :], gone + done))
                 return
             self.control(channel, kind, identifier, value)
         if done < len(records):
@@ -95,11 +106,8 @@ class InputGate:
         elif kind != START:
             raise InternalError(f"Unknown control element {kind}.")
 
-    def _align(
-        self, channel: int, identifier: str, value: int | bool, records: list[Any], controls: list[Control]
-    ) -> None:
-        pieces = [(records, controls)] if records or controls else []
-        self._held[channel] = (identifier, pieces)
+    def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
+        self._held[channel] = (identifier, [rest])
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
 
     def _deliver(self, identifier: str, combined: int | bool | None) -> None:
@@ -110,11 +118,11 @@ class InputGate:
             self._release(identifier)
 
     def _release(self, identifier: str) -> None:
+        # Not received here and now: what happens at this moment (the end of a channel, say) comes to its end first.
+        # To the front, because what these channels released before is older than what they hold.
         waiting = sorted(channel for channel, (held_for, _) in self._held.items() if held_for == identifier)
-        released = [(channel, self._held.pop(channel)[1]) for channel in waiting]
-        for channel, pieces in released:
-            for records, controls in pieces:
-                self.receive(channel, records, controls)
+        for channel in reversed(waiting):
+            self._released.extendleft((channel, piece) for piece in reversed(self._held.pop(channel)[1]))
 
     def _set_idle(self, channel: int, idle: bool) -> None:
         if idle == (channel in self._idle_channels) or channel in self._ended:

@@ -1,7 +1,7 @@
 """The keyed state of one operator in one subtask: pages of entries, decoded only when one of their keys is touched.
 
 The cost of a micro-batch follows the keys that it touches, not the keys that are held: untouched pages pass from one
-snapshot to the next as bytes. The number of pages doubles as keys arrive, so that a page stays small.
+snapshot to the next as bytes. The number of pages grows with the keys, so that a page stays small.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _MAX_PAGES = 1 << 15
 class PagedKeyedStore:
     """Maps keys to entries. An entry is any value that the codec takes; None marks a key that was merely seen."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, owner: str) -> None:
         self._codec = codec
+        self._owner = owner
         self._encoded: list[bytes] = [b""]
         self._decoded: dict[int, dict[Any, Any]] = {}
         self._dirty: set[int] = set()
@@ -68,7 +69,7 @@ class PagedKeyedStore:
         self.touched.discard(key)
 
     def __iter__(self) -> Iterator[Any]:
-        """Every key, page by page. Keys may be added and removed meanwhile; those are not visited."""
+        """Every key of this moment, page by page, whatever is added or removed meanwhile."""
         yield from [key for number in range(len(self._encoded)) for key in self._load(number)]
 
     def snapshot(self) -> tuple[int, list[bytes]]:
@@ -97,7 +98,7 @@ class PagedKeyedStore:
         page = self._decoded.get(number)
         if page is None:
             data = self._encoded[number]
-            page = self._decoded[number] = self._codec.loads(data) if data else {}
+            page = self._decoded[number] = self._codec.loads(data, self._owner) if data else {}
         return page
 
     def _grow(self) -> None:

@@ -24,6 +24,7 @@ __all__ = ("stable_hash", "subtask_of")
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads neighbouring numbers
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
@@ -45,7 +46,8 @@ def stable_hash(key: Any) -> int:
 
 
 def _mix(value: int) -> int:
-    return (value * _MULTIPLIER >> 32) & _MASK
+    product = value * _MULTIPLIER
+    return (product >> 32 ^ product >> 64) & _MASK  # the upper part as well, or multiples of 2**40 would all meet
 
 
 def _text(key: str) -> int:
@@ -77,13 +79,19 @@ def _sequence(parts: tuple[Any, ...]) -> int:
 
 
 def _datetime(key: datetime) -> int:
+    key = key.replace(fold=0)  # which no comparison looks at
     if key.utcoffset() is None:
-        return _text(key.replace(fold=0).isoformat())
-    return _text(key.astimezone(UTC).isoformat())  # equal instants are equal keys, whatever their zone
+        return _text(key.isoformat())
+    return _timedelta(key - _EPOCH)  # equal instants are equal keys, whatever their zone
 
 
 def _time(key: time) -> int:
-    return _text(key.replace(fold=0).isoformat())
+    since_midnight = timedelta(0, key.second, key.microsecond, 0, key.minute, key.hour)
+    return _timedelta(since_midnight - (key.utcoffset() or timedelta()))
+
+
+def _timedelta(key: timedelta) -> int:
+    return _number(key // timedelta(microseconds=1))
 
 
 def _enum(key: Enum) -> int:
@@ -106,7 +114,7 @@ _HASHERS: dict[type, Callable[[Any], int]] = {
     date: lambda key: _text(key.isoformat()),
     datetime: _datetime,
     time: _time,
-    timedelta: lambda key: _number(key // timedelta(microseconds=1)),
+    timedelta: _timedelta,
     UUID: lambda key: _bytes(key.bytes),
     type(None): _none,
 }

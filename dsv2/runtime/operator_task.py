@@ -99,10 +99,10 @@ class OperatorTask:
         self._function = function
         self._job = job
         self._outputs = outputs
-        self._fields = FunctionFields(function, operator, job.codec)
-        self._store = PagedKeyedStore(job.codec)
-        self._partition = PartitionState(operator.keyed)
         self._metrics = Metrics()
+        self._fields = FunctionFields(function, operator, job.codec, self._metrics)
+        self._store = PagedKeyedStore(job.codec, f"Keyed state of {operator}, subtask {subtask}")
+        self._partition = PartitionState(operator.keyed)
         self._watermarks: dict[str, int | bool] = {}
         self._across_inputs: dict[str, Combiner] = {}
         self._ended_inputs: set[int] = set()
@@ -202,14 +202,15 @@ class OperatorTask:
             "records_out": sum(output.records_sent() for output in self._outputs),
             "watermarks": dict(self._watermarks),
             "counters": {name: counter.count for name, counter in self._metrics.counters.items()},
-            "gauges": {name: read() for name, read in self._metrics.gauges.items()},
-            "held_records": sum(gate.held_records for gate in self.gates),
+            "gauges": {name: self._attributed(f"gauge {name!r}", read) for name, read in self._metrics.gauges.items()},
+            "records_held": sum(gate.held_records for gate in self.gates),
+            "ended": self._closed,
         }
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that must survive, as plain values and bytes."""
         return {
-            "fields": self._fields.snapshot(),
+            "fields": self._attributed("__getstate__", self._fields.snapshot),
             "store": self._store.snapshot(),
             "gates": [gate.snapshot() for gate in self.gates],
             "watermarks": self._watermarks,
@@ -222,7 +223,9 @@ class OperatorTask:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over an earlier ``snapshot``; the function is not opened again."""
-        self._fields.restore(state["fields"])
+        for name, count in state["counters"].items():
+            self._metrics.counters[name] = Tally(name, count)
+        self._attributed("__setstate__", self._fields.restore, state["fields"])
         self._store.restore(state["store"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
@@ -233,8 +236,6 @@ class OperatorTask:
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
-        for name, count in state["counters"].items():
-            self._metrics.counters[name] = Tally(count)
 
     def _build_contexts(self) -> None:
         operator, job = self.operator, self._job
@@ -278,8 +279,11 @@ class OperatorTask:
         return self.operator.kind is OperatorKind.TWO_INPUT_BROADCAST and input_index == 1
 
     def _call(self, callback: str, *args: Any) -> Any:
+        return self._attributed(callback, getattr(self._function, callback), *args)
+
+    def _attributed(self, callback: str, action: Callable[..., Any], *args: Any) -> Any:
         try:
-            return getattr(self._function, callback)(*args)
+            return action(*args)
         except BaseException as error:
             raise_user_failure(self.operator, self._subtask, callback, error)
 

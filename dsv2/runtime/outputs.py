@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from dsv2.errors import InternalError, InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.contexts import PartitionState
+from dsv2.runtime.failure import raise_user_failure, shorten
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit
 from dsv2.runtime.keys import subtask_of
 
@@ -39,9 +40,12 @@ class EdgeOutput:
         else:
             channel = first_channel + subtask
             self._writers = [ChannelWriter(target.id, index, channel) for index in range(target.parallelism)]
+        self.name = (plan.operators[edge.source].uid, edge.output, target.uid, edge.input)
         self._edge = edge
-        self._max_parallelism = target.max_parallelism
+        self._target = target
+        self._subtask = subtask
         self._first = self._next = subtask % len(self._writers)
+        self._sent_before = 0  # records of the run that this one goes on from
         self._routes: dict[Any, Collect] = {}
         self.collect = self._collector()
 
@@ -49,7 +53,7 @@ class EdgeOutput:
     def records_sent(self) -> int:
         """Number of records collected so far (a broadcast record counts once)."""
         writers = self._writers[:1] if self._edge.exchange is Exchange.BROADCAST else self._writers
-        return sum(writer.count + len(writer.records) for writer in writers)
+        return self._sent_before + sum(writer.count + len(writer.records) for writer in writers)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Send a control element to every downstream subtask, behind the records so far."""
@@ -68,13 +72,13 @@ class EdgeOutput:
         """Let the round go on as it would after ``position`` records: for sources, which keep no state."""
         self._next = (self._first + position) % len(self._writers)
 
-    def snapshot(self) -> int:
-        """Where the round goes on."""
-        return self._next
+    def snapshot(self) -> tuple[int, int]:
+        """Where the round goes on, and the number of records so far."""
+        return self._next, self.records_sent
 
-    def restore(self, state: int) -> None:
+    def restore(self, state: tuple[int, int]) -> None:
         """Take over an earlier ``snapshot``."""
-        self._next = state
+        self._next, self._sent_before = state
 
     def _collector(self) -> Collect:
         appends = [writer.append for writer in self._writers]
@@ -89,16 +93,17 @@ class EdgeOutput:
         return self._round_robin_collector(appends)
 
     def _hash_collector(self, select: KeySelector, appends: Sequence[Collect]) -> Collect:
-        routes, max_parallelism = self._routes, self._max_parallelism
+        routes, max_parallelism = self._routes, self._target.max_parallelism
 
         def collect(record: Any) -> None:
-            key = select(record)
             try:
+                key = select(record)
                 append = routes.get(key)
-            except TypeError as error:
-                raise InvalidKeyError(f"The key {key!r} is not hashable: {error}.") from None
-            if append is None:
-                append = routes[key] = appends[subtask_of(key, max_parallelism, len(appends))]
+                if append is None:
+                    append = routes[key] = appends[subtask_of(key, max_parallelism, len(appends))]
+            except BaseException as error:
+                # Else it would be laid on the function that emitted the record.
+                raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
             append(record)
 
         return collect
@@ -141,8 +146,8 @@ def key_checked(collect: Collect, select: KeySelector, partition: PartitionState
         key, expected = select(record), partition.current_key
         if key != expected:
             raise InvalidKeyError(
-                f"The output key must equal the input key when the stream stays keyed: record {record!r} has the key "
-                f"{key!r}, the current key is {expected!r}."
+                f"The output key must equal the input key when the stream stays keyed: record {shorten(record)} has "
+                f"the key {shorten(key)}, the current key is {shorten(expected)}."
             )
         collect(record)
 

@@ -34,6 +34,7 @@ def _operator_progress(operator: Operator, reports: Mapping[int, Mapping[str, An
         operator.name,
         records_in=sum(report["records_in"] for report in reports.values()),
         records_out=sum(report["records_out"] for report in reports.values()),
+        records_held=sum(report["records_held"] for report in reports.values()),
         watermarks={
             identifier: tuple(
                 reports[subtask]["watermarks"].get(identifier) if subtask in reports else None

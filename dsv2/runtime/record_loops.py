@@ -63,10 +63,10 @@ def keyed_loop(
             try:
                 for record in records:
                     key = NO_KEY
-                    key = select(record)
-                    if key not in touched:
-                        touch(key)
-                    partition.key = key
+                    selected = select(record)
+                    if selected not in touched:
+                        touch(selected)
+                    partition.key = key = selected
                     process(record, output, ctx)
             except BaseException as error:
                 fail(error, record, key)
@@ -80,10 +80,10 @@ def keyed_loop(
         try:
             for record in records:
                 key = NO_KEY
-                key = select(record)
-                if key not in touched:
-                    touch(key)
-                partition.key = key
+                selected = select(record)
+                if selected not in touched:
+                    touch(selected)
+                partition.key = key = selected
                 process(record, *args)
         except BaseException as error:
             fail(error, record, key)
@@ -122,10 +122,10 @@ def keyed_step(
         tally.count += 1
         key = NO_KEY
         try:
-            key = select(record)
-            if key not in touched:
-                touch(key)
-            partition.key = key
+            selected = select(record)
+            if selected not in touched:
+                touch(selected)
+            partition.key = key = selected
             process(record, *args)
         except BaseException as error:
             fail(error, record, key)

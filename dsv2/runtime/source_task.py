@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, Emit
 from dsv2.runtime.outputs import EdgeOutput, fan_out
 
@@ -18,8 +17,6 @@ class SourceTask:
     """Subtask ``index`` of ``source``. Keeps no state but the round of its edges: sources repeat themselves."""
 
     def __init__(self, plan: Plan, source: Operator, index: int, emit: Emit) -> None:
-        self._source = source
-        self._index = index
         self._emit = emit
         self._edges = [EdgeOutput(plan, edge, index) for edge in plan.edges_out_of[source.id]]
         self._collect = fan_out([edge.collect for edge in self._edges]) if self._edges else lambda record: None
@@ -34,12 +31,8 @@ class SourceTask:
             edge.seek(position)
         collect = self._collect
         for start in range(0, len(records), _PIECE):
-            record = None
-            try:
-                for record in records[start : start + _PIECE]:
-                    collect(record)
-            except BaseException as error:
-                raise_user_failure(self._source, self._index, "key selector", error, record=record)
+            for record in records[start : start + _PIECE]:
+                collect(record)
             for edge in self._edges:
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
 

@@ -87,15 +87,16 @@ class Subtask:
     def snapshot(self) -> bytes:
         """The whole state as one blob. Call ``flush`` before."""
         state = {task.operator.uid: task.snapshot() for task in self._tasks}
-        return self._job.codec.seal(BlobKind.STATE, (state, [edge.snapshot() for edge in self._edges]))
+        return self._job.codec.seal(BlobKind.STATE, (state, {edge.name: edge.snapshot() for edge in self._edges}))
 
     def restore(self, blob: bytes) -> None:
         """Take over an earlier ``snapshot``. Raises ``CorruptDataError`` if the blob is not whole."""
         state, edges = self._job.codec.unseal(BlobKind.STATE, blob, self._owner)
         for task in self._tasks:
             task.restore(state[task.operator.uid])
-        for edge, edge_state in zip(self._edges, edges, strict=True):
-            edge.restore(edge_state)
+        for edge in self._edges:
+            if edge.name in edges:  # else it leads to a sink that is new
+                edge.restore(edges[edge.name])
 
     def progress(self) -> list[dict[str, Any]]:
         """Per operator of the chain what it has done so far, as plain values."""

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable
 from enum import Enum
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 import cloudpickle
@@ -33,8 +34,9 @@ _PLAIN = {
     "datetime": ["date", "datetime", "time", "timedelta", "timezone"],
     "decimal": ["Decimal"],
     "fractions": ["Fraction"],
+    "pyspark.sql.types": ["Row", "_create_row"],
     "uuid": ["UUID", "SafeUUID"],
-    "zoneinfo": ["ZoneInfo._unpickle"],
+    "zoneinfo": ["ZoneInfo"],
 }
 
 
@@ -130,25 +132,37 @@ class _Recorder:
     def record(self, part: Any, what: str) -> None:
         """Note what ``part`` mentions; ``what`` names it in the error if it cannot be pickled."""
         home = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
-        if isinstance(home.__module__, str) and home.__module__ not in ("builtins", "operator"):
+        if isinstance(home.__module__, str) and not _is_standard(home.__module__):
             self.modules.add(home.__module__)
         try:
-            _RecordingPickler(self.classes).dump(part)
+            _RecordingPickler(self.classes, self.modules).dump(part)
         except Exception as error:
             raise SerializationError(_explain(part, what, error)) from error
 
 
 class _RecordingPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
-    def __init__(self, classes: set[type]) -> None:
+    def __init__(self, classes: set[type], modules: set[str]) -> None:
         super().__init__(io.BytesIO())
-        self._found = classes
+        self._classes = classes
+        self._modules = modules
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and obj.__module__ != "builtins":
-            self._found.add(obj)
-        elif not isinstance(obj, type) and type(obj).__module__ != "builtins":
-            self._found.add(type(obj))
-        return super().reducer_override(obj)
+        reduced = super().reducer_override(obj)
+        by_name = reduced is NotImplemented
+        if isinstance(obj, type):
+            if not (by_name and _is_standard(obj.__module__)):  # code may mention subprocess.Popen, bytes may not
+                self._classes.add(obj)
+        elif isinstance(obj, FunctionType):
+            if by_name and not _is_standard(obj.__module__):
+                # The classes that it mentions stay unseen: those of its module may be meant.
+                self._modules.add(obj.__module__)
+        elif type(obj).__module__ != "builtins":
+            self._classes.add(type(obj))
+        return reduced
+
+
+def _is_standard(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def _record_operator(recorder: _Recorder, operator: Operator) -> None:
@@ -178,6 +192,7 @@ def _explain(part: Any, what: str, error: Exception) -> str:
         except Exception:
             return (
                 f"Field {name!r} ({type(value).__qualname__}) of {what} cannot be pickled: {error}. "
-                f"Build it in open() and leave it out in __getstate__, or make it from plain values."
+                f"Make it from plain values, or define __getstate__ (without the field) and __setstate__ (which builds "
+                f"it again)."
             )
     return f"{what[0].upper()}{what[1:]} cannot be pickled: {error}. It must not capture sessions, locks or open files."

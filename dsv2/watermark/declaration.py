@@ -81,8 +81,8 @@ class LongWatermarkDeclaration:
 
     def new_watermark(self, value: int) -> LongWatermark:
         """A watermark of this declaration; ``value`` must fit 64 bits, signed."""
-        if not LONG_MIN <= value <= LONG_MAX:
-            raise ValueError(f"Watermark {self.identifier!r}: {value} does not fit a signed 64-bit integer.")
+        if not isinstance(value, int) or not LONG_MIN <= value <= LONG_MAX:
+            raise ValueError(f"Watermark {self.identifier!r}: {value!r} is not a signed 64-bit integer.")
         return LongWatermark(value, self.identifier)
 
 

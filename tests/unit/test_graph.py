@@ -52,7 +52,10 @@ def described(plan: Plan, operator: Operator) -> str:
         edges = plan.edges_into[operator.id]
         assert [edge.key_selector for edge in edges] == list(operator.input_keys)
         names = [getattr(edge.key_selector, "__name__", "") for edge in edges]
-        words = [f"{plan.operators[e.source].name} {e.exchange.value} {n}" for e, n in zip(edges, names, strict=True)]
+        words = [
+            f"{plan.operators[edge.source].name}{'.second' * edge.output} {edge.exchange.value} {name}"
+            for edge, name in zip(edges, names, strict=True)
+        ]
         return ", ".join(word.rstrip() for word in words)
 
     kept = " ".join(getattr(selector, "__name__", "-") for selector in operator.output_keys)
@@ -123,11 +126,11 @@ ROWS: list[tuple[Build, type, str]] = [
     (lambda s: s.keyed.process(s.one, new_key).to_sink(CollectSink()), ConfiguredSink,
      "sink | Sink x2 | KeyedProcess forward new_key | "),
     (lambda s: s.keyed.process(s.two_out, new_key, other_key).second.process(s.one), NonKeyed,
-     "one-input | KeyedProcess x2 | Two-Output-Operator forward other_key | -"),
+     "one-input | KeyedProcess x2 | Two-Output-Operator.second forward other_key | -"),
     (lambda s: s.keyed.connect_and_process(s.other_keyed, s.two_in, new_key).process(s.one), NonKeyed,
      "one-input | KeyedProcess x2 | Keyed-TwoInput-Process forward new_key | -"),
     (lambda s: s.global_.process(s.two_out).second.process(s.one), Global,
-     "one-input | Global Process x1 | Global Process forward | -"),
+     "one-input | Global Process x1 | Global Process.second forward | -"),
     (lambda s: s.global_.process(s.one).key_by(str).process(s.one), NonKeyed,
      "one-input | KeyedProcess x2 | Global Process hash str | -"),
 ]
@@ -290,6 +293,8 @@ def test_a_sink_writes_where_its_records_are(env: ExecutionEnvironment, s: Any) 
     assert configured(env)[2] == 5
     s.global_.process(s.one).to_sink(CollectSink()).with_name("of a global stream")
     assert configured(env)[1:3] == ("of a global stream", 1)
+    s.global_.process(s.one).shuffle().to_sink(CollectSink())
+    assert configured(env)[2] == 1
 
 
 def test_default_uids_are_free(env: ExecutionEnvironment, s: Any) -> None:
@@ -345,4 +350,4 @@ def test_execute_hands_the_plan_over_and_begins_anew() -> None:
         ("first job", "first", 2),
         ("second job", "second", 2),
     ]
-    assert [options for _, options in runtime.started] == [RunOptions("there", Trigger.processing_time(5))] * 2
+    assert [options for _, options in runtime.started] == [RunOptions("there", Trigger(interval_ms=5))] * 2

@@ -124,7 +124,7 @@ def few_channels(draw: st.DrawFn) -> list[list[Tweet]]:
     return [channels[index] for index in range(3)]
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(few_channels(), st.integers(0, 3), st.integers(0, 12))
 def test_no_objection_to_what_is_possible(channels: list[list[Tweet]], threshold: int, window: int) -> None:
     others = min(possible_events(channels, "b", threshold, window), key=repr)

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "environment": PLAN | {"streams"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME,
-    "runtime_spark": RUNTIME,
+    "runtime_spark": RUNTIME | {"environment", "streams"},  # turns a stream into a DataFrame
     "__init__": PLAN | {"environment", "streams"},
 }
 

@@ -1,0 +1,15 @@
+"""What the benchmarks share: the session, the measuring, the report."""
+
+from benchmarks.common.measure import Sample, batch_seconds, checkpoint, run_batches, spark_session
+from benchmarks.common.report import Arguments, Report, conditions
+
+__all__ = (
+    "Arguments",
+    "Report",
+    "Sample",
+    "batch_seconds",
+    "checkpoint",
+    "conditions",
+    "run_batches",
+    "spark_session",
+)

@@ -1,0 +1,115 @@
+"""A plan's micro-batches in this process, without Spark: the same stage functions over the same frames.
+
+What they take here is what Python costs on the cores that Spark has; the rest of a micro-batch is Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.state import GroupState
+
+from benchmarks.common.stopwatch import Stopwatch
+from dsv2.graph import OperatorKind, Plan
+from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sources import DataGeneratorSource, IndexedSource
+from runtime_spark import stage
+from runtime_spark.frame_source import IndexedFeed, Split
+from runtime_spark.layout import Layout
+from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
+from runtime_spark.worker import load_job, pack_job
+
+__all__ = ("OutsideSpark",)
+
+_PARTS: dict[str, tuple[object, str]] = {
+    "make records": (DataGeneratorSource, "read"),
+    "route": (SourceTask, "send"),
+    "decode": (stage, "decode_frame"),
+    "process and route": (Subtask, "receive"),
+    "encode": (FrameEncoder, "emit"),
+    "restore": (Subtask, "restore"),
+    "snapshot": (Subtask, "snapshot"),
+}
+REST = "rest"
+
+
+class KeptState(GroupState):
+    """Stands for Spark's state of a group."""
+
+    def __init__(self) -> None:
+        self.blob: bytes | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.blob is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        return (self.blob,)
+
+    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 - Spark's name
+        (self.blob,) = newValue
+
+
+class OutsideSpark:
+    """Runs a plan of one indexed source, subtask by subtask. ``watches`` tell, per phase, the times of its parts."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.watches: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
+        self.states: defaultdict[int, KeptState] = defaultdict(KeptState)  # by slot
+        self._layout = Layout.of(plan)
+        self._packed = pack_job(plan, self._layout, TypeRegistry.of(plan))
+        self._job = load_job(self._packed)
+        self._source = next(operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE)
+        self._sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self._position = 0
+
+    def run_batch(self, records: int) -> list[Any]:
+        """A micro-batch of ``records`` records; returns what reaches the sinks."""
+        begin, self._position = self._position, self._position + records
+        watch = self.watches["source"]
+        with watch.watching(_PARTS), watch.part(REST):
+            rows = self._read(begin)
+        for level in range(len(self._layout.levels)):
+            watch = self.watches[f"level {level + 1}"]
+            with watch.watching(_PARTS):
+                rows = self._run_level(level, rows, watch)
+        with self.watches["sink"].part("decode"):
+            return self._collect(rows)
+
+    def _read(self, begin: int) -> list[Row]:
+        assert isinstance(self._source.body, IndexedSource)
+        feed = IndexedFeed(self._source.body)
+        splits = [
+            Split(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
+        ]
+        return [row for split in splits for rows in feed.rows(self._job, self._source.id, split) for row in rows]
+
+    def _run_level(self, level: int, rows: Iterable[Row], watch: Stopwatch) -> list[Row]:
+        by_slot: dict[int, list[Row]] = {}
+        for row in rows:
+            by_slot.setdefault(row[0], []).append(row)
+        run_slot = stage.streaming_stage(self._packed, level)
+        sent: list[Row] = []
+        for slot, own in by_slot.items():
+            frame = pd.DataFrame(own, columns=list(COLUMNS))
+            with watch.part(REST):
+                results = list(run_slot((slot,), iter([frame]), self.states[slot]))
+            for result in results:
+                sent.extend(result.itertuples(index=False, name=None))
+        return sent
+
+    def _collect(self, rows: Iterable[Row]) -> list[Any]:
+        slots = {slot for sink in self._sinks for slot in self._layout.slots_of(sink)}
+        codec = self._job.codec()
+        return [
+            record
+            for slot, _, _, payload in rows
+            if slot in slots
+            for record in decode_frame(codec, payload, "sink")[0]
+        ]

@@ -1,0 +1,153 @@
+"""Many keys held, few touched: what a micro-batch costs as the state grows.
+
+One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in large micro-batches; a second one
+goes on from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. The keys
+are kept because they were seen (so that ``apply_to_all_partitions`` finds them); they hold nothing else.
+
+The second table is about the same subtasks without Spark: the size of the state, and the processor time to restore it,
+process the 1,000 records and take the snapshot.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.common import (
+    Arguments,
+    Report,
+    Sample,
+    batch_seconds,
+    checkpoint,
+    conditions,
+    run_batches,
+    spark_session,
+)
+from benchmarks.common.outside import OutsideSpark
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import ForeachBatchSink
+from dsv2.sources import DataGeneratorSource
+from runtime_spark.query import StreamingJob
+
+__all__ = ("main",)
+
+NAME = "state"
+TOUCHED = 1000
+PARALLELISM = 2
+LIMIT = 5.0
+"""How many times as long a micro-batch may take with the most keys as with the fewest."""
+
+_LOADED_AT_ONCE = 100_000
+_WARM_UP = 3  # micro-batches of the second query
+_REPEATS = 5  # without Spark
+
+SHORT = {"keys": [1_000, 10_000], "batches": 2}
+
+
+class Visit(NamedTuple):
+    """Somebody came by."""
+
+    user: str
+
+
+class Visits:
+    """Visit number ``index``: the first ``users`` are those of different users, the others those of any of them."""
+
+    def __init__(self, users: int) -> None:
+        self.users = users
+
+    def __call__(self, index: int) -> Visit:
+        # A multiplicative hash: scattered over all users, and the same at every run.
+        user = index if index < self.users else (index * 2_654_435_769 & 0xFFFF_FFFF) * self.users >> 32
+        return Visit(f"user-{user:08d}")
+
+
+class Forget(OneInputStreamProcessFunction[Visit, Visit]):
+    """Emits nothing and keeps nothing: what is left is the cost of the keys."""
+
+    def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    parser = Arguments(NAME, __doc__)
+    parser.add_argument(
+        "--keys", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="numbers of keys held"
+    )
+    parser.add_argument("--batches", type=int, default=15, help="that are measured for each number of keys (15)")
+    options = parser.parse(arguments, SHORT)
+    with spark_session("state benchmark") as spark:
+        report = Report(NAME, "Many keys held, few touched", conditions(spark, NAME, arguments))
+        on_spark(spark, min(options.keys), options.batches)  # warms everything up
+        samples = {keys: on_spark(spark, keys, options.batches) for keys in options.keys}
+    fewest, most = min(samples), max(samples)
+    base = samples[fewest].median
+    report.table(
+        f"On Spark: micro-batches of {TOUCHED:,} records",
+        ("keys held", "median ms", "spread", f"times {fewest:,} keys"),
+        [(keys, round(s.median * 1000), s.spread, s.median / base) for keys, s in samples.items()],
+    )
+    header = ("keys held", "bytes of state per subtask", "restore ms", "process ms", "snapshot ms")
+    report.table(
+        "Without Spark, both subtasks together", header, [(keys, *outside_spark(keys)) for keys in options.keys]
+    )
+    report.at_most(f"{most:,} keys in times of {fewest:,}", samples[most].median / base, LIMIT)
+    report.publish(options.results)
+    return 0
+
+
+def pipeline(env: ExecutionEnvironment, keys: int, records_per_batch: int) -> None:
+    """Visits by user, without an end."""
+    env.set_parallelism(PARALLELISM)
+    visits = env.from_source(DataGeneratorSource(Visits(keys), records_per_batch=records_per_batch), "visits")
+    kept = visits.with_uid("visits").key_by(lambda visit: visit.user).process(Forget()).with_uid("keys")
+    kept.to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("nowhere")
+
+
+def on_spark(spark: SparkSession, keys: int, batches: int) -> Sample:
+    """Micro-batches that touch ``TOUCHED`` of ``keys`` keys."""
+    with checkpoint() as folder:
+        at_once = min(keys, _LOADED_AT_ONCE)
+        loaded = run_batches(_started(spark, keys, at_once, folder), -(-keys // at_once))
+        query = _started(spark, keys, TOUCHED, folder)
+        first = loaded + _WARM_UP
+        run_batches(query, first + batches)
+        return Sample.of(batch_seconds(query, first, batches))
+
+
+def outside_spark(keys: int) -> tuple[str, float, float, float]:
+    """Bytes of state, and milliseconds to restore, process and snapshot ``TOUCHED`` records on ``keys`` keys."""
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    pipeline(env, keys, TOUCHED)
+    run = OutsideSpark(env.build_plan())
+    for begin in range(0, keys, _LOADED_AT_ONCE):
+        run.run_batch(min(_LOADED_AT_ONCE, keys - begin))
+    run.watches.clear()
+    for _ in range(_REPEATS):
+        run.run_batch(TOUCHED)
+    seconds = run.watches["level 1"].seconds
+    restore, process, snapshot = (
+        seconds[part] / _REPEATS * 1000 for part in ("restore", "process and route", "snapshot")
+    )
+    sizes = " + ".join(f"{len(state.blob or b''):,}" for state in run.states.values())
+    return sizes, restore, process, snapshot
+
+
+def _started(spark: SparkSession, keys: int, records_per_batch: int, folder: str) -> StreamingQuery:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    pipeline(env, keys, records_per_batch)
+    job = env.execute_async("visits", checkpoint_location=folder, trigger=Trigger.processing_time())
+    assert isinstance(job, StreamingJob)
+    return job.query
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from benchmarks import state
+
+    sys.exit(state.main())

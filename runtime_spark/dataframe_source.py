@@ -1,0 +1,154 @@
+"""The rows of a Spark DataFrame as frames."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.storagelevel import StorageLevel
+
+from dsv2.graph import Operator
+from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.source_task import SourceTask
+from dsv2.sources import DataFrameSource
+from runtime_spark.failures import marked_failures
+from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH
+from runtime_spark.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
+from runtime_spark.schema import RecordReader
+from runtime_spark.worker import WorkerJob, load_job
+
+__all__ = ("DataFrameFrames",)
+
+_PARTITION = "__dsv2_partition"
+_ROWS_APART = 1 << 40  # how far the positions of two partitions' first rows are apart, where nobody has counted them
+_LAST_SEQ = (1 << 63) - 1
+
+
+class DataFrameFrames:
+    """One DataFrame source: its rows, in the order of partitions and of rows in them, as frames."""
+
+    def __init__(
+        self, spark: SparkSession, dataframe: DataFrame, source: DataFrameSource[Any], operator: Operator, packed: bytes
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._operator = operator
+        self._packed = packed
+        self._reader = RecordReader(source.record_type, dataframe.columns)
+        needed = dict.fromkeys([*self._reader.columns, *([source.split_by] if source.split_by else [])])
+        self._rows = dataframe.select(*needed, F.spark_partition_id().alias(_PARTITION))
+
+    def streaming(self, start: DataFrame) -> DataFrame:
+        """The frames of a streaming DataFrame; ``start`` brings those that open its channels."""
+        return self._frames().unionAll(start)
+
+    def batch(self) -> DataFrame:
+        """The frames of a batch DataFrame in a batch job."""
+        begin, end = _control_rows(self._packed, self._operator.id)
+        return self._frames().unionAll(literal_rows(self._spark, begin)).unionAll(literal_rows(self._spark, end))
+
+    def chunked(self, ticks: Callable[[int], DataFrame]) -> DataFrame:
+        """The frames of a batch DataFrame in a streaming job: joined with ``ticks``, a stream of chunk numbers.
+
+        The rows are persisted, so that they are computed once and have the same partitions whenever they are looked at.
+        """
+        rows = self._rows.persist(StorageLevel.MEMORY_AND_DISK)
+        counts = sorted((row[0], row[1]) for row in rows.groupBy(_PARTITION).count().collect())
+        firsts = itertools.accumulate((count for _, count in counts), initial=0)
+        starts = {partition: first for (partition, _), first in zip(counts, firsts, strict=False)}
+        size = self._source.records_per_batch or DEFAULT_RECORDS_PER_BATCH
+        chunks = max(1, -(-sum(count for _, count in counts) // size))
+        make = _frame_maker(self._reader, self._source.split_by, self._operator, self._packed, starts, size)
+        frames = rows.mapInArrow(make, f"{ROW_SCHEMA}, chunk long")
+        begin, end = _control_rows(self._packed, self._operator.id)
+        for control, chunk in ((begin, 0), (end, chunks - 1)):
+            literal = literal_rows(self._spark, control).withColumn("chunk", F.lit(chunk).cast("long"))
+            frames = frames.unionAll(literal)
+        numbers = ticks(chunks).select(F.col("seq").alias("chunk"))
+        return frames.join(F.broadcast(numbers), "chunk").select(*COLUMNS)
+
+    def _frames(self) -> DataFrame:
+        make = _frame_maker(self._reader, self._source.split_by, self._operator, self._packed, None, None)
+        return self._rows.mapInArrow(make, ROW_SCHEMA)
+
+
+def _frame_maker(
+    reader: RecordReader,
+    split_by: str | None,
+    operator: Operator,
+    packed: bytes,
+    starts: dict[int, int] | None,
+    chunk_size: int | None,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that turns rows into frames. ``starts``: per partition the position of its first row,
+    where that is known.
+
+    With ``chunk_size`` frames are cut at its multiples, and have a column ``chunk``.
+    """
+    operator_id, parallelism, size = operator.id, operator.parallelism, chunk_size or 1 << 62
+
+    def to_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        job = load_job(packed)
+        row = 0
+        with marked_failures():
+            for batch in batches:
+                partition = batch.column(batch.num_columns - 1)[0].as_py()
+                done = 0
+                while done < batch.num_rows:
+                    position = (partition * _ROWS_APART if starts is None else starts[partition]) + row
+                    piece = batch.slice(done, size - position % size)
+                    subtasks = _subtasks(piece, split_by, partition, parallelism)
+                    frames = to_arrow(_encode(job, operator_id, reader.read(piece), subtasks, position))
+                    if chunk_size is not None:
+                        chunk = [position // size] * frames.num_rows
+                        frames = frames.append_column("chunk", pa.array(chunk, pa.int64()))
+                    yield frames
+                    done, row = done + piece.num_rows, row + piece.num_rows
+
+    return to_frames
+
+
+def _encode(
+    job: WorkerJob, operator_id: int, records: list[Any], subtasks: list[int] | int, first_seq: int
+) -> list[Row]:
+    """``records``, each for one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
+    encoder = FrameEncoder(job.layout, job.codec(), first_seq)
+    for subtask, own in _by_subtask(records, subtasks):
+        source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit)
+        source.send(own, first_seq)
+        source.flush()
+    return encoder.take()
+
+
+def _subtasks(batch: pa.RecordBatch, split_by: str | None, partition: int, parallelism: int) -> list[int] | int:
+    if split_by is None:
+        return partition % parallelism
+    known: dict[Any, int] = {}
+    values = batch.column(batch.schema.get_field_index(split_by)).to_pylist()
+    return [known.setdefault(v, stable_hash(v) % parallelism) if v not in known else known[v] for v in values]
+
+
+def _by_subtask(records: list[Any], subtasks: list[int] | int) -> list[tuple[int, list[Any]]]:
+    if isinstance(subtasks, int):
+        return [(subtasks, records)]
+    groups: dict[int, list[Any]] = {}
+    for subtask, record in zip(subtasks, records, strict=True):
+        groups.setdefault(subtask, []).append(record)
+    return sorted(groups.items())
+
+
+def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]]:
+    """The frames that open and end every channel of a source."""
+    job = load_job(packed)
+    operator = job.plan.operators[operator_id]
+    begin, end = FrameEncoder(job.layout, job.codec(), -1), FrameEncoder(job.layout, job.codec(), _LAST_SEQ)
+    for subtask in range(operator.parallelism):
+        for encoder, action in ((begin, SourceTask.start), (end, SourceTask.end)):
+            task = SourceTask(job.plan, operator, subtask, encoder.emit)
+            action(task)
+            task.flush()
+    return [(s, c, -1, p) for s, c, _, p in begin.take()], [(s, c, _LAST_SEQ, p) for s, c, _, p in end.take()]

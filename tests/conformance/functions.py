@@ -1,0 +1,188 @@
+"""Process functions that several programs use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext, TwoOutputPartitionedContext
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+
+__all__ = (
+    "NUMBERS",
+    "Located",
+    "Merge",
+    "Pass",
+    "Rules",
+    "Seen",
+    "Split",
+    "check_keys",
+    "check_rules",
+    "key_of",
+    "mod3",
+    "parity",
+    "value_of",
+)
+
+T = TypeVar("T")
+NUMBERS: Sequence[int] = range(12)
+
+
+def mod3(number: int) -> int:
+    """A key selector with three keys."""
+    return number % 3
+
+
+def parity(number: int) -> int:
+    """A key selector with two keys."""
+    return number % 2
+
+
+class Seen(NamedTuple):
+    """A record as a function saw it. ``key``: the current key; ``input``: 1 or 2, or 0 at the end of input."""
+
+    value: Any
+    subtask: int
+    key: Hashable = None
+    input: int = 1
+
+
+def key_of(seen: Seen) -> Hashable:
+    """The key under which a record was seen."""
+    return seen.key
+
+
+def value_of(seen: Seen) -> int:
+    """The number that was seen."""
+    number: int = seen.value
+    return number
+
+
+class Pass(OneInputStreamProcessFunction[T, T], Generic[T]):
+    """Sends its input on."""
+
+    def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
+        output.collect(record)
+
+
+class Located(OneInputStreamProcessFunction[Any, Seen]):
+    """Says where each record was seen; ``keyed``: and under which key."""
+
+    def __init__(self, keyed: bool = False) -> None:
+        self.keyed = keyed
+
+    def process_record(self, record: Any, output: Collector[Seen], ctx: PartitionedContext[Seen]) -> None:
+        output.collect(_seen(record, ctx, self.keyed))
+
+
+class Split(TwoOutputStreamProcessFunction[Any, Seen, Seen]):
+    """Even numbers to the first output, odd ones to the second; 0 to both."""
+
+    def __init__(self, keyed: bool = False) -> None:
+        self.keyed = keyed
+
+    def process_record(
+        self,
+        record: Any,
+        first_output: Collector[Seen],
+        second_output: Collector[Seen],
+        ctx: TwoOutputPartitionedContext[Seen, Seen],
+    ) -> None:
+        key = ctx.state_manager.current_key if self.keyed else None
+        seen = Seen(record, ctx.task_info.index_of_this_subtask, key)
+        if record % 2 == 0:
+            first_output.collect(seen)
+        if record % 2 == 1 or record == 0:
+            second_output.collect(seen)
+
+
+class Merge(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Seen]):
+    """Says where each record of either input was seen; ``keyed``: and under which key."""
+
+    def __init__(self, keyed: bool = False) -> None:
+        self.keyed = keyed
+
+    def process_record_from_first_input(
+        self, record: Any, output: Collector[Seen], ctx: PartitionedContext[Seen]
+    ) -> None:
+        output.collect(_seen(record, ctx, self.keyed, 1))
+
+    def process_record_from_second_input(
+        self, record: Any, output: Collector[Seen], ctx: PartitionedContext[Seen]
+    ) -> None:
+        output.collect(_seen(record, ctx, self.keyed, 2))
+
+
+class Rules(TwoInputBroadcastStreamProcessFunction[Any, Any, Seen]):
+    """Says where each record was seen, and each rule in every partition; at the end all rules in every partition."""
+
+    def __init__(self, keyed: bool = False) -> None:
+        self.keyed = keyed
+        self.rules: list[Any] = []
+        self.inputs_left = 2
+
+    def process_record_from_non_broadcast_input(
+        self, record: Any, output: Collector[Seen], ctx: PartitionedContext[Seen]
+    ) -> None:
+        output.collect(_seen(record, ctx, self.keyed, 1))
+
+    def process_record_from_broadcast_input(self, record: Any, ctx: NonPartitionedContext[Seen]) -> None:
+        self.rules.append(record)
+        ctx.apply_to_all_partitions(
+            lambda output, partition: output.collect(_seen(record, partition, self.keyed, 2))
+        )
+
+    def end_non_broadcast_input(self, ctx: NonPartitionedContext[Seen]) -> None:
+        self._end(ctx)
+
+    def end_broadcast_input(self, ctx: NonPartitionedContext[Seen]) -> None:
+        self._end(ctx)
+
+    def _end(self, ctx: NonPartitionedContext[Seen]) -> None:
+        self.inputs_left -= 1
+        if self.inputs_left == 0:
+            rules = tuple(sorted(self.rules))
+            ctx.apply_to_all_partitions(
+                lambda output, partition: output.collect(_seen(rules, partition, self.keyed, 0))
+            )
+
+
+def _seen(value: Any, ctx: PartitionedContext[Seen], keyed: bool, input_number: int = 1) -> Seen:
+    key: Any = ctx.state_manager.current_key if keyed else None
+    return Seen(value, ctx.task_info.index_of_this_subtask, key, input_number)
+
+
+def check_keys(parallelism: int, seen: list[Seen], key: Callable[[int], Hashable] = mod3) -> None:
+    """Every record was seen under its key, and every key in one subtask."""
+    assert all(record.key == key(record.value) for record in seen)
+    assert len({(record.key, record.subtask) for record in seen}) == len({record.key for record in seen})
+    assert all(0 <= record.subtask < parallelism for record in seen)
+
+
+def check_rules(
+    parallelism: int, seen: list[Seen], *, rules: Sequence[int], main: Sequence[int], keys: set[int] | None = None
+) -> None:
+    """What ``Rules`` must have said of ``main``, with ``keys`` if that is keyed by ``mod3``, and ``rules``."""
+    records = [record for record in seen if record.input == 1]
+    shown = Counter((record.value, record.subtask, record.key) for record in seen if record.input == 2)
+    final = [record for record in seen if record.input == 0]
+    assert sorted(map(value_of, records)) == list(main)
+    assert {record.value for record in final} == {tuple(rules)}
+    if keys is None:
+        assert sorted(record.subtask for record in final) == list(range(parallelism))
+        assert shown == Counter((rule, subtask, None) for rule in rules for subtask in range(parallelism))
+        return
+    # A rule reaches the keys that are there when it comes; at the end all are there.
+    assert {record.key: 1 for record in final} == Counter(record.key for record in final)
+    owners = {record.key: record.subtask for record in final}
+    assert set(owners) == keys
+    assert set(shown.values()) <= {1}
+    assert all(owners[key] == subtask for _, subtask, key in shown)
+    check_keys(parallelism, records)
+    assert {record.key: record.subtask for record in records} == owners

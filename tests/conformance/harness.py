@@ -1,0 +1,208 @@
+"""What a program is, and the ways to run one: the same pipelines on every runtime, held to the same facts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from dsv2 import (
+    ExecutionEnvironment,
+    GlobalStream,
+    KeyedPartitionStream,
+    NonKeyedPartitionStream,
+    OperatorProgress,
+    RuntimeExecutionMode,
+)
+from dsv2.job import JobRuntime
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource
+from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+
+__all__ = (
+    "LOCAL_SETTINGS",
+    "SPARK_SETTINGS",
+    "Pipeline",
+    "Program",
+    "Run",
+    "Setting",
+    "alike",
+    "run_programs",
+)
+
+T = TypeVar("T")
+Sources: TypeAlias = dict[tuple[str, int], ProcessConfigurableAndNonKeyedPartitionStream[Any]]
+AnyStream: TypeAlias = NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T] | GlobalStream[T]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run programs. ``batch``: records of each source in a micro-batch; None: all in one."""
+
+    parallelism: int
+    batch: int | None = None
+    mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
+    seed: int = 0
+    restart: bool = False
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether Spark keeps state between micro-batches."""
+        return self.mode is RuntimeExecutionMode.STREAMING
+
+    def __str__(self) -> str:
+        cut = "" if self.batch is None else f" by {self.batch}"
+        restart = " restarting" if self.restart else ""
+        return f"p{self.parallelism} {self.mode.value.lower()}{cut}{restart} seed {self.seed}"
+
+
+_CUTS = ((None, 0, False), (None, 1, False), (1, 2, True), (3, 3, True), (5, 4, False))
+LOCAL_SETTINGS = [
+    *(Setting(p, batch, seed=seed, restart=restart) for p in (1, 2, 4) for batch, seed, restart in _CUTS),
+    *(Setting(p, mode=RuntimeExecutionMode.BATCH, seed=5) for p in (1, 2, 4)),
+]
+# The cut is counted over all subtasks of a source here, over each of them locally.
+SPARK_SETTINGS = [
+    *(Setting(p, batch) for p, batch in ((1, None), (1, 5), (2, 4), (4, 7))),
+    *(Setting(p, mode=RuntimeExecutionMode.BATCH) for p in (1, 2, 4)),
+]
+
+
+class Pipeline:
+    """What a program builds with."""
+
+    def __init__(
+        self, program: Program, env: ExecutionEnvironment, setting: Setting, folder: Path, sources: Sources
+    ) -> None:
+        self.env = env
+        self.parallelism = setting.parallelism
+        self.mode = setting.mode
+        self.folder = folder / program.name
+        self.sinks: dict[str, CollectSink[Any]] = {}
+        self._program = program
+        self._records_per_batch = setting.batch
+        self._sources = sources
+        self._uses: Counter[str] = Counter()
+        self.folder.mkdir()
+
+    def source(
+        self, items: Collection[T], parallelism: int | None = None
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+        """A stream of ``items``, cut as the setting wants it.
+
+        Programs that run side by side read one source together, for each costs Spark about a second. Within a program
+        every call gives a source of its own.
+        """
+        parallelism = parallelism or self.parallelism
+        use = f"{items!r} {parallelism}"
+        self._uses[use] += 1
+        place = use, self._uses[use]
+        if place not in self._sources:
+            source = CollectionSource(items, records_per_batch=self._records_per_batch)
+            self._sources[place] = self.env.from_source(source).with_parallelism(parallelism)
+        return self._sources[place]
+
+    def collect(self, stream: AnyStream[Any], name: str = "out") -> None:
+        """Make what ``stream`` carries a result of the run."""
+        self.sinks[name] = CollectSink()
+        stream.to_sink(self.sinks[name])
+
+    def uid(self, name: str) -> str:
+        """A uid that no other program has, under which ``Run.progress`` is found."""
+        return f"{self._program.name}/{name}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of one program."""
+
+    program: str
+    setting: Setting
+    results: Mapping[str, list[Any]]
+    operators: Mapping[str, OperatorProgress]
+    folder: Path
+
+    @property
+    def parallelism(self) -> int:
+        """The parallelism of operators that do not set their own."""
+        return self.setting.parallelism
+
+    def out(self, name: str = "out") -> list[Any]:
+        """What reached the sink ``name``, in order."""
+        return self.results[name]
+
+    def expect(self, *expected: Any, name: str = "out") -> None:
+        """These records, in this order if nothing runs in parallel: for programs whose inputs have one channel."""
+        if self.parallelism == 1:
+            assert self.out(name) == list(expected)
+        self.expect_all(*expected, name=name)
+
+    def expect_all(self, *expected: Any, name: str = "out") -> None:
+        """These records, in any order."""
+        assert alike(self.out(name), expected)
+
+    def expect_channel_order(self, number: Callable[[Any], int], name: str = "out") -> None:
+        """Numbers that one source subtask has read (every n-th) and that took one way have kept their order."""
+        for lane in range(self.parallelism):
+            numbers = [number(record) for record in self.out(name) if number(record) % self.parallelism == lane]
+            assert numbers == sorted(numbers)
+
+    def grouped(self, key: Callable[[Any], Hashable], name: str = "out") -> dict[Any, list[Any]]:
+        """The records of the sink ``name`` by ``key``, in order."""
+        groups: dict[Any, list[Any]] = {}
+        for record in self.out(name):
+            groups.setdefault(key(record), []).append(record)
+        return groups
+
+    def progress(self, name: str) -> OperatorProgress:
+        """What the operator with ``Pipeline.uid(name)`` has done."""
+        return self.operators[f"{self.program}/{name}"]
+
+
+def alike(found: Iterable[Any], expected: Iterable[Any]) -> bool:
+    """Whether both hold the same, however often each; for records that cannot be hashed as well."""
+    return Counter(map(repr, found)) == Counter(map(repr, expected))
+
+
+class Program(ABC):
+    """A pipeline and the facts that hold however it is run. Without state of its own: it is run many times."""
+
+    @property
+    def name(self) -> str:
+        """Names the program in test ids and uids."""
+        return type(self).__name__
+
+    @abstractmethod
+    def build(self, p: Pipeline) -> None:
+        """Write the pipeline."""
+
+    @abstractmethod
+    def check(self, run: Run) -> None:
+        """Assert what must be true of the results."""
+
+
+def run_programs(
+    programs: Sequence[Program], setting: Setting, runtime: JobRuntime, folder: Path, checkpoint: str | None = None
+) -> dict[str, Run]:
+    """Run ``programs`` side by side in one job."""
+    env = ExecutionEnvironment.get_instance(runtime)
+    env.set_parallelism(setting.parallelism)
+    env.set_execution_mode(setting.mode)
+    sources: Sources = {}
+    pipelines = {program.name: Pipeline(program, env, setting, folder, sources) for program in programs}
+    for program in programs:
+        program.build(pipelines[program.name])
+    result = env.execute("conformance", checkpoint_location=checkpoint)
+    return {
+        name: Run(
+            name,
+            setting,
+            {sink_name: sink.results for sink_name, sink in pipeline.sinks.items()},
+            result.progress.operators,
+            pipeline.folder,
+        )
+        for name, pipeline in pipelines.items()
+    }

@@ -1,0 +1,13 @@
+"""All programs."""
+
+from __future__ import annotations
+
+from tests.conformance import programs_functions, programs_partitioning, programs_watermarks
+
+__all__ = ("PROGRAMS",)
+
+PROGRAMS = (
+    *programs_partitioning.PROGRAMS,
+    *programs_functions.PROGRAMS,
+    *programs_watermarks.PROGRAMS,
+)

@@ -1,0 +1,19 @@
+"""Every program on the local runtime, in every setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dsv2.local import LocalRuntime
+from tests.conformance.harness import LOCAL_SETTINGS, Program, Setting, run_programs
+from tests.conformance.programs import PROGRAMS
+
+
+@pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_program_keeps_its_facts(program: Program, setting: Setting, tmp_path: Path) -> None:
+    batches = () if setting.batch is None else (setting.batch,)
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, restart=setting.restart, check_mutation=True)
+    program.check(run_programs([program], setting, runtime, tmp_path)[program.name])

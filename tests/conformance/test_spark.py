@@ -1,0 +1,48 @@
+"""Every program on Spark. All of them run side by side in one query for each setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dsv2 import Dsv2Error
+from tests.conformance.harness import SPARK_SETTINGS, Program, Run, Setting, run_programs
+from tests.conformance.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def runs_of(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Setting], dict[str, Run]]:
+    """Gives the runs of all programs in a setting; the first call for it runs them."""
+    from runtime_spark import SparkRuntime
+
+    done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
+
+    def runs(setting: Setting) -> dict[str, Run]:
+        if setting not in done:
+            folder = tmp_path_factory.mktemp("conformance")
+            checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
+            try:
+                done[setting] = run_programs(PROGRAMS, setting, SparkRuntime(spark), folder, checkpoint)
+            except Dsv2Error as error:
+                done[setting] = error  # every program of the setting fails with it, and none runs them again
+        result = done[setting]
+        if isinstance(result, Dsv2Error):
+            raise result
+        return result
+
+    return runs
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("setting", SPARK_SETTINGS, ids=str)
+def test_a_program_keeps_its_facts(
+    setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]
+) -> None:
+    program.check(runs_of(setting)[program.name])

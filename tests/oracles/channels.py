@@ -1,0 +1,164 @@
+"""What an input may show its function, given what its channels carry.
+
+The elements of a channel come in its order; between channels any order is legal. A watermark shows itself as what it
+makes of the combination over all channels, if it changes it; an aligned one holds its channel back until its round is
+complete. A channel that has ended is neutral and is waited for no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("Element", "Heard", "Record", "Rule", "Signal", "is_legal")
+
+_FOLDS: dict[str, Callable[[Iterable[int]], int]] = {"MIN": min, "MAX": max, "AND": all, "OR": any}
+
+
+class Record(NamedTuple):
+    """A record; two are the same if their values are."""
+
+    value: Any
+
+
+class Signal(NamedTuple):
+    """A watermark."""
+
+    identifier: str
+    value: int
+
+
+Element: TypeAlias = Record | Signal
+
+
+class Rule(NamedTuple):
+    """How one identifier is combined."""
+
+    function: str
+    wait: bool = False
+    aligned: bool = False
+
+    @staticmethod
+    def of(declaration: WatermarkDeclaration) -> Rule:
+        """The rule that ``declaration`` states."""
+        policy = declaration.combination_policy
+        return Rule(policy.combination_function.value, policy.combine_wait_for_all_channels, policy.aligned)
+
+
+class Heard(NamedTuple):
+    """What has been heard of one identifier. ``values``: per channel the last one; if aligned, of this round."""
+
+    values: tuple[tuple[int, int], ...] = ()
+    gone: frozenset[int] = frozenset()
+    last: int | None = None
+
+    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[Heard, int | None]:
+        """What is known after ``channel`` sent ``value`` (None: after it ended), and what is delivered then."""
+        values = dict(self.values)
+        gone = self.gone
+        if value is None:
+            gone |= {channel}
+        else:
+            values[channel] = value
+        known = Heard(tuple(sorted(values.items())), gone, self.last)
+        active = [v for c, v in values.items() if c not in gone]
+        if rule.aligned:
+            if not values or any(c not in values and c not in gone for c in range(channels)):
+                return known, None
+            return Heard((), gone), _FOLDS[rule.function](values.values())
+        if len(gone) == channels:
+            active = list(values.values()) if self.last is None else []
+        elif rule.wait and len(active) < channels - len(gone):
+            active = []
+        combined = _FOLDS[rule.function](active) if active else None
+        if combined is None or combined == self.last:
+            return known, None
+        return known._replace(last=combined), combined
+
+
+class _State(NamedTuple):
+    taken: tuple[int, ...]  # elements of each channel
+    ended: frozenset[int]
+    heard: tuple[Heard, ...]  # by identifier, in the order of the rules
+    shown: int  # elements of what was received
+
+
+def is_legal(rules: Mapping[str, Rule], channels: Sequence[Sequence[Element]], received: Sequence[Element]) -> bool:
+    """Whether a function may have received ``received``, in all, from channels that carried ``channels``, in all."""
+    search = _Search(rules, channels, received)
+    waiting = [_State((0,) * len(channels), frozenset(), (Heard(),) * len(rules), 0)]
+    seen = set(waiting)
+    while waiting:
+        state = waiting.pop()
+        if len(state.ended) == len(channels):
+            if state.shown == len(received):
+                return True
+            continue
+        for following in search.steps(state):
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return False
+
+
+class _Search:
+    def __init__(
+        self, rules: Mapping[str, Rule], channels: Sequence[Sequence[Element]], received: Sequence[Element]
+    ) -> None:
+        self._identifiers = list(rules)
+        self._rules = list(rules.values())
+        self._channels = channels
+        self._received = received
+
+    def steps(self, state: _State) -> Iterator[_State]:
+        """Where the next element of any channel leads, as far as it agrees with what was received."""
+        held = {
+            channel
+            for rule, heard in zip(self._rules, state.heard, strict=True)
+            if rule.aligned
+            for channel, _ in heard.values
+        }
+        for channel in range(len(self._channels)):
+            if channel in held or channel in state.ended:
+                continue
+            step = self._step(state, channel)
+            if step is not None:
+                yield step
+
+    def _step(self, state: _State, channel: int) -> _State | None:
+        taken = state.taken[channel]
+        if taken == len(self._channels[channel]):
+            return self._end(state, channel)
+        element = self._channels[channel][taken]
+        state = state._replace(taken=(*state.taken[:channel], taken + 1, *state.taken[channel + 1 :]))
+        if isinstance(element, Record):
+            return self._show(state, [element])
+        index = self._identifiers.index(element.identifier)
+        heard, delivered = state.heard[index].after(
+            self._rules[index], len(self._channels), channel, element.value
+        )
+        state = state._replace(heard=(*state.heard[:index], heard, *state.heard[index + 1 :]))
+        return self._show(state, [] if delivered is None else [Signal(element.identifier, delivered)])
+
+    def _end(self, state: _State, channel: int) -> _State | None:
+        heard, shown = [], []
+        for identifier, rule, before in zip(self._identifiers, self._rules, state.heard, strict=True):
+            after, delivered = before.after(rule, len(self._channels), channel, None)
+            heard.append(after)
+            if delivered is not None:
+                shown.append(Signal(identifier, delivered))
+        # Which identifier comes first when one end releases several is nowhere said.
+        shown.sort(key=self._place(state))
+        return self._show(state._replace(ended=state.ended | {channel}, heard=tuple(heard)), shown)
+
+    def _place(self, state: _State) -> Callable[[Element], int]:
+        following = list(self._received[state.shown : state.shown + len(self._rules)])
+        return lambda element: following.index(element) if element in following else len(following)
+
+    def _show(self, state: _State, elements: Sequence[Element]) -> _State | None:
+        shown = state.shown + len(elements)
+        if list(self._received[state.shown : shown]) != list(elements):
+            return None
+        return state._replace(shown=shown)

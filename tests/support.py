@@ -1,0 +1,166 @@
+"""What tests of the runtime share: channels as plain lists, functions from lambdas, one subtask driven by hand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from dsv2 import ExecutionEnvironment
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.graph import Operator, Plan
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
+from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+
+__all__ = (
+    "ACTIVE",
+    "ENDED",
+    "IDLE",
+    "STARTED",
+    "Driver",
+    "Signal",
+    "broadcast_side",
+    "driven",
+    "elements",
+    "job_context",
+    "local_environment",
+    "one_input",
+    "operator_named",
+    "packed",
+    "two_inputs",
+    "two_output",
+    "unpacked",
+    "watermark",
+)
+
+
+class Signal(NamedTuple):
+    """A control element, as it stands between records."""
+
+    kind: int
+    identifier: str = ""
+    value: int | bool = 0
+
+
+STARTED, ENDED = Signal(START), Signal(END)
+IDLE, ACTIVE = Signal(STATUS, "", True), Signal(STATUS, "", False)
+
+
+def watermark(value: int | bool, identifier: str = "w") -> Signal:
+    return Signal(WATERMARK, identifier, value)
+
+
+def packed(sequence: Iterable[Any]) -> tuple[list[Any], list[Control]]:
+    """Records and controls as a frame holds them."""
+    records: list[Any] = []
+    controls: list[Control] = []
+    for element in sequence:
+        if isinstance(element, Signal):
+            controls.append((len(records), *element))
+        else:
+            records.append(element)
+    return records, controls
+
+
+def unpacked(records: list[Any], controls: list[Control]) -> list[Any]:
+    """The elements in their order."""
+    sequence, done = [], 0
+    for position, kind, identifier, value in controls:
+        sequence += [*records[done:position], Signal(kind, identifier, value)]
+        done = position
+    return sequence + records[done:]
+
+
+def elements(frames: Iterable[Frame]) -> list[Any]:
+    """The elements of several frames of one channel, without those that only open a subtask."""
+    return [element for f in frames for element in unpacked(f.records, f.controls) if element != STARTED]
+
+
+def _scripted(kind: Any, **callbacks: Callable[..., Any]) -> Any:
+    # An instance may not have abstract methods.
+    body = {**dict.fromkeys(kind.__abstractmethods__, lambda *args: None), **callbacks}
+    return type("Scripted", (kind,), {name: staticmethod(callback) for name, callback in body.items()})()
+
+
+# Functions that have the given callbacks (without ``self``), and do nothing in the others.
+one_input: Callable[..., OneInputStreamProcessFunction[Any, Any]]
+one_input = partial(_scripted, OneInputStreamProcessFunction)
+two_output: Callable[..., TwoOutputStreamProcessFunction[Any, Any, Any]]
+two_output = partial(_scripted, TwoOutputStreamProcessFunction)
+two_inputs: Callable[..., TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]]
+two_inputs = partial(_scripted, TwoInputNonBroadcastStreamProcessFunction)
+broadcast_side: Callable[..., TwoInputBroadcastStreamProcessFunction[Any, Any, Any]]
+broadcast_side = partial(_scripted, TwoInputBroadcastStreamProcessFunction)
+
+
+def local_environment(parallelism: int = 1) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(parallelism)
+    return env
+
+
+def operator_named(plan: Plan, uid: str) -> Operator:
+    return next(operator for operator in plan.operators if operator.uid == uid)
+
+
+def job_context(plan: Plan) -> JobContext:
+    return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)))
+
+
+class Driver:
+    """Subtask ``index`` of the chain that the operator ``uid`` leads: elements in, elements out."""
+
+    def __init__(self, plan: Plan, uid: str, index: int = 0) -> None:
+        self._plan = plan
+        self._head = operator_named(plan, uid).id
+        self._index = index
+        self._job = job_context(plan)
+        self.frames: list[Frame] = []
+        self.subtask = self._new_subtask()
+
+    def open(self) -> Driver:
+        self.subtask.open()
+        return self
+
+    def send(self, *sequence: Any, channel: int = 0) -> None:
+        """Hand over elements of one channel, and let out what they give."""
+        self.subtask.receive(channel, *packed(sequence))
+        self.subtask.flush()
+
+    def sent_to(self, uid: str, subtask: int = 0) -> list[Any]:
+        """What that subtask has been sent so far."""
+        target = operator_named(self._plan, uid).id
+        return elements(f for f in self.frames if (f.operator, f.subtask) == (target, subtask))
+
+    def progress(self, uid: str) -> dict[str, Any]:
+        return next(entry for entry in self.subtask.progress() if entry["uid"] == uid)
+
+    def restart(self) -> None:
+        """Go on with a new subtask, made from the bytes of this one."""
+        blob = self.subtask.snapshot()
+        self.subtask = self._new_subtask()
+        self.subtask.restore(blob)
+
+    def _new_subtask(self) -> Subtask:
+        functions = {operator.id: copy.deepcopy(operator.function) for operator in self._plan.chains[self._head]}
+        return Subtask(self._plan, self._head, self._index, functions, self._job, self.frames.append)
+
+
+def driven(build: Callable[[Any], Any], uid: str = "f", channels: int = 1) -> Driver:
+    """A driver, opened, for the operator ``uid`` of what ``build`` puts between a source and the sink "out".
+
+    The source has so many subtasks, and the operators one: each input has so many channels (unless it is forward).
+    """
+    env = local_environment()
+    build(env.from_collection(list[Any](), "in").with_parallelism(channels)).to_sink(CollectSink()).with_uid("out")
+    return Driver(env.build_plan(), uid).open()

@@ -1,0 +1,64 @@
+"""Every Python block of the documents is a program: it runs, and it checks with ``mypy --strict``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def program_of(document: Path) -> str:
+    """The Python blocks of ``document``, each on the lines where it stands, so that errors point into the document."""
+    lines = []
+    in_block = False
+    for line in document.read_text().splitlines():
+        if line.startswith("```"):
+            in_block = line == "```python"
+            line = ""
+        lines.append(line if in_block else "")
+    return "\n".join(lines) + "\n"
+
+
+PROGRAMS = {document.name: program_of(document) for document in DOCUMENTS}
+PROGRAMS = {name: program for name, program in PROGRAMS.items() if program.strip()}
+each_document = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def test_the_readme_shows_a_program() -> None:
+    assert "README.md" in PROGRAMS
+
+
+@each_document
+def test_the_blocks_run_one_after_the_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A module that can be found, because records travel under the name of their class's module.
+    module = ModuleType(f"document_{Path(name).stem}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(PROGRAMS[name], name, "exec"), vars(module))
+
+
+def test_the_readme_says_what_its_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(PROGRAMS["README.md"], "README.md", "exec"), vars(ModuleType("document_readme")))
+    said = [line.split("# ")[1] for line in PROGRAMS["README.md"].splitlines() if line.startswith("print(")]
+    assert capsys.readouterr().out.splitlines() == said
+
+
+@each_document
+def test_the_blocks_have_the_right_types(name: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{Path(name).stem}.py"
+    file.write_text(PROGRAMS[name])
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--strict",
+        f"--cache-dir={ROOT / '.mypy_cache' / 'docs'}",
+    ]
+    run = subprocess.run([*command, str(file)], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,239 @@
+"""What a key selector's digest sees, and what it does not."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from runtime_spark.fingerprint import fingerprint
+
+ROOT = Path(__file__).parent.parent.parent
+
+Selector: TypeAlias = Callable[[Any], Any]
+
+
+class Tweet(NamedTuple):
+    topic: str
+    author: str
+
+
+class ByField:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, record: Any) -> Any:
+        return getattr(record, self.name)
+
+    def select(self, record: Any) -> Any:
+        return getattr(record, self.name)
+
+
+class ByFieldOfChild(ByField):
+    """Its ``__call__`` is inherited."""
+
+
+class ByUpperField(ByField):
+    def __call__(self, record: Any) -> Any:
+        return getattr(record, self.name).upper()
+
+
+@dataclass(frozen=True, slots=True)
+class ByPrefix:
+    length: int
+
+    def __call__(self, record: Any) -> Any:
+        return record.topic[: self.length]
+
+
+class Picker:
+    def __init__(self, name: str) -> None:
+        self.by = ByField(name)
+
+
+def defined(source: str, **names: Any) -> Selector:
+    """The function ``selector`` that ``source`` defines, with ``names`` as globals of its module."""
+    names = {"functools": functools, **names}
+    exec(source, names)
+    selector: Selector = names["selector"]
+    return selector
+
+
+def capturing(value: Any) -> Selector:
+    return lambda record: (record.topic, value)
+
+
+def helped_by(helper: Any) -> Selector:
+    return defined("def selector(record): return helper(record)", helper=helper)
+
+
+def lower(record: Any) -> str:
+    return str(record.topic).lower()
+
+
+def upper(record: Any) -> str:
+    return str(record.topic).upper()
+
+
+# fmt: off
+SAME: dict[str, tuple[Selector, Selector]] = {
+    "elsewhere in the file": (
+        defined("selector = lambda record: record.topic"),
+        defined("\n\n\nother = 1\nselector = lambda record: record.topic")),
+    "reformatted": (
+        defined("def selector(record): return (record.topic, record.author[0:1])"),
+        defined("def selector(record):\n\n    return (\n        record.topic,\n        record.author[ 0 : 1 ]  # why\n )")),
+    "another name of its parameter": (
+        defined("selector = lambda record: record.topic"),
+        defined("selector = lambda tweet: tweet.topic")),
+    "another docstring": (
+        defined("def selector(record):\n    'By topic.'\n    return record.topic.get('a')"),
+        defined("def selector(record):\n    'The topic.'\n    return record.topic.get('a')")),
+    "annotated": (
+        defined("def selector(record): return record.topic"),
+        defined("def selector(record: str) -> str: return record.topic")),
+    "a global of the name of an attribute": (
+        defined("selector = lambda record: record.topic", topic=1),
+        defined("selector = lambda record: record.topic", topic=2)),
+    "a mutable global": (
+        defined("selector = lambda record: seen.get(record)", seen={}),
+        defined("selector = lambda record: seen.get(record)", seen={1: 2})),
+    "a helper elsewhere": (
+        helped_by(defined("def selector(record): return record.topic")),
+        helped_by(defined("\n\ndef selector(record): return record.topic"))),
+    "another object with equal fields": (ByField("topic"), ByField("topic")),
+    "another object captured, with equal fields": (capturing(Picker("topic")), capturing(Picker("topic"))),
+    "another object in a tuple captured": (capturing((Picker("topic"),)), capturing((Picker("topic"),))),
+    "the method of another object with equal fields": (ByField("topic").select, ByField("topic").select),
+    "the method of another dict that is equal": ({"a": 1, "b": 2}.get, {"b": 2, "a": 1}.get),
+    "another field getter": (operator.attrgetter("topic"), operator.attrgetter("topic")),
+    "another item getter": (operator.itemgetter(0, 1), operator.itemgetter(0, 1)),
+    "another partial": (functools.partial(getattr, name="a"), functools.partial(getattr, name="a")),
+    "a recursion": (
+        defined("def selector(record): return record and selector(record.parent)"),
+        defined("\ndef selector(record): return record and selector(record.parent)")),
+}
+
+DIFFERENT: dict[str, tuple[Selector, Selector]] = {
+    "another field": (lambda record: record.topic, lambda record: record.author),
+    "another constant": (lambda record: record[0], lambda record: record[1]),
+    "a constant of another type": (lambda record: record == 1, lambda record: record == 1.0),
+    "another operation": (lambda record: record[0] + record[1], lambda record: record[0] - record[1]),
+    "another function called": (lambda record: len(record), lambda record: hash(record)),
+    "another value captured": (capturing("a"), capturing("b")),
+    "another function captured": (capturing(lower), capturing(upper)),
+    "another object captured": (capturing(Picker("topic")), capturing(Picker("author"))),
+    "another list captured": (capturing(["a", lower]), capturing(["a", upper])),
+    "another dict captured": (capturing({"a": 1}), capturing({"a": 2})),
+    "another set captured": (capturing({"a", "b"}), capturing({"a", "c"})),
+    "another default": (
+        defined("def selector(record, name='a'): return getattr(record, name)"),
+        defined("def selector(record, name='b'): return getattr(record, name)")),
+    "another default of a keyword": (
+        defined("def selector(record, *, name='a'): return getattr(record, name)"),
+        defined("def selector(record, *, name='b'): return getattr(record, name)")),
+    "another helper": (helped_by(lower), helped_by(upper)),
+    "another constant of the module": (
+        defined("selector = lambda record: record[at]", at=0), defined("selector = lambda record: record[at]", at=1)),
+    "another helper of an inner function": (
+        defined("selector = lambda record: tuple(map(lambda part: helper(part), record))", helper=lower),
+        defined("selector = lambda record: tuple(map(lambda part: helper(part), record))", helper=upper)),
+    "another helper of a comprehension": (
+        defined("selector = lambda record: tuple(helper(part) for part in record)", helper=lower),
+        defined("selector = lambda record: tuple(helper(part) for part in record)", helper=upper)),
+    "another constant of an inner function": (
+        lambda record: max(record, key=lambda part: part[0]), lambda record: max(record, key=lambda part: part[1])),
+    "another helper of the helper": (helped_by(helped_by(lower)), helped_by(helped_by(upper))),
+    "another callable object as helper": (helped_by(ByField("topic")), helped_by(ByField("author"))),
+    "another item getter as helper": (helped_by(operator.itemgetter(0)), helped_by(operator.itemgetter(1))),
+    "another item getter": (operator.itemgetter(0), operator.itemgetter(1)),
+    "another field getter": (operator.attrgetter("topic"), operator.attrgetter("author")),
+    "another method called": (operator.methodcaller("lower"), operator.methodcaller("upper")),
+    "another argument of a partial": (functools.partial(getattr, Tweet), functools.partial(getattr, ByField)),
+    "another keyword of a partial": (functools.partial(lower, record=1), functools.partial(lower, record=2)),
+    "another function of a partial": (functools.partial(lower), functools.partial(upper)),
+    "another field of a callable object": (ByField("topic"), ByField("author")),
+    "another field of one that inherits its call": (ByFieldOfChild("topic"), ByFieldOfChild("author")),
+    "another field of one with slots": (ByPrefix(1), ByPrefix(2)),
+    "a callable object of another class": (ByField("topic"), ByFieldOfChild("topic")),
+    "another call of a callable object": (ByField("topic"), ByUpperField("topic")),
+    "the method of another object": (ByField("topic").select, ByField("author").select),
+    "another method of the same object": (ByField("topic").select, ByField("topic").__call__),
+    "the method of another dict": ({"a": 1}.get, {"a": 2}.get),
+    "another method of a dict": ({"a": 1}.get, {"a": 1}.pop),
+    "another function behind a cache": (functools.lru_cache(lower), functools.lru_cache(upper)),
+    "another built-in method": (str.lower, str.upper),
+    "another built-in function": (len, hash),
+    "another class": (str, repr),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_the_digest_stays_where_the_selector_computes_the_same(change: str) -> None:
+    before, after = SAME[change]
+    assert before is not after
+    assert fingerprint(before) == fingerprint(after)
+
+
+@pytest.mark.parametrize("change", DIFFERENT)
+def test_the_digest_changes_where_the_selector_computes_something_else(change: str) -> None:
+    before, after = DIFFERENT[change]
+    assert fingerprint(before) != fingerprint(after)
+
+
+def test_a_digest_is_short_hex() -> None:
+    assert re.fullmatch("[0-9a-f]{32}", fingerprint(lower))
+
+
+# What is written differently in every process: hashes of strings, and so the order of sets, and addresses.
+IN_ANOTHER_PROCESS = """
+import functools, operator
+from runtime_spark.fingerprint import fingerprint
+
+class Object:
+    def __init__(self, value):
+        self.value = value
+    def __call__(self, record):
+        return record
+
+captured = [{"apple", "pear", "plum"}, [print, Object], Object({"a", "b", "c"}), operator]
+print(*map(fingerprint, (
+    lambda record: record.topic in {"apple", "pear", "plum", "fig"},
+    lambda record: (record, captured),
+    (lambda value: lambda record: (record, value))(captured),
+    functools.partial(getattr, Object({"x", "y", "z"})),
+    {"a": 1, "b": 2}.get,
+    Object(object()),
+    Object(Object),
+    len,
+)))
+"""
+
+
+def test_digests_are_the_same_in_every_process() -> None:
+    def digests(seed: int) -> str:
+        environment = {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
+        return subprocess.check_output([sys.executable, "-c", IN_ANOTHER_PROCESS], env=environment, text=True)
+
+    first, *others = (digests(seed) for seed in range(1, 6))
+    assert len(set(first.split())) == 8
+    assert others == [first] * 4
+
+
+def test_running_a_selector_does_not_change_its_digest() -> None:
+    # Python rewrites the bytecode of functions that run often.
+    assert isinstance(lower, FunctionType)
+    before = fingerprint(lower)
+    for _ in range(1000):
+        lower(Tweet("Topic", "Author"))
+    assert fingerprint(lower) == before

@@ -1,0 +1,261 @@
+"""The stream reader behind collections and generators, driven as Spark drives it, but without Spark."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from dsv2 import ExecutionEnvironment, UserFunctionError
+from dsv2.clock import Clock, SystemClock
+from dsv2.runtime.frames import END, START
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
+from runtime_spark.closures import from_bytes, to_bytes
+from runtime_spark.failures import job_failure
+from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH, FrameStreamReader, IndexedFeed, frame_source_class
+from runtime_spark.layout import Layout
+from runtime_spark.rows import decode_frame
+from runtime_spark.worker import load_job, pack_job
+
+
+class Read(NamedTuple):
+    """What one subtask reads in one micro-batch."""
+
+    records: list[Any]
+    begins: bool
+    ends: bool
+
+
+class TestClock:
+    """Stands still, or goes on by ``step`` whenever it is looked at."""
+
+    __test__ = False
+
+    def __init__(self, step: int = 0) -> None:
+        self.now = 1_000_000
+        self.step = step
+
+    def now_ms(self) -> int:
+        self.now += self.step
+        return self.now
+
+
+class Driver:
+    """Does what Spark does with a reader: asks for offsets, logs them, has partitions read in other processes."""
+
+    def __init__(self, source: IndexedSource[Any], parallelism: int = 2, clock: Clock | None = None) -> None:
+        env = ExecutionEnvironment.get_instance("local")
+        env.set_parallelism(parallelism)
+        env.from_source(source).to_sink(CollectSink())
+        plan = env.build_plan()
+        packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+        self._job = load_job(packed)
+        made = frame_source_class("frames", IndexedFeed(source), packed, 0, clock or SystemClock())
+        assert made.name() == "frames"
+        reader = made({}).streamReader(StructType())
+        assert isinstance(reader, FrameStreamReader)
+        self.reader = reader
+        if clock is not None:
+            self.reader._clock = clock  # not a copy of it, so that the test can set it
+        self.offset = reader.initialOffset()
+        self.log = [self.offset]
+
+    def only_available(self) -> Driver:
+        self.reader.prepareForTriggerAvailableNow()
+        return self
+
+    def batch(self) -> list[Read] | None:
+        """One micro-batch, per subtask; None if there is nothing new."""
+        start = self.offset
+        end = json.loads(json.dumps(self.reader.latestOffset(start, ReadAllAvailable())))
+        if end == start:
+            return None
+        self.offset = end
+        self.log.append(end)
+        return self.repeat(start, end)
+
+    def batches(self) -> list[list[Read]]:
+        """All micro-batches until there is nothing new."""
+        return list(iter(self.batch, None))
+
+    def repeat(self, start: dict[str, int], end: dict[str, int]) -> list[Read]:
+        partitions = self.reader.partitions(start, end)
+        remote = from_bytes(to_bytes(self.reader))
+        return [self._read(remote.read(from_bytes(to_bytes(split)))) for split in partitions]
+
+    def _read(self, batches: Iterable[Any]) -> Read:
+        records, kinds = [], []
+        for batch in batches:
+            for payload in batch.column("payload").to_pylist():
+                of_frame, controls = decode_frame(self._job.codec(), payload, "test")
+                records += of_frame
+                kinds += [kind for _, kind, *_ in controls]
+        return Read(records, START in kinds, END in kinds)
+
+
+def numbers(count: int | None = None, **options: Any) -> DataGeneratorSource[int]:
+    return DataGeneratorSource(lambda index: index, count=count, **options)
+
+
+@pytest.mark.parametrize("source", [numbers(10, records_per_batch=4), CollectionSource(range(10), records_per_batch=4)])
+def test_records_come_in_micro_batches_dealt_out_to_the_subtasks(source: IndexedSource[int]) -> None:
+    driver = Driver(source, parallelism=3)
+    assert driver.batches() == [
+        [Read([0, 3], True, False), Read([1], True, False), Read([2], True, False)],
+        [Read([6], False, False), Read([4, 7], False, False), Read([5], False, False)],
+        [Read([9], False, True), Read([], False, True), Read([8], False, True)],
+    ]
+    assert driver.log == [{"position": position} for position in (-1, 4, 8, 10)]
+
+
+@pytest.mark.parametrize("source", [numbers(10, records_per_batch=4), CollectionSource(range(10), records_per_batch=4)])
+def test_the_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
+    def frames(reader: FrameStreamReader) -> list[Any]:
+        splits = reader.partitions({"position": 4}, {"position": 8})
+        return [batch.to_pydict() for split in splits for batch in reader.read(split)]
+
+    driver = Driver(source)
+    driver.batches()
+    again = Driver(source)  # which has read nothing before, like the one after a restart
+    assert frames(driver.reader) == frames(again.reader) != []
+
+
+@pytest.mark.parametrize("source", [numbers(0), CollectionSource([])])
+def test_an_empty_source_begins_and_ends(source: IndexedSource[int]) -> None:
+    assert Driver(source).batches() == [[Read([], True, True)] * 2]
+
+
+def test_fewer_records_than_subtasks_still_begin_and_end_everywhere() -> None:
+    assert Driver(numbers(1), parallelism=3).batches() == [[Read([0], True, True), *[Read([], True, True)] * 2]]
+
+
+def test_a_source_that_is_read_to_its_end_has_nothing_new() -> None:
+    driver = Driver(numbers(3))
+    assert len(driver.batches()) == 1
+    after_restart = Driver(numbers(3))
+    after_restart.offset = driver.offset
+    assert after_restart.batch() is None
+    assert list(after_restart.reader.partitions(driver.offset, driver.offset)) == []
+
+
+def test_a_source_goes_on_after_a_restart() -> None:
+    driver = Driver(numbers(5, records_per_batch=2), parallelism=1)
+    assert driver.batch() == [Read([0, 1], True, False)]
+    restarted = Driver(numbers(5, records_per_batch=2), parallelism=1)
+    restarted.offset = driver.offset
+    assert restarted.batches() == [[Read([2, 3], False, False)], [Read([4], False, True)]]
+
+
+def test_without_a_limit_a_micro_batch_holds_a_million_records() -> None:
+    driver = Driver(numbers(DEFAULT_RECORDS_PER_BATCH + 1), parallelism=1)
+    first, second = driver.batches()
+    assert [len(first[0].records), len(second[0].records)] == [1_000_000, 1]
+
+
+def test_an_unbounded_source_never_ends() -> None:
+    driver = Driver(numbers(records_per_batch=2), parallelism=1)
+    assert [driver.batch() for _ in range(3)] == [
+        [Read([0, 1], True, False)], [Read([2, 3], False, False)], [Read([4, 5], False, False)],
+    ]  # fmt: skip
+
+
+# --- At a pace --------------------------------------------------------------------------------------------------------
+
+
+def test_records_per_second_counts_from_the_first_question() -> None:
+    clock = TestClock()
+    driver = Driver(numbers(7, records_per_second=2), parallelism=1, clock=clock)
+    clock.now += 60_000  # before anything was asked
+    assert driver.batch() == [Read([], True, False)]
+    assert driver.batch() is None
+    clock.now += 499
+    assert driver.batch() is None
+    clock.now += 1
+    assert driver.batch() == [Read([0], False, False)]
+    clock.now += 1_700  # 2.2 s since the beginning: 4 records
+    assert driver.batch() == [Read([1, 2, 3], False, False)]
+    clock.now += 60_000
+    assert driver.batch() == [Read([4, 5, 6], False, True)]
+    assert driver.batch() is None
+
+
+def test_both_limits_hold() -> None:
+    clock = TestClock()
+    driver = Driver(numbers(100, records_per_second=10, records_per_batch=3), parallelism=1, clock=clock)
+    driver.batch()
+    clock.now += 500
+    assert [driver.batch(), driver.batch(), driver.batch()] == [
+        [Read([0, 1, 2], False, False)], [Read([3, 4], False, False)], None,
+    ]  # fmt: skip
+
+
+def test_after_a_restart_the_pace_counts_from_there() -> None:
+    clock = TestClock()
+    restarted = Driver(numbers(100, records_per_second=10), parallelism=1, clock=clock)
+    restarted.offset = {"position": 50}
+    assert restarted.batch() is None
+    clock.now += 200
+    assert restarted.batch() == [Read([50, 51], False, False)]
+
+
+# --- Trigger.available_now --------------------------------------------------------------------------------------------
+
+
+def test_what_is_available_now_of_a_bounded_source_is_all_of_it() -> None:
+    driver = Driver(numbers(5, records_per_batch=2), parallelism=1).only_available()
+    assert [batch[0].records for batch in driver.batches()] == [[0, 1], [2, 3], [4]]
+
+
+def test_what_is_available_now_of_a_bounded_source_comes_at_its_pace() -> None:
+    # Spark ends such a query at the first question that has no answer, so the reader waits with it.
+    driver = Driver(numbers(5, records_per_second=2), parallelism=1, clock=TestClock(step=100)).only_available()
+    batches = driver.batches()
+    assert [record for batch in batches for record in batch[0].records] == [0, 1, 2, 3, 4]
+    assert len(batches) == 5
+    assert [(batch[0].begins, batch[0].ends) for batch in batches] == [(n == 0, n == 4) for n in range(5)]
+
+
+def test_what_is_available_now_of_an_unbounded_source_is_one_micro_batch() -> None:
+    driver = Driver(numbers(records_per_batch=2), parallelism=1).only_available()
+    assert driver.batches() == [[Read([0, 1], True, False)]]
+    clock = TestClock()
+    driver = Driver(numbers(records_per_second=10), parallelism=1, clock=clock).only_available()
+    assert driver.batches() == [[Read([], True, False)]]
+    clock.now += 10_000
+    assert driver.batch() is None
+
+
+# --- Where records are made -------------------------------------------------------------------------------------------
+
+
+def broken(index: int) -> int:
+    return 10 // (2 - index)
+
+
+def test_a_generator_runs_in_the_tasks_and_is_reported_with_its_source_when_it_fails() -> None:
+    driver = Driver(DataGeneratorSource(broken, count=4))
+    splits = driver.reader.partitions(driver.offset, {"position": 4})  # on the driver's host
+    list(driver.reader.read(splits[1]))
+    with pytest.raises(Exception, match="ZeroDivisionError") as raised:
+        list(driver.reader.read(splits[0]))
+    failure = job_failure(raised.value, "job")
+    assert isinstance(failure, UserFunctionError)
+    assert (failure.operator, failure.callback, failure.subtask) == ("Source (uid 'Source-0')", "read", 0)
+    assert failure.location.startswith(f"{__file__}:")
+    assert "in broken" in failure.traceback_text
+
+
+def test_the_elements_of_a_collection_travel_only_with_the_split_that_holds_them() -> None:
+    large = "x" * 1_000_000
+    driver = Driver(CollectionSource([large, "a", "b", "c"], records_per_batch=2), parallelism=2)
+    assert len(pickle.dumps(driver.reader)) < 10_000
+    first = driver.reader.partitions({"position": -1}, {"position": 2})
+    second = driver.reader.partitions({"position": 2}, {"position": 4})
+    assert [len(pickle.dumps(split)) > 1_000_000 for split in (*first, *second)] == [True, False, False, False]

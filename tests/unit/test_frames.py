@@ -1,0 +1,218 @@
+"""Sending: frames keep the sequence of a channel, and every kind of edge sends a record where it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import UserFunctionError
+from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
+from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.outputs import EdgeOutput
+from tests.support import (
+    ENDED,
+    broadcast_side,
+    elements,
+    local_environment,
+    one_input,
+    operator_named,
+    packed,
+    unpacked,
+    watermark,
+)
+
+SEQUENCES = st.lists(st.integers(0, 9) | st.integers(0, 3).map(watermark), max_size=12)
+
+
+@given(SEQUENCES, st.data())
+def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], data: st.DataObject) -> None:
+    frame = Frame(3, 1, 2, *packed(sequence))
+    at = data.draw(st.integers(0, len(frame.records)))
+    first, second = frame.split(at)
+    assert unpacked(first.records, first.controls) + unpacked(second.records, second.controls) == sequence
+    assert [len(first.records), len(second.records)] == [at, len(frame.records) - at]
+    assert {(part.operator, part.subtask, part.channel) for part in (first, second)} == {(3, 1, 2)}
+
+
+@given(st.lists(SEQUENCES, max_size=5))
+def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> None:
+    writer, frames = ChannelWriter(3, 1, 2), list[Frame]()
+    append = writer.append  # collectors hold on to it
+    for part in parts:
+        for element in part:
+            append(element) if isinstance(element, int) else writer.control(*element)
+        writer.flush(frames.append)
+    assert elements(frames) == [element for part in parts for element in part]
+    assert writer.count == sum(len(frame.records) for frame in frames)
+    assert len(frames) == sum(bool(part) for part in parts)
+
+
+def test_what_was_sent_is_not_touched_again() -> None:
+    writer, frames = ChannelWriter(0, 0, 0), list[Frame]()
+    for record in "ab":
+        writer.append(record)
+        writer.control(*watermark(1))
+        writer.flush(frames.append)
+    assert [unpacked(frame.records, frame.controls) for frame in frames] == [["a", watermark(1)], ["b", watermark(1)]]
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [
+        (MAX_FRAME_RECORDS, [MAX_FRAME_RECORDS]),
+        (MAX_FRAME_RECORDS + 1, [MAX_FRAME_RECORDS, 1]),
+        (2 * MAX_FRAME_RECORDS + 5, [MAX_FRAME_RECORDS, MAX_FRAME_RECORDS, 5]),
+    ],
+)
+def test_frames_are_not_larger_than_the_limit(count: int, sizes: list[int]) -> None:
+    writer, frames = ChannelWriter(0, 0, 0), list[Frame]()
+    for record in range(count):
+        if record == MAX_FRAME_RECORDS:
+            writer.control(*watermark(7))
+        writer.append(record)
+    writer.control(*ENDED)
+    writer.flush(frames.append)
+    assert [len(frame.records) for frame in frames] == sizes
+    signalled = [*range(count), ENDED]
+    if count > MAX_FRAME_RECORDS:
+        signalled.insert(MAX_FRAME_RECORDS, watermark(7))
+    assert elements(frames) == signalled
+
+
+class Sent:
+    """What one upstream subtask sends over the first edge into the operator ``uid``, per (subtask, channel)."""
+
+    def __init__(self, uid: str, subtask: int = 0) -> None:
+        plan = pipeline()
+        self.edge = EdgeOutput(plan, plan.edges_into[operator_named(plan, uid).id][-1], subtask)
+        self.frames: list[Frame] = []
+
+    def collect(self, records: Iterable[Any]) -> None:
+        for record in records:
+            self.edge.collect(record)
+
+    def flush(self) -> dict[tuple[int, int], list[Any]]:
+        self.edge.flush(self.frames.append)
+        places = {(frame.subtask, frame.channel) for frame in self.frames}
+        return {place: elements(f for f in self.frames if (f.subtask, f.channel) == place) for place in places}
+
+
+def pipeline() -> Any:
+    """Operators of parallelism 4 behind one of 3, named for the way in which they are reached."""
+    env = local_environment(parallelism=4)
+    numbers = env.from_collection(list[Any]()).with_parallelism(3)
+    numbers.process(one_input()).with_uid("forward").with_parallelism(3)
+    numbers.process(one_input()).with_uid("round robin")
+    numbers.shuffle().process(one_input()).with_uid("shuffle")
+    numbers.global_().process(one_input()).with_uid("global")
+    numbers.key_by(lambda number: number % 100).process(one_input()).with_uid("hash")
+    numbers.key_by(lambda number: number["key"]).process(one_input()).with_uid("failing")
+    numbers.connect_and_process(numbers.broadcast(), broadcast_side()).with_uid("broadcast")
+    return env.build_plan()
+
+
+def test_forward_goes_to_the_subtask_of_the_same_number() -> None:
+    sent = Sent("forward", subtask=2)
+    sent.collect("ab")
+    assert sent.flush() == {(2, 0): ["a", "b"]}
+
+
+def test_global_goes_to_the_only_subtask() -> None:
+    sent = Sent("global", subtask=2)
+    sent.collect("ab")
+    assert sent.flush() == {(0, 2): ["a", "b"]}
+
+
+def test_broadcast_goes_to_all_subtasks_behind_the_channels_of_the_first_input() -> None:
+    sent = Sent("broadcast", subtask=1)
+    sent.collect("ab")
+    assert sent.flush() == {(subtask, 3 + 1): ["a", "b"] for subtask in range(4)}
+    assert sent.edge.records_sent == 2
+
+
+@pytest.mark.parametrize("uid", ["round robin", "shuffle"])
+def test_round_robin_takes_turns_and_upstream_subtasks_begin_at_different_ones(uid: str) -> None:
+    sent = Sent(uid, subtask=1)
+    sent.collect(range(6))
+    assert sent.flush() == {(1, 1): [0, 4], (2, 1): [1, 5], (3, 1): [2], (0, 1): [3]}
+
+
+def test_hash_sends_equal_keys_to_the_subtask_that_owns_them() -> None:
+    sent = Sent("hash", subtask=2)
+    numbers = [*range(250), *map(float, range(250))]
+    sent.collect(numbers)
+    owners = {subtask: [n for n in numbers if subtask_of(n % 100, 128, 4) == subtask] for subtask in range(4)}
+    assert sent.flush() == {(subtask, 2): owned for subtask, owned in owners.items()}
+
+
+def test_signals_go_to_every_subtask_behind_the_records_so_far() -> None:
+    sent = Sent("round robin")
+    sent.collect("ab")
+    sent.edge.control(*watermark(5))
+    sent.collect("c")
+    assert sent.flush() == {
+        (0, 0): ["a", watermark(5)],
+        (1, 0): ["b", watermark(5)],
+        (2, 0): [watermark(5), "c"],
+        (3, 0): [watermark(5)],
+    }
+
+
+def test_a_flush_for_the_sake_of_memory_leaves_small_channels_alone() -> None:
+    sent = Sent("forward")
+    sent.collect(range(10))
+    sent.edge.flush(sent.frames.append, at_least=11)
+    assert sent.frames == []
+    sent.edge.flush(sent.frames.append, at_least=10)
+    assert elements(sent.frames) == [*range(10)]
+
+
+def test_a_restart_does_not_break_the_round() -> None:
+    steady, first, second = Sent("round robin"), Sent("round robin"), Sent("round robin")
+    steady.collect(range(7))
+    first.collect(range(3))
+    first.flush()
+    second.edge.restore(first.edge.snapshot())
+    second.collect(range(3, 7))
+    assert second.edge.records_sent == steady.edge.records_sent == 7
+    joined = {place: first.flush().get(place, []) + records for place, records in second.flush().items()}
+    assert joined == steady.flush()
+
+
+def test_a_source_finds_its_place_in_the_round_from_the_number_of_its_records() -> None:
+    steady, sought = Sent("round robin", subtask=2), Sent("round robin", subtask=2)
+    steady.collect(range(11))
+    for begin, stop in ((8, 11), (0, 5), (5, 8)):
+        sought.edge.seek(begin)
+        sought.collect(range(begin, stop))
+    assert {place: sorted(records) for place, records in sought.flush().items()} == steady.flush()
+
+
+def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_record() -> None:
+    sent = Sent("failing", subtask=1)
+    sent.edge.collect({"key": 1})
+    with pytest.raises(UserFunctionError) as caught:
+        sent.edge.collect({"clef": 1})
+    error = caught.value
+    assert (error.operator, error.callback, error.subtask) == ("KeyedProcess (uid 'failing')", "key selector", 1)
+    assert (error.cause_type, error.cause_message, error.record) == ("KeyError", "'key'", "{'clef': 1}")
+    assert 'number["key"]' in error.traceback_text
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (None, "InvalidKeyError: The assigned key must not be None"),
+        ([1], "TypeError: unhashable type: 'list'"),
+        (frozenset(), "InvalidKeyError: A key of type frozenset cannot be assigned to a subtask"),
+    ],
+)
+def test_what_cannot_be_a_key_is_laid_on_the_key_selector(key: Any, message: str) -> None:
+    with pytest.raises(UserFunctionError) as caught:
+        Sent("failing").edge.collect({"key": key})
+    assert str(caught.value).startswith(message)
+    assert caught.value.callback == "key selector"

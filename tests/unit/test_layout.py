@@ -1,0 +1,115 @@
+"""Slots of a plan: each subtask has one of its own, and every level fills its partitions evenly.
+
+That ``spark_partition`` is what Spark computes is checked in ``tests/spark/test_spark_facts.py``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
+from dsv2.graph import OperatorKind, Plan
+from dsv2.sinks import CollectSink
+from runtime_spark.layout import REPORT_SLOT, Layout, spark_partition
+
+
+class Pass(OneInputStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class Join(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def plan(parallelism: int = 2, middle: int | None = None, sinks: tuple[str, ...] = ("last",)) -> Plan:
+    """Two operators side by side, ``middle`` subtasks behind one of them, and both joined behind that.
+
+    ``sinks``: behind the last operator, and behind the first, before the others are made.
+    """
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(parallelism)
+    first = env.from_collection([1]).process(Pass()).with_uid("first")
+    if "first" in sinks:
+        first.to_sink(CollectSink()).with_uid("first sink")
+    second = env.from_collection([1]).process(Pass()).with_uid("second")
+    between = first.key_by(str).process(Pass()).with_uid("middle").with_parallelism(middle or parallelism)
+    chained = between.process(Pass()).with_uid("chained").with_parallelism(middle or parallelism)
+    joined = chained.key_by(str).connect_and_process(second.key_by(str), Join()).with_uid("joined")
+    if "last" in sinks:
+        joined.to_sink(CollectSink()).with_uid("last sink")
+    joined.process(Pass())
+    return env.build_plan()
+
+
+def slots_by_uid(a_plan: Plan) -> dict[tuple[str, int], int]:
+    return {(a_plan.operators[op].uid, subtask): slot for (op, subtask), slot in Layout.of(a_plan).slots.items()}
+
+
+def test_a_level_holds_the_chain_heads_that_are_equally_far_from_the_sources() -> None:
+    a_plan = plan()
+    levels = [[a_plan.operators[head].uid for head in level] for level in Layout.of(a_plan).levels]
+    assert levels == [["first", "second"], ["middle"], ["joined"]]
+
+
+def test_there_is_a_slot_for_every_subtask_of_a_head_and_of_a_sink() -> None:
+    assert slots_by_uid(plan(2, middle=3)).keys() == {
+        *((uid, subtask) for uid in ("first", "second", "joined", "last sink") for subtask in range(2)),
+        *(("middle", subtask) for subtask in range(3)),
+    }
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 8, 50])
+def test_slots_are_unique_and_apart_from_that_of_reports(parallelism: int) -> None:
+    layout = Layout.of(plan(parallelism, middle=5))
+    slots = list(layout.slots.values())
+    assert len(set(slots)) == len(slots)
+    assert min(slots) >= 0 > REPORT_SLOT
+    assert {layout.slots[address] for address in layout.addresses.values()} == set(slots)
+    assert all(layout.addresses[slot] == address for address, slot in layout.slots.items())
+
+
+@pytest.mark.parametrize(("parallelism", "middle"), [(1, 1), (2, 2), (2, 5), (3, 2), (4, 4), (8, 3), (50, 7)])
+def test_each_level_spreads_its_subtasks_evenly_over_the_partitions(parallelism: int, middle: int) -> None:
+    a_plan = plan(parallelism, middle)
+    layout = Layout.of(a_plan)
+    assert layout.partitions == max(parallelism, middle)
+    for level in layout.levels:
+        slots = [slot for head in level for slot in layout.slots_of(a_plan.operators[head])]
+        load = Counter(spark_partition(slot, layout.partitions) for slot in slots)
+        loads = [load[partition] for partition in range(layout.partitions)]
+        assert sum(loads) == len(slots)
+        assert max(loads) - min(loads) <= 1
+
+
+def test_a_sink_leaves_the_slots_of_operators_alone() -> None:
+    def of_operators(*sinks: str) -> dict[tuple[str, int], int]:
+        return {
+            address: slot for address, slot in slots_by_uid(plan(3, sinks=sinks)).items() if "sink" not in address[0]
+        }
+
+    assert of_operators("last") == of_operators("first", "last") == of_operators()
+
+
+def test_the_same_plan_has_the_same_layout() -> None:
+    assert Layout.of(plan(4, 3)) == Layout.of(plan(4, 3))
+
+
+def test_a_plan_without_operators_has_no_level() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(3)
+    env.from_collection([1]).to_sink(CollectSink())
+    a_plan = env.build_plan()
+    layout = Layout.of(a_plan)
+    assert (layout.levels, layout.partitions) == ((), 1)
+    sink = next(operator for operator in a_plan.operators if operator.kind is OperatorKind.SINK)
+    assert len(set(layout.slots_of(sink))) == 3
+
+
+@pytest.mark.parametrize("slot", [0, 1, 2, 7, -1, 12345, 2**31 - 1, -(2**31)])
+def test_a_partition_is_a_number_below_their_count(slot: int) -> None:
+    assert all(0 <= spark_partition(slot, partitions) < partitions for partitions in range(1, 20))

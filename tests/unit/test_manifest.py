@@ -1,0 +1,317 @@
+"""Which changes of a program its checkpoint refuses, in which words, and which it does not mind.
+
+Every change is made to the same program::
+
+    tweets ──> clean ──> (by topic) count ──┬─> (by topic) join ──> sink
+    users ──────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    ProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.sinks import CollectSink, PrintSink
+from dsv2.watermark import WatermarkDeclaration, new_builder
+from runtime_spark.fingerprint import PYTHON
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import differences, manifest_of
+
+Manifest: TypeAlias = dict[str, Any]
+
+
+class Tweet(NamedTuple):
+    topic: str
+    author: str
+
+
+class Clean(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, *declarations: WatermarkDeclaration) -> None:
+        self.declarations = declarations
+
+    def declare_watermarks(self) -> tuple[WatermarkDeclaration, ...]:
+        return self.declarations
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class CleanAnew(Clean):
+    """Another class, and other code."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+
+class Count(OneInputStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class CountAndLog(TwoOutputStreamProcessFunction[Any, Any, Any]):
+    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None: ...
+
+
+class Join(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def topic(record: Any) -> Any:
+    return record.topic
+
+
+def author(record: Any) -> Any:
+    return record.author
+
+
+NEWEST = new_builder("newest").type_long().combine_function_max()
+DONE = new_builder("done").type_bool()
+
+
+CLEAN, COUNT = Clean(NEWEST.build()), Count()
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program, with everything that may be changed about it."""
+
+    sources: tuple[str, ...] = ("tweets", "users")
+    clean: ProcessFunction = CLEAN
+    clean_uid: str = "clean"
+    clean_name: str = "Clean"
+    shuffled: bool = False
+    count: ProcessFunction = COUNT
+    parallelism: int = 2
+    max_parallelism: int = 128
+    key: Callable[[Any], Any] = topic
+    keeps_key: Callable[[Any], Any] = topic
+    second_output: bool = False
+    swapped: bool = False
+    extra: str | None = None
+    sinks: int = 1
+
+    def manifest(self) -> Manifest:
+        """As it is read back from a checkpoint."""
+        env = ExecutionEnvironment.get_instance("local")
+        env.set_parallelism(2)
+        streams = {name: env.from_collection([Tweet("a", "b")], name).with_uid(name) for name in self.sources}
+        tweets: Any = streams["tweets"]
+        clean = (tweets.shuffle() if self.shuffled else tweets).process(self.clean)
+        clean.with_uid(self.clean_uid).with_name(self.clean_name)
+        keys = (self.keeps_key, topic) if isinstance(self.count, TwoOutputStreamProcessFunction) else (self.keeps_key,)
+        count = clean.key_by(self.key).process(self.count, *keys)
+        count.with_uid("count").with_parallelism(self.parallelism).with_max_parallelism(self.max_parallelism)
+        if isinstance(self.count, TwoOutputStreamProcessFunction):
+            count = count.second if self.second_output else count.first
+        if self.extra is not None:
+            count.process(Count()).with_uid(self.extra)
+        for _ in range(self.sinks - 1):
+            count.to_sink(PrintSink())
+        inputs = [count, streams["users"].key_by(topic)]
+        first, second = reversed(inputs) if self.swapped else inputs
+        first.connect_and_process(second, Join()).with_uid("join").to_sink(CollectSink())
+        plan = env.build_plan("job")
+        manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
+        return manifest
+
+
+def declaring(*builders: Any) -> Program:
+    return Program(clean=Clean(*(builder.build() for builder in builders)))
+
+
+def long_watermark() -> Any:
+    return new_builder("newest").type_long().combine_function_max()
+
+
+PROGRAM = Program()
+TWO_OUTPUTS = Program(count=CountAndLog())
+
+# The program before, the program after, and what is said. AT(uid) stands for the operator and its place.
+REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
+    "another uid": (
+        PROGRAM,
+        replace(PROGRAM, clean_uid="wash"),
+        [
+            "AT(clean) is gone, or has another uid",
+            "AT(wash) is new, or has another uid",
+            "AT(count): the origin of input 0 was 'clean' and is now 'wash'",
+        ],
+    ),
+    "an operator added": (PROGRAM, replace(PROGRAM, extra="audit"), ["AT(audit) is new, or has another uid"]),
+    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["AT(audit) is gone, or has another uid"]),
+    "kind": (PROGRAM, TWO_OUTPUTS, [
+        "AT(count): its kind was one-input and is now two-output",
+        "AT(count): a key selector of its outputs computes something else than before",
+    ]),
+    "parallelism": (
+        PROGRAM,
+        replace(PROGRAM, parallelism=3),
+        ["AT(count): its parallelism was 2 and is now 3", "AT(join): the partitioning of input 0 was 'forward' and is "
+         "now 'hash'"],
+    ),
+    "max parallelism": (
+        PROGRAM,
+        replace(PROGRAM, max_parallelism=256),
+        ["AT(count): its max parallelism was 128 and is now 256", "AT(join): the partitioning of input 0 was 'forward' "
+         "and is now 'hash'"],
+    ),
+    "key": (
+        PROGRAM,
+        replace(PROGRAM, key=author),
+        ["AT(count): the key selector of input 0 computes something else than before"],
+    ),
+    "key of the output": (
+        PROGRAM,
+        replace(PROGRAM, keeps_key=author),
+        ["AT(count): a key selector of its outputs computes something else than before",
+         "AT(join): the key selector of input 0 computes something else than before"],
+    ),
+    "origin": (
+        PROGRAM,
+        replace(PROGRAM, swapped=True),
+        ["AT(join): the origin of input 0 was 'count' and is now 'users'",
+         "AT(join): the partitioning of input 0 was 'forward' and is now 'hash'",
+         "AT(join): the origin of input 1 was 'users' and is now 'count'",
+         "AT(join): the partitioning of input 1 was 'hash' and is now 'forward'"],
+    ),
+    "output": (
+        TWO_OUTPUTS,
+        replace(TWO_OUTPUTS, second_output=True),
+        ["AT(join): the output of input 0 was 0 and is now 1"],
+    ),
+    "partitioning": (
+        PROGRAM,
+        replace(PROGRAM, shuffled=True),
+        ["AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'"],
+    ),
+    "order": (
+        PROGRAM,
+        replace(PROGRAM, sources=("users", "tweets")),
+        ["the operators are defined in another order: tweets, users, clean, count, join became users, tweets, clean, "
+         "count, join"],
+    ),
+    "watermark MAX to MIN": (
+        PROGRAM,
+        declaring(long_watermark().combine_function_min()),
+        ["watermark 'newest': function was MAX and is now MIN"],
+    ),
+    "watermark waits": (
+        PROGRAM,
+        declaring(long_watermark().combine_wait_for_all_channels(True)),
+        ["watermark 'newest': wait for all channels was False and is now True"],
+    ),
+    "watermark aligned": (
+        declaring(long_watermark().combine_wait_for_all_channels(True)),
+        declaring(long_watermark().combine_wait_for_all_channels(True).aligned()),
+        ["watermark 'newest': aligned was False and is now True"],
+    ),
+    "watermark combined across inputs": (
+        PROGRAM,
+        declaring(long_watermark().combine_across_inputs(True)),
+        ["watermark 'newest': across inputs was False and is now True"],
+    ),
+    "watermark ignored": (
+        PROGRAM,
+        declaring(long_watermark().default_handling_strategy_ignore()),
+        ["watermark 'newest': strategy was FORWARD and is now IGNORE"],
+    ),
+    "watermark of another type": (
+        PROGRAM,
+        declaring(new_builder("newest").type_bool()),
+        ["watermark 'newest': type was LongWatermarkDeclaration and is now BoolWatermarkDeclaration",
+         "watermark 'newest': function was MAX and is now AND"],
+    ),
+    "watermark added": (PROGRAM, declaring(NEWEST, DONE), ["watermark 'done' is newly declared"]),
+    "watermark removed": (PROGRAM, declaring(), ["watermark 'newest' is no longer declared"]),
+    "several at once": (
+        PROGRAM,
+        replace(declaring(DONE), key=author, shuffled=True),
+        ["AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'",
+         "AT(count): the key selector of input 0 computes something else than before",
+         "watermark 'done' is newly declared",
+         "watermark 'newest' is no longer declared"],
+    ),
+}  # fmt: skip
+
+ALLOWED: dict[str, Program] = {
+    "nothing": PROGRAM,
+    "a sink added, before another": replace(PROGRAM, sinks=2),
+    "a name": replace(PROGRAM, clean_name="Wash"),
+    "a function's code and class": replace(PROGRAM, clean=CleanAnew(NEWEST.build())),
+    "a key selector's place": replace(PROGRAM, key=lambda tweet: tweet.topic),
+}
+
+
+def in_words(sentence: str, before: Manifest, after: Manifest) -> str:
+    """``sentence`` with AT(uid) written out: the place is the new one where there is one."""
+    if not sentence.startswith("AT("):
+        return sentence
+    uid, _, rest = sentence.removeprefix("AT(").partition(")")
+    operators = before["operators"] | after["operators"]
+    return f"operator {uid!r} (defined at {operators[uid]['defined_at']}){rest}"
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_a_change_of_meaning_is_spelled_out(change: str) -> None:
+    before, after, sentences = REFUSED[change]
+    old, new = before.manifest(), after.manifest()
+    assert differences(old, new) == [in_words(sentence, old, new) for sentence in sentences]
+
+
+@pytest.mark.parametrize("change", ALLOWED)
+def test_a_change_that_keeps_the_state_valid_is_no_difference(change: str) -> None:
+    assert differences(PROGRAM.manifest(), ALLOWED[change].manifest()) == []
+
+
+def test_the_place_of_an_operator_is_the_line_that_made_it() -> None:
+    defined_at = PROGRAM.manifest()["operators"]["join"]["defined_at"]
+    file, _, line = defined_at.rpartition(":")
+    assert file == __file__
+    with open(file) as lines:
+        assert "connect_and_process" in lines.readlines()[int(line) - 1]
+
+
+def test_moving_lines_is_no_difference() -> None:
+    moved = json.loads(json.dumps(PROGRAM.manifest()).replace(".py:", ".py:1"))
+    assert moved != PROGRAM.manifest()
+    assert differences(moved, PROGRAM.manifest()) == []
+
+
+def test_key_selectors_of_another_python_version_are_not_compared() -> None:
+    # The bytecode differs, so that nothing can be said; whether there is a key at all can be.
+    old = PROGRAM.manifest() | {"python": "3.1"}
+    assert differences(old, replace(PROGRAM, key=author, keeps_key=author).manifest()) == []
+    old["operators"]["count"]["inputs"][0]["key"] = None
+    assert [d.partition(": ")[2] for d in differences(old, PROGRAM.manifest())] == [
+        "the key selector of input 0 computes something else than before"
+    ]
+    assert PROGRAM.manifest()["python"] == PYTHON
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [("manifest_version", "manifest version"), ("format_version", "state format")]
+)
+def test_a_version_that_this_one_cannot_read_is_all_that_is_said(name: str, what: str) -> None:
+    now = PROGRAM.manifest()
+    old = {"manifest_version": now["manifest_version"], "format_version": now["format_version"], name: 7}
+    assert differences(old, now) == [f"it was written with {what} 7, this version of dsv2 writes {now[name]}"]
+
+
+def test_another_number_of_state_partitions_is_a_difference() -> None:
+    now = PROGRAM.manifest()
+    assert now["partitions"] == 2
+    assert differences(now | {"partitions": 5}, now) == ["the number of state partitions was 5 and is now 2"]
+
+
+def test_sinks_are_left_out() -> None:
+    assert list(PROGRAM.manifest()["operators"]) == ["tweets", "users", "clean", "count", "join"]

@@ -1,0 +1,331 @@
+"""Record types as Spark schemas, and records as Arrow data and back. Needs PySpark, but no session."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NewType, Optional
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+from pyspark.sql import types as t
+
+from dsv2 import SchemaError
+from runtime_spark.schema import RecordReader, RecordWriter, check_readable, fields_of, schema_of
+
+if TYPE_CHECKING:
+    Unresolvable = int
+
+BERLIN = "Europe/Berlin"
+NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
+Topic = NewType("Topic", str)
+
+
+class Color(Enum):
+    RED = 1
+
+
+@dataclass(frozen=True)
+class Everything:
+    flag: bool
+    count: int
+    ratio: float
+    name: str
+    raw: bytes
+    day: date
+    at: datetime
+    price: Decimal
+    maybe: int | None
+    perhaps: Optional[str]  # noqa: UP045 - the old way to say it
+    tags: list[str]
+    gaps: list[int | None]
+    counts: dict[str, int]
+    nested: dict[str, list[float]]
+
+
+EVERYTHING = Everything(
+    True, 7, 0.5, "é", b"\0", date(2024, 7, 1), NOON, Decimal("1.25"), None, "x", [], [1, None], {"a": 1}, {"b": [0.5]}
+)
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@dataclass
+class OneField:
+    value: int
+
+
+@dataclass(kw_only=True)
+class ByKeyword:
+    name: str
+    count: int
+    seen: bool = dataclasses.field(default=True, init=False)
+
+
+@dataclass
+class WithColor:
+    color: Color
+
+
+@dataclass
+class WithPoint:
+    point: Point
+
+
+@dataclass
+class WithAny:
+    anything: Any
+    topic: Topic
+    level: Literal["low", "high"]
+
+
+@dataclass
+class WithUnresolvable:
+    value: Unresolvable
+
+
+BOOL, INT, LONG, DOUBLE, STRING = t.BooleanType(), t.IntegerType(), t.LongType(), t.DoubleType(), t.StringType()
+DAY, TIME = t.DateType(), t.TimestampType()
+
+
+def table(**columns: t.DataType) -> t.StructType:
+    """A schema; DDL strings need a session."""
+    return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
+
+
+def struct_of(schema: type | t.StructType) -> t.StructType:
+    return schema if isinstance(schema, t.StructType) else schema_of(schema)
+
+
+def writer(schema: type | t.StructType, time_zone: str = "UTC") -> RecordWriter:
+    return RecordWriter(struct_of(schema), "The sink out, defined at main.py:7", time_zone)
+
+
+def written(schema: type | t.StructType, *records: Any, time_zone: str = "UTC") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = writer(schema, time_zone).write(records).to_pylist()
+    return rows
+
+
+# --- Schemas ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_field_has_a_column_and_only_optional_ones_are_nullable() -> None:
+    expected = {
+        "flag": BOOL,
+        "count": LONG,
+        "ratio": DOUBLE,
+        "name": STRING,
+        "raw": t.BinaryType(),
+        "day": DAY,
+        "at": TIME,
+        "price": t.DecimalType(38, 18),
+        "maybe": LONG,
+        "perhaps": STRING,
+        "tags": t.ArrayType(STRING, False),
+        "gaps": t.ArrayType(LONG, True),
+        "counts": t.MapType(STRING, LONG, False),
+        "nested": t.MapType(STRING, t.ArrayType(DOUBLE, False), False),
+    }
+    fields = [t.StructField(name, kind, name in ("maybe", "perhaps")) for name, kind in expected.items()]
+    assert schema_of(Everything) == t.StructType(fields)
+
+
+def test_a_schema_comes_from_a_named_tuple_too() -> None:
+    assert schema_of(Point) == t.StructType([t.StructField("x", LONG, False), t.StructField("y", LONG, False)])
+
+
+def test_the_fields_of_a_record_type_are_those_of_its_constructor() -> None:
+    assert list(fields_of(ByKeyword)) == ["name", "count"]
+    assert fields_of(Point) == {"x": int, "y": int}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            WithColor,
+            r"Field 'color' of WithColor has type <enum 'Color'>, for which there is no column type. Use bool,",
+        ),
+        (WithPoint, r"Field 'point' of WithPoint has type .*Point'>, for which there is no column type"),
+        (int, r"int has no fields with types: use a dataclass or a NamedTuple class, or give a DDL string"),
+        (tuple, r"tuple has no fields with types"),
+        (WithUnresolvable, r"The field types of WithUnresolvable cannot be resolved: name 'Unresolvable' is not def"),
+    ],
+)
+def test_what_is_no_schema_is_refused(schema: type, said: str) -> None:
+    with pytest.raises(SchemaError, match=f"^{said}"):
+        schema_of(schema)
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
+    check_readable(Everything, schema_of(Everything), None, "The source")
+    check_readable(Point, table(more=STRING, y=t.ByteType(), x=t.ShortType()), "more", "The source")
+    for kind in (t.ArrayType(INT), table(a=INT)):
+        check_readable(WithAny, table(anything=kind, topic=STRING, level=STRING), None, "The source")
+        check_readable(dict, table(anything=kind), None, "The source")
+        check_readable(Row, table(anything=kind), None, "The source")
+
+
+@pytest.mark.parametrize(
+    ("record_type", "columns", "said"),
+    [
+        (Point, table(x=INT), "it has no column 'y'"),
+        (Point, table(x=INT, y=STRING), "column 'y' is string, the field is int"),
+        (Point, table(x=DOUBLE, y=BOOL), "column 'x' is double, the field is int; column 'y' is boolean, the field is"),
+        (OneField, table(value=t.DecimalType(10, 0)), "column 'value' is decimal(10,0), the field is int"),
+        (WithColor, table(color=INT), "column 'color' is int, the field is Color"),
+        (WithPoint, table(point=table(x=INT)), "column 'point' is struct<x:int>, the field is Point"),
+        (Everything, table(tags=t.ArrayType(INT)), "column 'tags' is array<int>, the field is list[str]"),
+        (Everything, table(maybe=STRING), "column 'maybe' is string, the field is int | None"),
+    ],
+)
+def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.StructType, said: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        check_readable(record_type, columns, None, "The source")
+    text = str(refused.value)
+    assert text.startswith(f"The source: the DataFrame does not fit {record_type.__name__}: ")
+    assert said in text
+    names = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns)
+    assert text.endswith(f". Its columns are {names}; select or cast them.")
+
+
+@pytest.mark.parametrize(
+    ("hint", "column", "fits"),
+    [
+        (list[int], t.ArrayType(INT), True),
+        (list[int], t.ArrayType(STRING), False),
+        (list[int], INT, False),
+        (list[list[str | None]], t.ArrayType(t.ArrayType(STRING)), True),
+        (list, t.ArrayType(STRING), True),
+        (dict[str, int], t.MapType(STRING, INT), True),
+        (dict[str, int], t.MapType(STRING, STRING), False),
+        (dict[str, int], t.MapType(INT, INT), False),
+        (dict[str, int], STRING, False),
+        (dict, t.MapType(INT, INT), True),
+        (dict[str, Any], table(a=INT), True),
+        (tuple[int, ...], t.ArrayType(INT), False),
+        (datetime, t.TimestampNTZType(), True),
+        (datetime, DAY, False),
+        (date, TIME, False),
+        (str, t.VarcharType(3), True),
+        (int | str, STRING, True),
+        (Topic, STRING, True),
+    ],
+)
+def test_a_field_fits_a_column_whose_values_it_can_hold(hint: Any, column: t.DataType, fits: bool) -> None:
+    record_type = dataclasses.make_dataclass("Record", [("field", hint)])
+    if fits:
+        check_readable(record_type, table(field=column), None, "The source")
+        return
+    with pytest.raises(SchemaError, match="column 'field' is "):
+        check_readable(record_type, table(field=column), None, "The source")
+
+
+def test_splitting_by_a_column_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"^The source: split_by names column 'z'; the DataFrame has x, y\.$"):
+        check_readable(dict, schema_of(Point), "z", "The source")
+
+
+def test_records_are_read_as_what_they_were_written_from() -> None:
+    batch = writer(Everything, BERLIN).write([EVERYTHING, EVERYTHING])
+    records = RecordReader(Everything, batch.schema.names).read(batch)
+    assert records == [EVERYTHING] * 2
+    assert records[0].at.utcoffset() == timedelta(hours=2)
+
+
+def test_record_types_take_the_columns_that_they_name() -> None:
+    batch = writer(table(more=STRING, y=LONG, x=LONG)).write([("a", 1, 2), ("b", 3, None)])
+    names = batch.schema.names
+    assert RecordReader(Point, names).read(batch) == [Point(2, 1), Point(None, 3)]  # type: ignore[arg-type]
+    assert RecordReader(dict, names).read(batch) == [{"more": "a", "y": 1, "x": 2}, {"more": "b", "y": 3, "x": None}]
+    assert RecordReader(Row, names).read(batch) == [Row(more="a", y=1, x=2), Row(more="b", y=3, x=None)]
+    assert RecordReader(Point, names).columns == ["x", "y"]
+    assert RecordReader(dict, names).columns == ["more", "y", "x"]
+
+
+def test_a_record_type_with_keywords_only_is_read() -> None:
+    batch = writer(table(count=LONG, name=STRING)).write([(1, "a")])
+    assert RecordReader(ByKeyword, batch.schema.names).read(batch) == [ByKeyword(name="a", count=1)]
+
+
+def test_maps_are_read_as_dicts_at_any_depth() -> None:
+    value = {"a": [{"b": 1}, {}], "c": None}
+    counts = t.MapType(STRING, LONG)
+    batch = writer(table(deep=t.MapType(STRING, t.ArrayType(counts)), within=table(of=counts))).write(
+        [(value, {"of": {"d": 2}}), (None, None)]
+    )
+    assert RecordReader(dict, batch.schema.names).read(batch) == [
+        {"deep": value, "within": {"of": {"d": 2}}},
+        {"deep": None, "within": None},
+    ]
+
+
+# --- Writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_tuples_are_written_by_place_and_everything_else_by_name() -> None:
+    by_name = [{"y": 2, "x": 1}]
+    schema = table(y=LONG, x=LONG)
+    assert written(schema, (2, 1)) == by_name
+    assert written(schema, Point(x=1, y=2)) == by_name
+    assert written(schema, Row(x=1, y=2)) == by_name
+    assert written(schema, {"x": 1, "y": 2, "more": 3}) == by_name
+    assert written(Point, Point(1, 2)) == written(table(x=LONG, y=LONG), (1, 2)) == [{"x": 1, "y": 2}]
+    assert written(OneField, OneField(7)) == written(OneField, (7,)) == [{"value": 7}]
+
+
+@pytest.mark.parametrize(
+    ("schema", "record", "said"),
+    [
+        (Point, Point("a", 1), "Could not convert 'a' with type str"),  # type: ignore[arg-type]
+        (Point, Point(None, 1), "field 'x' must not be None"),  # type: ignore[arg-type]
+        (Point, Point(1.5, 1), "field 'x' is int64: a float would be cut to fit"),  # type: ignore[arg-type]
+        (Point, Point(2**63, 1), "int too large"),
+        (Point, (1, 2, 3), ": it has 3 values$"),
+        (Point, (1,), ": it has 1 values$"),
+        (Point, {"x": 1}, "it has no 'y'"),
+        (Point, OneField(1), "'OneField' object has no attribute 'x'"),
+        (Point, "text", "'str' object has no attribute 'x'"),
+        (table(day=DAY), (NOON,), r"field 'day' is date32\[day\]: a datetime would be cut to fit"),
+        (table(price=t.DecimalType(4, 2)), (Decimal("1.125"),), "would cause data loss"),
+        (table(tags=t.ArrayType(STRING)), (["a", 1],), "Expected bytes, got a 'int' object"),
+        (Everything, dataclasses.replace(EVERYTHING, tags=[None]), "field 'element' must not be None"),  # type: ignore[list-item]
+        (Everything, dataclasses.replace(EVERYTHING, counts={"a": None}), "field 'value' must not be None"),  # type: ignore[dict-item]
+    ],
+)
+def test_a_record_that_does_not_fit_is_named_with_its_sink(schema: Any, record: Any, said: str) -> None:
+    writes = writer(schema)
+    good = Point(1, 2) if schema is Point else EVERYTHING if schema is Everything else (None,)
+    with pytest.raises(SchemaError, match=said) as refused:
+        writes.write([good, record, good])
+    text = f"{record!r:.200}"
+    assert str(refused.value).startswith(f"The sink out, defined at main.py:7: record {text} does not fit the schema ")
+    assert writes.schema.simpleString() in str(refused.value)
+
+
+def test_a_datetime_without_zone_is_in_that_of_the_session() -> None:
+    naive, tokyo = datetime(2024, 7, 1, 14), NOON.astimezone(timezone(timedelta(hours=9)))
+    assert written(table(at=TIME), (naive,), (NOON,), (tokyo,), (None,), time_zone=BERLIN) == [
+        *({"at": NOON} for _ in range(3)),
+        {"at": None},
+    ]
+    assert written(table(at=TIME), (naive,)) == [{"at": naive.replace(tzinfo=UTC)}]
+    assert written(table(at=TIME), (naive,), time_zone="+02:00") == [{"at": NOON}]
+    assert written(table(at=t.TimestampNTZType()), (naive,), time_zone=BERLIN) == [{"at": naive}]
+
+
+def test_what_is_written_has_the_schema_of_the_sink() -> None:
+    batch = writer(Everything, BERLIN).write([EVERYTHING])
+    assert batch.schema.names == schema_of(Everything).fieldNames()
+    assert [field.name for field in batch.schema if field.nullable] == ["maybe", "perhaps"]
+    assert batch.schema.field("at").type == pa.timestamp("us", BERLIN)

@@ -1,0 +1,186 @@
+"""Which classes a job brings, as its program mentions them; and what cannot make the trip to the workers."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from subprocess import Popen
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import cloudpickle
+import pytest
+
+from dsv2 import Collector, CorruptDataError, ExecutionEnvironment, PartitionedContext, SerializationError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink, FileSink
+from dsv2.sources import DataFrameSource, DataGeneratorSource
+from dsv2.streams import NonKeyedPartitionStream
+from examples.tweets import Tweet
+from tests.support import local_environment, one_input
+
+
+class OfThisModule:
+    """Not named by any function."""
+
+
+class Function(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, field: Any = None) -> None:
+        self.field = field
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def registry_of(build: Callable[[ExecutionEnvironment, NonKeyedPartitionStream[Any]], object]) -> TypeRegistry:
+    env = local_environment()
+    build(env, env.from_collection(list[Any](), "numbers"))
+    return TypeRegistry.of(env.build_plan())
+
+
+def brings(registry: TypeRegistry, kind: type) -> bool:
+    try:
+        return registry.find(kind.__module__, kind.__qualname__) is kind
+    except CorruptDataError:
+        return False
+
+
+def test_the_classes_of_the_functions_module_and_the_data_classes_that_it_imports() -> None:
+    registry = registry_of(lambda env, numbers: numbers.process(Function()))
+    assert brings(registry, OfThisModule)
+    assert brings(registry, Function)
+    assert brings(registry, Tweet)
+    assert not brings(registry, Popen)  # imported here as well, but it does more than to hold values
+    assert not brings(registry, Path)
+
+
+def test_no_module_no_class() -> None:
+    registry = registry_of(lambda env, numbers: numbers.to_sink(CollectSink()))
+    assert not brings(registry, OfThisModule)
+
+
+def other_module(code: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module that can be imported, made of ``code``."""
+    module = ModuleType("other_module_of_the_program")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(code, vars(module))
+    return module
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda numbers, function: numbers.map(function),
+        lambda numbers, function: numbers.filter(function),
+        lambda numbers, function: numbers.process(Function(function)),
+        lambda numbers, function: numbers.key_by(function).process(Function()),
+    ],
+    ids=["map", "filter", "field", "key selector"],
+)
+def test_the_classes_of_the_modules_of_plain_functions(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = other_module("class Made: ...\ndef make(record): return Made()", monkeypatch)
+    assert brings(registry_of(lambda env, numbers: build(numbers, other.make)), other.Made)
+
+
+# fmt: off
+MENTIONS: list[tuple[str, Callable[[Any, Any, Any], object]]] = [
+    ("a value in a field", lambda env, numbers, kind: numbers.process(Function([kind(1)]))),
+    ("a class in a field", lambda env, numbers, kind: numbers.process(Function(kind))),
+    ("a variable of a function", lambda env, numbers, kind: numbers.map(lambda number: kind(number))),
+    ("a variable of a key selector", lambda env, numbers, kind: numbers.key_by(lambda number: kind(number)).process(
+        Function())),
+    ("a variable of an output key selector", lambda env, numbers, kind: numbers.key_by(str).process(
+        Function(), lambda number: kind(number))),
+    ("a variable of a generator", lambda env, numbers, kind: env.from_source(DataGeneratorSource(
+        lambda index: kind(index), count=1)).to_sink(CollectSink())),
+    ("an element", lambda env, numbers, kind: env.from_collection([1, kind(1)]).to_sink(CollectSink())),
+    ("within an element", lambda env, numbers, kind: env.from_collection([{"a": kind(1)}]).to_sink(CollectSink())),
+    ("an argument of the base class", lambda env, numbers, kind: numbers.process(function_of(kind))),
+    ("the rows of a DataFrame", lambda env, numbers, kind: env.from_source(DataFrameSource(NoRows(), kind)).to_sink(
+        CollectSink())),
+    ("the schema of a file", lambda env, numbers, kind: numbers.to_sink(FileSink("out", schema=kind))),
+    ("registered", lambda env, numbers, kind: (env.register_type(kind), numbers.to_sink(CollectSink()))),
+]
+# fmt: on
+
+
+def function_of(kind: Any) -> Any:
+    class Typed(OneInputStreamProcessFunction[Any, kind]):
+        def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None: ...
+
+    return Typed()
+
+
+class NoRows:
+    isStreaming = False  # noqa: N815 - Spark's name
+
+
+@pytest.mark.parametrize(("place", "build"), MENTIONS, ids=[place for place, _ in MENTIONS])
+def test_classes_defined_inside_of_functions_are_found_where_the_program_mentions_them(place: str, build: Any) -> None:
+    @dataclass(frozen=True)
+    class Local:
+        value: Any
+
+    assert brings(registry_of(lambda env, numbers: build(env, numbers, Local)), Local)
+
+
+def test_what_code_merely_calls_is_not_for_bytes_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may start processes; what is written in its checkpoint may not, on its account."""
+    program = {"__name__": "__main__"}
+    exec("from subprocess import Popen\nfrom uuid import UUID\ndef f(r): return Popen, UUID", program)
+    registry = registry_of(lambda env, numbers: numbers.map(program["f"]))  # type: ignore[arg-type]
+    assert not brings(registry, Popen)
+
+
+def test_a_registry_is_the_same_in_the_workers() -> None:
+    class Local(NamedTuple):
+        value: int
+
+    registry = registry_of(lambda env, numbers: numbers.process(Function(Local(1))))
+    again: TypeRegistry = cloudpickle.loads(cloudpickle.dumps(registry))
+    assert brings(again, Local)
+    assert brings(again, Tweet)
+    assert not brings(again, Popen)
+
+
+def test_an_unknown_class_is_named_with_the_way_out() -> None:
+    with pytest.raises(CorruptDataError) as caught:
+        registry_of(lambda env, numbers: numbers.map(str)).find("app.records", "Tweet")
+    assert str(caught.value) == (
+        "The bytes name app.records.Tweet, which this job does not bring. If it is the class of a record or of a "
+        "function's field, call env.register_type(Tweet)."
+    )
+
+
+LOCK = threading.Lock()
+# fmt: off
+REFUSED: list[tuple[Callable[[Any, Any], object], str]] = [
+    (lambda env, numbers: numbers.process(Function(LOCK)).with_uid("bad"),
+     "Field 'field' (lock) of the function of Process (uid 'bad'), defined at HERE, cannot be pickled: cannot pickle "
+     "'_thread.lock' object. Make it from plain values, or define __getstate__ (without the field) and __setstate__ "
+     "(which builds it again)."),
+    (lambda env, numbers: numbers.map(lambda number, lock=LOCK: number).with_uid("bad"),
+     "Field 'function' (function) of the function of Map (uid 'bad'), defined at HERE, cannot be pickled: "),
+    (lambda env, numbers: numbers.key_by(lambda number, lock=LOCK: number).process(Function()).with_uid("bad"),
+     "The key selector of KeyedProcess (uid 'bad'), defined at HERE, cannot be pickled: cannot pickle '_thread.lock' "
+     "object. It must not capture sessions, locks or open files."),
+    (lambda env, numbers: numbers.key_by(str).process(one_input(), lambda out, lock=LOCK: out).with_uid("bad"),
+     "The output key selector of KeyedProcess (uid 'bad'), defined at HERE, cannot be pickled: "),
+    (lambda env, numbers: env.from_source(DataGeneratorSource(partial(max, LOCK), count=1)).with_uid("bad").map(str),
+     "Field 'generator' (partial) of the source Source (uid 'bad'), defined at HERE, cannot be pickled: "),
+    (lambda env, numbers: env.from_collection([1, LOCK]).with_uid("bad").map(str),
+     "An element of Collection Source (uid 'bad'), defined at HERE, cannot be pickled: "),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_what_cannot_be_pickled_is_named_with_its_place(build: Any, message: str) -> None:
+    with pytest.raises(SerializationError) as caught:
+        registry_of(build)
+    here = f"{build.__code__.co_filename}:{build.__code__.co_firstlineno}"
+    assert str(caught.value).replace(here, "HERE").startswith(message)

@@ -1,0 +1,356 @@
+"""Watermarks at an operator: what its function is shown, what goes on, and what it may emit itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.watermark import (
+    BoolWatermark,
+    LongWatermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+    WatermarkHandlingStrategy,
+    new_builder,
+)
+from tests.support import (
+    ACTIVE,
+    ENDED,
+    IDLE,
+    Driver,
+    Signal,
+    driven,
+    local_environment,
+    one_input,
+    two_inputs,
+    two_output,
+    watermark,
+)
+
+PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL
+LONG = new_builder("w").type_long()
+MIN = LONG.combine_function_min().build()
+
+
+def shows(declaration: WatermarkDeclaration = MIN, answer: Any = PEEK) -> OneInputStreamProcessFunction[Any, Any]:
+    """Passes records on, and collects the watermarks that it is shown as well."""
+
+    def on_watermark(signal: Any, output: Any, ctx: Any) -> Any:
+        output.collect(signal)
+        return answer
+
+    return one_input(
+        declare_watermarks=lambda: [declaration],
+        process_record=lambda record, output, ctx: output.collect(record),
+        on_watermark=on_watermark,
+    )
+
+
+def emitting(declaration: WatermarkDeclaration = MIN, **callbacks: Any) -> OneInputStreamProcessFunction[Any, Any]:
+    """Passes records on, and emits those that are watermarks."""
+
+    def process(record: Any, output: Any, ctx: Any) -> None:
+        if isinstance(record, LongWatermark | BoolWatermark):
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(record)
+        else:
+            output.collect(record)
+
+    return one_input(declare_watermarks=lambda: [declaration], process_record=process, **callbacks)
+
+
+def test_the_function_is_shown_the_watermark_before_it_is_forwarded_and_so_are_its_records_sent() -> None:
+    driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"))
+    driver.send("a", watermark(5), "b", watermark(7))
+    assert driver.sent_to("out") == [
+        *("a", LongWatermark(5, "w"), watermark(5)),
+        *("b", LongWatermark(7, "w"), watermark(7)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "strategy", "forwarded"),
+    [
+        (PEEK, WatermarkHandlingStrategy.FORWARD, True),
+        (PEEK, WatermarkHandlingStrategy.IGNORE, False),
+        (POLL, WatermarkHandlingStrategy.FORWARD, False),
+        (POLL, WatermarkHandlingStrategy.IGNORE, False),
+        (None, WatermarkHandlingStrategy.FORWARD, False),
+    ],
+)
+@pytest.mark.parametrize("chained", [False, True])
+def test_what_is_forwarded(answer: Any, strategy: WatermarkHandlingStrategy, forwarded: bool, chained: bool) -> None:
+    """A function that forgets to answer swallows the watermark, as in Flink."""
+    declaration = new_builder("w").type_long().default_handling_strategy(strategy).build()
+
+    def build(numbers: Any) -> Any:
+        head = numbers.process(emitting(declaration)).with_uid("f") if chained else numbers
+        stream = head.process(shows(declaration, answer))
+        return stream if chained else stream.with_uid("f")
+
+    driver = driven(build)
+    driver.send(declaration.new_watermark(5) if chained else watermark(5))
+    assert driver.sent_to("out") == [LongWatermark(5, "w"), *([watermark(5)] if forwarded else [])]
+
+
+def test_a_function_is_shown_watermarks_that_it_does_not_know() -> None:
+    flag = new_builder("flag").type_bool().build()
+
+    def build(numbers: Any) -> Any:
+        numbers.process(one_input(declare_watermarks=lambda: [flag])).to_sink(CollectSink())
+        return numbers.process(shows()).with_uid("f")
+
+    driver = driven(build)
+    driver.send(watermark(True, "flag"), watermark(1))
+    assert driver.sent_to("out") == [
+        *(BoolWatermark(True, "flag"), watermark(True, "flag")),
+        *(LongWatermark(1, "w"), watermark(1)),
+    ]
+
+
+def test_both_outputs_get_every_watermark() -> None:
+    def process(record: Any, first: Any, second: Any, ctx: Any) -> None:
+        first.collect(record)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(MIN.new_watermark(record))
+
+    def on_watermark(signal: Any, first: Any, second: Any, ctx: Any) -> Any:
+        second.collect(signal.value)
+        return PEEK
+
+    env = local_environment()
+    function = two_output(declare_watermarks=lambda: [MIN], process_record=process, on_watermark=on_watermark)
+    pair = env.from_collection([1]).process(function).with_uid("f")
+    pair.first.to_sink(CollectSink()).with_uid("first")
+    pair.second.to_sink(CollectSink()).with_uid("second")
+    driver = Driver(env.build_plan(), "f").open()
+    driver.send(3, watermark(8))
+    assert driver.sent_to("first") == [3, watermark(3), watermark(8)]
+    assert driver.sent_to("second") == [watermark(3), 8, watermark(8)]
+
+
+def test_progress_shows_what_was_delivered_last() -> None:
+    driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"), channels=2)
+    driver.send(watermark(7), channel=0)
+    driver.send(watermark(5), watermark(6), channel=1)
+    assert driver.progress("f")["watermarks"] == {"w": 6}
+    driver.restart()
+    assert driver.progress("f")["watermarks"] == {"w": 6}
+
+
+# --- WatermarkITCase: two subtasks upstream, the second one sends its watermark after the first ----------------------
+
+WAIT = LONG.combine_function_max().combine_wait_for_all_channels(True).build()
+ALIGNED = new_builder("w").type_bool().combine_wait_for_all_channels(True).aligned().build()
+MAX = LONG.combine_function_max().combine_wait_for_all_channels(False).build()
+AND = new_builder("w").type_bool().combine_function_and().build()
+OR = new_builder("w").type_bool().combine_function_or().build()
+
+
+@pytest.mark.parametrize(
+    ("declaration", "first", "second", "after_first", "after_second"),
+    [
+        (ALIGNED, True, True, [], [True]),
+        (MAX, 1, 2, [1], [1, 2]),
+        (MIN, 1, 2, [1], [1]),
+        (AND, False, True, [False], [False]),
+        (OR, False, True, [False], [False, True]),
+        (WAIT, 1, 2, [], [2]),
+    ],
+    ids=["aligned", "long max", "long min", "bool and", "bool or", "wait for all channels"],
+)
+def test_watermarks_of_two_subtasks(
+    declaration: WatermarkDeclaration, first: int, second: int, after_first: list[int], after_second: list[int]
+) -> None:
+    driver = driven(lambda numbers: numbers.process(shows(declaration)).with_uid("f"), channels=2)
+
+    def forwarded() -> list[Any]:
+        return [element.value for element in driver.sent_to("out") if isinstance(element, Signal)]
+
+    driver.send(watermark(first), *range(50), channel=0)
+    assert forwarded() == after_first
+    blocked = declaration is ALIGNED
+    assert driver.progress("f")["records_held"] == (50 if blocked else 0)
+    driver.send(watermark(second), *range(50, 100), channel=1)
+    assert forwarded() == after_second
+    assert [e for e in driver.sent_to("out") if type(e) is int] == [*range(100)]
+    assert driver.progress("f")["records_held"] == 0
+
+
+# --- Two inputs ------------------------------------------------------------------------------------------------------
+
+
+def joined(declaration: WatermarkDeclaration, answer: Callable[[Any], Any] = lambda signal: PEEK) -> Driver:
+    """Two inputs of one channel each: 0 and 1."""
+
+    def showing(place: str) -> Any:
+        return lambda signal, output, ctx: (output.collect((place, signal.value)), answer(signal))[1]
+
+    function = two_inputs(
+        declare_watermarks=lambda: [declaration],
+        on_watermark_from_first_input=showing("first"),
+        on_watermark_from_second_input=showing("second"),
+    )
+    return driven(lambda numbers: numbers.connect_and_process(numbers, function).with_uid("f"))
+
+
+def forwarded_by(driver: Driver) -> list[Any]:
+    return [element for element in driver.sent_to("out") if isinstance(element, Signal)]
+
+
+def send_both(driver: Driver, *turns: tuple[int, Any]) -> None:
+    for channel, element in turns:
+        driver.send(element, channel=channel)
+
+
+TURNS = [(0, watermark(5)), (1, watermark(1)), (0, watermark(6)), (1, watermark(2))]
+ACROSS = LONG.combine_function_min().combine_across_inputs(True)
+ACROSS_NO_WAIT = ACROSS.combine_wait_for_all_channels(False).build()
+ACROSS_WAIT = ACROSS.combine_wait_for_all_channels(True).build()
+
+
+def test_each_input_has_callbacks_of_its_own_and_is_forwarded_for_itself() -> None:
+    """As in Flink: the value jumps back and forth downstream, unless the declaration says otherwise."""
+    driver = joined(MIN)
+    send_both(driver, *TURNS)
+    assert driver.sent_to("out") == [
+        *(("first", 5), watermark(5), ("second", 1), watermark(1)),
+        *(("first", 6), watermark(6), ("second", 2), watermark(2)),
+    ]
+
+
+@pytest.mark.parametrize(("declaration", "expected"), [(ACROSS_NO_WAIT, [5, 1, 2]), (ACROSS_WAIT, [1, 2])])
+def test_inputs_may_be_combined_into_one_value(declaration: WatermarkDeclaration, expected: list[int]) -> None:
+    driver = joined(declaration)
+    send_both(driver, *TURNS)
+    assert forwarded_by(driver) == list(map(watermark, expected))
+    shown = [element for element in driver.sent_to("out") if not isinstance(element, Signal)]
+    assert shown == [("first", 5), ("second", 1), ("first", 6), ("second", 2)]
+
+
+def test_what_the_function_keeps_to_itself_is_not_combined() -> None:
+    driver = joined(ACROSS_NO_WAIT, lambda signal: POLL if signal.value == 1 else PEEK)
+    send_both(driver, *TURNS)
+    assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(2)]
+
+
+def test_an_input_that_ends_is_not_waited_for() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (0, watermark(5)), (1, ENDED), (0, watermark(6)), (0, ENDED))
+    assert forwarded_by(driver) == [watermark(5), watermark(6), ENDED]
+
+
+def test_the_last_word_of_an_input_that_nobody_joined_comes_before_the_end() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (0, watermark(5)), (0, ENDED), (1, ENDED))
+    assert forwarded_by(driver) == [watermark(5), ENDED]
+
+
+def test_an_idle_input_is_not_waited_for() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (0, watermark(5)), (1, IDLE), (1, ACTIVE), (0, watermark(6)), (1, watermark(3)))
+    assert forwarded_by(driver) == [watermark(5), watermark(3)]
+
+
+def test_an_operator_is_idle_when_all_of_its_live_inputs_are() -> None:
+    driver = joined(MIN)
+    send_both(driver, (0, IDLE), (1, IDLE), (1, ACTIVE), (1, ENDED), (0, ACTIVE), (0, ENDED))
+    assert forwarded_by(driver) == [IDLE, ACTIVE, IDLE, ACTIVE, ENDED]
+
+
+def test_a_restart_forgets_nothing_of_the_inputs() -> None:
+    steady, restarted = joined(ACROSS_WAIT), joined(ACROSS_WAIT)
+    for channel, element in [(0, watermark(5)), (1, IDLE), (1, ACTIVE), *TURNS, (0, IDLE), (1, ENDED), (0, ENDED)]:
+        for driver in (steady, restarted):
+            driver.send(element, channel=channel)
+        restarted.restart()
+    assert restarted.sent_to("out") == steady.sent_to("out")
+
+
+# --- Chained or not --------------------------------------------------------------------------------------------------
+
+
+def seen_at_the_end(elements: list[Any], declaration: WatermarkDeclaration, chained: bool) -> list[Any]:
+    """What a sink gets behind three functions in a row."""
+    env, sink = local_environment(), CollectSink[Any]()
+    stream: Any = env.from_collection(elements).process(emitting(declaration))
+    for _ in range(2):
+        stream = (stream if chained else stream.shuffle()).process(shows(declaration))
+    stream.to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def test_an_unchanged_value_is_shown_once_on_chained_edges_too() -> None:
+    """In Flink only where there is a network between: 5, 5, 7, 3 if chained."""
+    values = [MIN.new_watermark(value) for value in (5, 5, 7, 3)]
+    driver = driven(lambda numbers: numbers.process(emitting()).with_uid("f").process(shows()))
+    driver.send(*values)
+    assert forwarded_by(driver) == list(map(watermark, (5, 7, 3)))
+
+
+@given(
+    st.sampled_from([MIN, MAX, WAIT, ALIGNED, AND, OR]),
+    st.lists(st.sampled_from(["record", 0, 1, 2, 3]), max_size=15),
+)
+def test_chaining_changes_nothing(declaration: Any, elements: list[Any]) -> None:
+    kind = bool if declaration in (ALIGNED, AND, OR) else int
+    sequence = [declaration.new_watermark(kind(e)) if isinstance(e, int) else e for e in elements]
+    assert seen_at_the_end(sequence, declaration, True) == seen_at_the_end(sequence, declaration, False)
+
+
+# --- Emitting --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("declared_upstream", [False, True])
+def test_a_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool) -> None:
+    knowing, unknowing = one_input(declare_watermarks=lambda: [MIN]), emitting()
+    unknowing.declare_watermarks = list  # type: ignore[method-assign]
+    env = local_environment()
+    numbers = env.from_collection(list[Any]())
+    source = numbers.process(knowing) if declared_upstream else numbers
+    stream = source.shuffle().process(unknowing).with_uid("f")
+    stream.to_sink(CollectSink()).with_uid("out")
+    if not declared_upstream:
+        stream.shuffle().process(knowing).to_sink(CollectSink())
+    driver = Driver(env.build_plan(), "f").open()
+    driver.send(MIN.new_watermark(1))
+    assert driver.sent_to("out") == [watermark(1)]
+
+
+@pytest.mark.parametrize(
+    ("emitted", "cause", "message"),
+    [
+        (
+            LongWatermark(1, "v"),
+            "UndeclaredWatermarkError",
+            "Watermark 'v' is not declared by any function or source of the job (declared: 'w'). Return its "
+            "declaration from declare_watermarks().",
+        ),
+        (
+            7,
+            "UndeclaredWatermarkError",
+            "emit_watermark takes a watermark made by declaration.new_watermark(value), not 7.",
+        ),
+        (
+            BoolWatermark(True, "w"),
+            "ContractError",
+            "Watermark 'w' is declared as LongWatermark: BoolWatermark(value=True, identifier='w').",
+        ),
+    ],
+    ids=["undeclared", "not a watermark", "another type"],
+)
+def test_what_cannot_be_emitted(emitted: Any, cause: str, message: str) -> None:
+    function = one_input(
+        declare_watermarks=lambda: [MIN],
+        process_record=lambda record, output, ctx: ctx.non_partitioned_context.watermark_manager.emit_watermark(record),
+    )
+    driver = driven(lambda numbers: numbers.process(function).with_uid("f"))
+    with pytest.raises(UserFunctionError) as caught:
+        driver.send(emitted)
+    assert (caught.value.cause_type, caught.value.cause_message) == (cause, message)
