@@ -1,5 +1,6 @@
 """dsv2: Apache Flink's DataStream V2 for Python, on Apache Spark."""
 
+from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import (
     ApplyPartitionFunction,
     Collector,
@@ -38,11 +39,9 @@ from dsv2.errors import (
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
 from dsv2.streams import (
     BroadcastStream,
-    ConfiguredSink,
     GlobalStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
-    ProcessConfigurable,
     TwoGlobalStreams,
 )
 

@@ -8,10 +8,11 @@ handle to configure the operator behind it (``with_uid`` and its kin).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
+from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
-from dsv2.errors import ConfigurationError, PlanError
+from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
     FilterFunction,
@@ -23,17 +24,15 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.graph import Exchange, InputRef, KeySelector, Node, OperatorKind, PlanBuilder
-from dsv2.graph.builder import MAX_PARALLELISM, caller_location, kind_of
+from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
+from dsv2.graph.builder import caller_location, kind_of
 from dsv2.sinks import Sink
 
 __all__ = (
     "BroadcastStream",
-    "ConfiguredSink",
     "GlobalStream",
     "KeyedPartitionStream",
     "NonKeyedPartitionStream",
-    "ProcessConfigurable",
     "ProcessConfigurableAndGlobalStream",
     "ProcessConfigurableAndKeyedPartitionStream",
     "ProcessConfigurableAndNonKeyedPartitionStream",
@@ -87,63 +86,6 @@ class _Stream(Generic[T_co]):
         return ConfiguredSink(self._builder, InputRef(node))
 
 
-class ProcessConfigurable:
-    """The handle on the operator that a call has just made. Every method returns the object itself."""
-
-    _ref: InputRef
-
-    @property
-    def _node(self) -> Node:
-        return self._ref.node
-
-    def with_uid(self, uid: str) -> Self:
-        """Name the operator for checkpoints: give one to every operator that should survive changes of the program.
-
-        Uids are unique in a job; ``execute`` raises ``ConfigurationError`` otherwise.
-        """
-        self._node.uid = _non_empty(uid, "uid")
-        return self
-
-    def with_name(self, name: str) -> Self:
-        """Name the operator for people: progress, errors, plans."""
-        self._node.name = _non_empty(name, "name")
-        return self
-
-    def with_parallelism(self, parallelism: int) -> Self:
-        """Number of subtasks, at least 1; must stay 1 on a global stream."""
-        self._node.parallelism = self._checked_count(parallelism, "parallelism")
-        return self
-
-    def with_max_parallelism(self, max_parallelism: int) -> Self:
-        """Number of key groups, the upper bound of the parallelism; must stay 1 on a global stream."""
-        self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
-        return self
-
-    def _checked_count(self, value: int, what: str) -> int:
-        where = f"{self._node.name} at {caller_location()}"
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PARALLELISM:
-            raise ConfigurationError(
-                f"{where}: {what} must be a whole number from 1 to {MAX_PARALLELISM}, not {value!r}."
-            )
-        if self._node.non_parallel and value != 1:
-            raise ConfigurationError(f"{where}: a global stream is not parallel: its {what} must be 1, not {value}.")
-        return value
-
-
-def _non_empty(text: str, what: str) -> str:
-    if not isinstance(text, str) or not text.strip():
-        raise ConfigurationError(f"A {what} is a non-empty string, not {text!r} (at {caller_location()}).")
-    return text
-
-
-class ConfiguredSink(ProcessConfigurable):
-    """What ``to_sink`` returns: only to be configured."""
-
-    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
-        self._builder = builder
-        self._ref = ref
-
-
 class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks; which record is where is not determined."""
 
@@ -183,7 +125,7 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
     ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
     def connect_and_process(self, other: Any, function: Any) -> Any:
         """Run ``function`` on this stream and ``other``: a non-keyed one, or a broadcast one as side input."""
-        self._refuse_foreign(other, NonKeyedPartitionStream, BroadcastStream)
+        _refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
             ref = _connect_broadcast(self, other, function)
         else:
@@ -226,9 +168,6 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         """Write the records to ``sink``."""
         return self._to_sink(sink)
-
-    def _refuse_foreign(self, other: object, *kinds: type) -> None:
-        _refuse_foreign(self, other, *kinds)
 
 
 class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):

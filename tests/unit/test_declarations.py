@@ -122,5 +122,5 @@ def test_a_long_fits_64_bits(value: int) -> None:
 
 @pytest.mark.parametrize("value", [LONG_MIN - 1, LONG_MAX + 1])
 def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
-    with pytest.raises(ValueError, match=rf"'w': {value} does not fit"):
+    with pytest.raises(ValueError, match=rf"'w': {value} is not a signed 64-bit integer"):
         new_builder("w").type_long().build().new_watermark(value)

@@ -30,12 +30,13 @@ MAY_IMPORT = {
     "sources": {"errors", "watermark"},
     "graph": MODEL,
     "job": MODEL | {"graph"},
-    "streams": MODEL | {"graph"},
+    "configurable": MODEL | {"graph"},
+    "streams": MODEL | {"configurable", "graph"},
     "environment": PLAN | {"streams"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME,
     "runtime_spark": RUNTIME | {"environment", "streams"},  # turns a stream into a DataFrame
-    "__init__": PLAN | {"environment", "streams"},
+    "__init__": PLAN | {"configurable", "environment", "streams"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.

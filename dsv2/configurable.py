@@ -1,0 +1,68 @@
+"""The handle on an operator: its uid, name and parallelism (FLIP-410; Flink ``ProcessConfigurable``)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from dsv2.errors import ConfigurationError
+from dsv2.graph import InputRef, Node, PlanBuilder
+from dsv2.graph.builder import MAX_PARALLELISM, caller_location
+
+__all__ = ("ConfiguredSink", "ProcessConfigurable")
+
+
+class ProcessConfigurable:
+    """The handle on the operator that a call has just made. Every method returns the object itself."""
+
+    _ref: InputRef
+
+    @property
+    def _node(self) -> Node:
+        return self._ref.node
+
+    def with_uid(self, uid: str) -> Self:
+        """Name the operator for checkpoints: give one to every operator that should survive changes of the program.
+
+        Uids are unique in a job; ``execute`` raises ``ConfigurationError`` otherwise.
+        """
+        self._node.uid = _non_empty(uid, "uid")
+        return self
+
+    def with_name(self, name: str) -> Self:
+        """Name the operator for people: progress, errors, plans."""
+        self._node.name = _non_empty(name, "name")
+        return self
+
+    def with_parallelism(self, parallelism: int) -> Self:
+        """Number of subtasks, at least 1; must stay 1 on a global stream."""
+        self._node.parallelism = self._checked_count(parallelism, "parallelism")
+        return self
+
+    def with_max_parallelism(self, max_parallelism: int) -> Self:
+        """Number of key groups, the upper bound of the parallelism; must stay 1 on a global stream."""
+        self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
+        return self
+
+    def _checked_count(self, value: int, what: str) -> int:
+        where = f"{self._node.name} at {caller_location()}"
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_PARALLELISM:
+            raise ConfigurationError(
+                f"{where}: {what} must be a whole number from 1 to {MAX_PARALLELISM}, not {value!r}."
+            )
+        if self._node.non_parallel and value != 1:
+            raise ConfigurationError(f"{where}: a global stream is not parallel: its {what} must be 1, not {value}.")
+        return value
+
+
+def _non_empty(text: str, what: str) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigurationError(f"A {what} is a non-empty string, not {text!r} (at {caller_location()}).")
+    return text
+
+
+class ConfiguredSink(ProcessConfigurable):
+    """What ``to_sink`` returns: only to be configured."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref

@@ -1,0 +1,135 @@
+"""The program that is stopped, killed and restarted, and the way to read back what it wrote.
+
+::
+
+    readings (2) ─> number (2, chained: double) ─shuffle─> tag (3) ─by sensor─> total (2) ─> FileSink
+
+Its answer depends on everything that a checkpoint holds: function fields at every level, the values of every channel
+of a watermark combiner, the round of the shuffle, the keys that a subtask has seen, and the end of every channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.dataset as pads
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import FileSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+
+__all__ = ("Answer", "Number", "Reading", "Tag", "Total", "build", "read_back", "reading", "sensor_of")
+
+HIGHEST = new_builder("highest").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
+
+
+class Reading(NamedTuple):
+    sensor: str
+    value: int
+    place: str = ""
+
+
+class Answer(NamedTuple):
+    what: str
+    sensor: str
+    number: int
+    place: str
+
+
+def reading(index: int) -> Reading:
+    """The same for the same index, and of no simple order."""
+    return Reading(f"sensor-{index * index % 7}", index * 37 % 101)
+
+
+def sensor_of(record: Reading) -> str:
+    return record.sensor
+
+
+def double(record: Reading) -> Reading:
+    return record._replace(value=record.value * 2)
+
+
+class Number(OneInputStreamProcessFunction[Reading, Reading]):
+    """Says how manyeth reading of its subtask this is, and sends the greatest value so far as a watermark."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.highest = -1
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [HIGHEST]
+
+    def process_record(self, record: Reading, output: Collector[Reading], ctx: PartitionedContext[Reading]) -> None:
+        self.seen += 1
+        output.collect(record._replace(place=f"{ctx.task_info.index_of_this_subtask}:{self.seen}"))
+        if record.value > self.highest:
+            self.highest = record.value
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(HIGHEST.new_watermark(self.highest))
+
+
+class Tag(OneInputStreamProcessFunction[Reading, Reading]):
+    """Adds which subtask the shuffle chose, and how manyeth record there this is."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def process_record(self, record: Reading, output: Collector[Reading], ctx: PartitionedContext[Reading]) -> None:
+        self.seen += 1
+        output.collect(record._replace(place=f"{record.place}>{ctx.task_info.index_of_this_subtask}:{self.seen}"))
+
+
+class Total(OneInputStreamProcessFunction[Reading, Answer]):
+    """Adds up the values of each sensor; emits each sum, each watermark, and at the end every sensor's total."""
+
+    def __init__(self) -> None:
+        self.totals: dict[str, int] = {}
+
+    def process_record(self, record: Reading, output: Collector[Answer], ctx: PartitionedContext[Answer]) -> None:
+        sensor = str(ctx.state_manager.current_key)
+        total = self.totals[sensor] = self.totals.get(sensor, 0) + record.value
+        output.collect(Answer("sum", sensor, total, record.place))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[Answer], ctx: NonPartitionedContext[Answer]
+    ) -> WatermarkHandlingResult:
+        subtask = ctx.task_info.index_of_this_subtask
+        output.collect(Answer("watermark", "", watermark.value, f"{subtask}:{sum(self.totals.values())}"))
+        return WatermarkHandlingResult.PEEK
+
+    def end_input(self, ctx: NonPartitionedContext[Answer]) -> None:
+        def emit(output: Collector[Answer], partition: PartitionedContext[Answer]) -> None:
+            sensor = str(partition.state_manager.current_key)
+            output.collect(Answer("total", sensor, self.totals[sensor], ""))
+
+        ctx.apply_to_all_partitions(emit)
+
+
+def build(
+    env: ExecutionEnvironment,
+    output: str,
+    count: int,
+    records_per_batch: int,
+    *,
+    generator: Callable[[int], Reading] = reading,
+    key: Callable[[Reading], str] = sensor_of,
+) -> ProcessConfigurableAndNonKeyedPartitionStream[Answer]:
+    """The program over ``count`` readings; the stream of its answers, which ``output`` gets."""
+    env.set_parallelism(2)
+    source = DataGeneratorSource(generator, count=count, records_per_batch=records_per_batch)
+    numbered = env.from_source(source, "readings").with_uid("readings").process(Number()).with_uid("number")
+    tagged = numbered.map(double).with_uid("double").shuffle().process(Tag()).with_uid("tag").with_parallelism(3)
+    totals = tagged.key_by(key).process(Total()).with_uid("total")
+    totals.to_sink(FileSink(output, schema=Answer)).with_uid("answers")
+    return totals
+
+
+def read_back(output: str | Path) -> list[tuple[Any, ...]]:
+    """What a ``FileSink`` for parquet wrote, with the micro-batch in front, in no order of the files."""
+    table = pads.dataset(str(output), format="parquet", partitioning="hive").to_table()
+    names = ["batch_id", *(name for name in table.column_names if name != "batch_id")]
+    return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))

@@ -1,0 +1,338 @@
+"""Keys at an operator: the current one, all of them, and records that must keep theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dsv2 import UserFunctionError
+from dsv2.sinks import CollectSink
+from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.support import (
+    ENDED,
+    Driver,
+    broadcast_side,
+    driven,
+    local_environment,
+    one_input,
+    two_inputs,
+    two_output,
+    watermark,
+)
+
+W = new_builder("w").type_long().build()
+PEEK = WatermarkHandlingResult.PEEK
+NO_KEY_HERE = "There is no current key here (open, watermarks and end of input concern all partitions): use ctx.apply"
+NO_KEY_AT_ALL = "The key is only defined for functions on a keyed stream: call key_by before process."
+
+
+def mod10(number: int) -> int:
+    return number % 10
+
+
+def emit_key(output: Any, ctx: Any) -> None:
+    """For ``apply_to_all_partitions``."""
+    output.collect(ctx.state_manager.current_key)
+
+
+def pass_on(record: Any, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+def keyed(channels: int = 1, key: Callable[[Any], Any] = mod10, *output_key: Any, **callbacks: Any) -> Driver:
+    """A keyed function; by default one that passes its input on."""
+    function = one_input(**{"process_record": pass_on, **callbacks})
+    return driven(lambda numbers: numbers.key_by(key).process(function, *output_key).with_uid("f"), channels=channels)
+
+
+def refused(action: Callable[[], object]) -> tuple[str, str, str]:
+    """Callback, type and beginning of the message of the failure."""
+    with pytest.raises(UserFunctionError) as caught:
+        action()
+    return caught.value.callback, caught.value.cause_type, caught.value.cause_message
+
+
+class TestCurrentKey:
+    def test_is_that_of_the_record(self) -> None:
+        driver = keyed(
+            process_record=lambda record, output, ctx: output.collect((record, ctx.state_manager.current_key))
+        )
+        driver.send(13, 24, 3)
+        assert driver.sent_to("out") == [(13, 3), (24, 4), (3, 3)]
+
+    def test_is_that_of_the_record_of_either_input(self) -> None:
+        function = two_inputs(
+            process_record_from_first_input=lambda record, output, ctx: emit_key(output, ctx),
+            process_record_from_second_input=lambda record, output, ctx: emit_key(output, ctx),
+        )
+        driver = driven(
+            lambda numbers: (
+                numbers.key_by(mod10)
+                .connect_and_process(numbers.key_by(lambda number: number // 10), function)
+                .with_uid("f")
+            )
+        )
+        driver.send(13, channel=0)
+        driver.send(72, channel=1)
+        assert driver.sent_to("out") == [3, 7]
+
+    def test_is_kept_by_each_function_of_a_chain_for_itself(self) -> None:
+        """The second one works between two lines of the first."""
+
+        def process(record: Any, output: Any, ctx: Any) -> None:
+            before = ctx.state_manager.current_key
+            output.collect(before)
+            assert ctx.state_manager.current_key == before
+
+        function = one_input(process_record=process)
+        driver = driven(
+            lambda numbers: (
+                numbers.key_by(mod10)
+                .process(function, lambda key: key)
+                .with_uid("f")
+                .process(function, lambda key: key)
+            )
+        )
+        driver.send(13, 24)
+        assert driver.sent_to("out") == [3, 4]
+
+    @pytest.mark.parametrize("callback", ["open", "on_watermark", "end_input"])
+    def test_is_not_there_outside_of_records(self, callback: str) -> None:
+        """Not even that of the last record."""
+        contexts: list[Any] = []
+
+        def process(record: Any, output: Any, ctx: Any) -> None:
+            contexts.append(ctx)
+
+        driver = keyed(process_record=process, **{callback: lambda *args: contexts[0].state_manager.current_key})
+        if callback == "open":
+            contexts.append(driver.subtask._tasks[0]._partitioned)
+            action: Callable[[], object] = driver.subtask.open
+        else:
+            driver.send(13)
+            action = lambda: driver.send(watermark(1) if callback == "on_watermark" else ENDED)  # noqa: E731
+        where, kind, message = refused(action)
+        assert (where, kind) == (callback, "ContractError")
+        assert message.startswith(NO_KEY_HERE)
+
+    @pytest.mark.parametrize("stream", ["non-keyed", "global", "broadcast"])
+    def test_is_not_defined_without_key_by(self, stream: str) -> None:
+        one = one_input(process_record=lambda record, output, ctx: emit_key(output, ctx))
+        side = broadcast_side(process_record_from_broadcast_input=lambda r, ctx: ctx.apply_to_all_partitions(emit_key))
+        build: dict[str, Callable[[Any], Any]] = {
+            "non-keyed": lambda numbers: numbers.process(one),
+            "global": lambda numbers: numbers.global_().process(one),
+            "broadcast": lambda numbers: numbers.connect_and_process(numbers.broadcast(), side),
+        }
+        driver = driven(lambda numbers: build[stream](numbers).with_uid("f"))
+        _, kind, message = refused(lambda: driver.send(1, channel=int(stream == "broadcast")))
+        assert (kind, message) == ("ContractError", NO_KEY_AT_ALL)
+
+
+class TestAllPartitions:
+    def test_a_function_without_keys_has_one_partition_from_the_beginning(self) -> None:
+        def everywhere(ctx: Any) -> None:
+            ctx.apply_to_all_partitions(lambda output, ctx: output.collect("once"))
+
+        function = one_input(
+            open=everywhere,
+            process_record=lambda record, output, ctx: everywhere(ctx.non_partitioned_context),
+            end_input=everywhere,
+        )
+        driver = driven(lambda numbers: numbers.process(function).with_uid("f"))
+        driver.send(1, ENDED)
+        assert driver.sent_to("out") == ["once", "once", "once", ENDED]
+
+    def test_a_keyed_function_has_those_that_it_has_seen(self) -> None:
+        """KeyedProcessOperatorTest.testEndInput."""
+        driver = keyed(
+            open=lambda ctx: ctx.apply_to_all_partitions(emit_key),
+            process_record=lambda record, output, ctx: None,
+            end_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
+        )
+        driver.send(1, 2, 12, 3, ENDED)
+        *keys, end = driver.sent_to("out")
+        assert (sorted(keys), end) == ([1, 2, 3], ENDED)
+
+    def test_both_inputs_share_the_partitions(self) -> None:
+        """KeyedTwoInputNonBroadcastProcessOperatorTest.testEndInput."""
+        function = two_inputs(
+            end_first_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
+            end_second_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
+        )
+        driver = driven(
+            lambda numbers: numbers.key_by(mod10).connect_and_process(numbers.key_by(mod10), function).with_uid("f")
+        )
+        driver.send(1, channel=0)
+        driver.send(2, channel=1)
+        driver.send(ENDED, channel=0)
+        driver.send(3, ENDED, channel=1)
+        keys = driver.sent_to("out")
+        assert [sorted(keys[:2]), sorted(keys[2:5]), keys[5:]] == [[1, 2], [1, 2, 3], [ENDED]]
+
+    def test_broadcast_records_reach_every_key(self) -> None:
+        function = broadcast_side(
+            process_record_from_broadcast_input=lambda factor, ctx: ctx.apply_to_all_partitions(
+                lambda output, ctx: output.collect(factor * ctx.state_manager.current_key)
+            )
+        )
+        driver = driven(
+            lambda numbers: numbers.key_by(mod10).connect_and_process(numbers.broadcast(), function).with_uid("f")
+        )
+        driver.send(10, channel=1)
+        driver.send(1, 2, channel=0)
+        driver.send(100, channel=1)
+        assert sorted(driver.sent_to("out")) == [100, 200]
+
+    def test_keys_from_before_a_restart_are_there(self) -> None:
+        """Flink skips them until they are seen again."""
+        driver = keyed(
+            process_record=lambda record, output, ctx: None,
+            end_input=lambda ctx: ctx.apply_to_all_partitions(emit_key),
+        )
+        driver.send(*range(5))
+        driver.restart()
+        driver.send(3, 7)
+        driver.restart()
+        driver.send(ENDED)
+        assert sorted(driver.sent_to("out")[:-1]) == [0, 1, 2, 3, 4, 7]
+
+    def test_the_key_of_the_record_is_the_current_one_again_afterwards(self) -> None:
+        def process(record: Any, output: Any, ctx: Any) -> None:
+            inner: list[Any] = []
+
+            def visit(output: Any, ctx: Any) -> None:
+                inner.append(ctx.state_manager.current_key)
+                if len(inner) == 1:
+                    ctx.non_partitioned_context.apply_to_all_partitions(visit)
+                    assert ctx.state_manager.current_key == inner[0]
+
+            ctx.non_partitioned_context.apply_to_all_partitions(visit)
+            output.collect((ctx.state_manager.current_key, len(inner)))
+
+        driver = keyed(process_record=process)
+        driver.send(1, 2, 3)
+        assert driver.sent_to("out") == [(1, 2), (2, 4), (3, 6)]
+
+    def test_an_exception_that_the_function_catches_leaves_the_right_key(self) -> None:
+        def process(record: Any, output: Any, ctx: Any) -> None:
+            with pytest.raises(ZeroDivisionError):
+                ctx.non_partitioned_context.apply_to_all_partitions(lambda output, ctx: output.collect(1 / 0))
+            emit_key(output, ctx)
+
+        driver = keyed(process_record=process)
+        driver.send(1, 2, 1)
+        assert driver.sent_to("out") == [1, 2, 1]
+
+    def test_two_outputs(self) -> None:
+        env = local_environment()
+        function = two_output(
+            end_input=lambda ctx: ctx.apply_to_all_partitions(
+                lambda first, second, ctx: (
+                    first.collect(ctx.state_manager.current_key),
+                    second.collect(2 * ctx.state_manager.current_key),
+                )
+            )
+        )
+        pair = env.from_collection([1]).key_by(mod10).process(function).with_uid("f")
+        pair.first.to_sink(CollectSink()).with_uid("first")
+        pair.second.to_sink(CollectSink()).with_uid("second")
+        driver = Driver(env.build_plan(), "f").open()
+        driver.send(1, 2, 3, ENDED)
+        assert sorted(driver.sent_to("first")[:-1]) == [1, 2, 3]
+        assert sorted(driver.sent_to("second")[:-1]) == [2, 4, 6]
+
+
+class TestKeptKeys:
+    """A stream that stays keyed: what a function emits has the key of the moment."""
+
+    def test_records_of_the_same_key_pass(self) -> None:
+        driver = keyed(1, mod10, mod10, process_record=lambda record, output, ctx: output.collect(record + 10))
+        driver.send(1, 2)
+        assert driver.sent_to("out") == [11, 12]
+
+    def test_a_key_that_is_equal_will_do(self) -> None:
+        driver = keyed(1, mod10, float)
+        driver.send(1, 2)
+        assert driver.sent_to("out") == [1, 2]
+
+    def test_records_of_another_key_are_refused(self) -> None:
+        """KeyedProcessOperatorTest.testCheckKey."""
+        driver = keyed(1, mod10, lambda record: -1)
+        where, kind, message = refused(lambda: driver.send(1))
+        assert (where, kind) == ("process_record", "InvalidKeyError")
+        assert message == (
+            "The output key must equal the input key when the stream stays keyed: record 1 has the key -1, the current "
+            "key is 1."
+        )
+
+    @pytest.mark.parametrize("bad_output", ["first", "second"])
+    def test_either_output_is_checked(self, bad_output: str) -> None:
+        """KeyedTwoOutputProcessOperatorTest.testKeyCheck."""
+
+        def process(record: Any, first: Any, second: Any, ctx: Any) -> None:
+            first.collect(-1 if bad_output == "first" else record)
+            second.collect(-1 if bad_output == "second" else record)
+
+        def build(numbers: Any) -> Any:
+            pair = numbers.key_by(mod10).process(two_output(process_record=process), int, int).with_uid("f")
+            pair.second.to_sink(CollectSink())
+            return pair.first
+
+        driver = driven(build)
+        assert refused(lambda: driver.send(1))[1] == "InvalidKeyError"
+        assert driver.frames == [] or bad_output == "second"
+
+    @pytest.mark.parametrize("channel", [0, 1])
+    def test_records_of_either_input_are_checked(self, channel: int) -> None:
+        """KeyedTwoInputNonBroadcastProcessOperatorTest.testCheckKey."""
+        function = two_inputs(process_record_from_first_input=pass_on, process_record_from_second_input=pass_on)
+        driver = driven(
+            lambda numbers: (
+                numbers.key_by(mod10)
+                .connect_and_process(numbers.key_by(mod10), function, lambda record: record)
+                .with_uid("f")
+            )
+        )
+        driver.send(1, channel=channel)
+        assert refused(lambda: driver.send(11, channel=channel))[1] == "InvalidKeyError"
+
+    def test_all_partitions_are_checked_each_with_its_own_key(self) -> None:
+        driver = keyed(
+            1,
+            mod10,
+            mod10,
+            process_record=lambda record, output, ctx: None,
+            on_watermark=lambda signal, output, ctx: ctx.apply_to_all_partitions(
+                lambda output, ctx: output.collect(ctx.state_manager.current_key + signal.value)
+            ),
+            declare_watermarks=lambda: [W],
+        )
+        driver.send(1, 2, watermark(10))
+        assert sorted(driver.sent_to("out")) == [11, 12]
+        where, kind, _ = refused(lambda: driver.send(watermark(5)))
+        assert (where, kind) == ("on_watermark", "InvalidKeyError")
+
+    @pytest.mark.parametrize("stays_keyed", [False, True])
+    def test_on_watermark_has_no_key_to_check_against(self, stays_keyed: bool) -> None:
+        def on_watermark(signal: Any, output: Any, ctx: Any) -> Any:
+            output.collect(signal.value)
+            return PEEK
+
+        driver = keyed(
+            1,
+            mod10,
+            *([mod10] if stays_keyed else []),
+            declare_watermarks=lambda: [W],
+            on_watermark=on_watermark,
+        )
+        driver.send(1)
+        if not stays_keyed:
+            driver.send(watermark(5))
+            assert driver.sent_to("out") == [1, 5, watermark(5)]
+            return
+        where, kind, message = refused(lambda: driver.send(watermark(5)))
+        assert (where, kind) == ("on_watermark", "ContractError")
+        assert message.startswith(NO_KEY_HERE)
