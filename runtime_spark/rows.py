@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.runtime.codec import BlobKind, Codec
 from dsv2.runtime.frames import Control, Frame
+from dsv2.runtime.records import pack, unpack
 from runtime_spark.layout import Layout
 
 __all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "literal_rows", "to_arrow")
@@ -35,7 +36,7 @@ class FrameEncoder:
 
     def emit(self, frame: Frame) -> None:
         """Encode ``frame``; one whose bytes are too many becomes several."""
-        payload = self._codec.seal(BlobKind.FRAME, (frame.records, frame.controls))
+        payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls))
         if len(payload) > MAX_FRAME_BYTES and len(frame.records) > 1:
             for part in frame.split(len(frame.records) // 2):
                 self.emit(part)
@@ -58,8 +59,8 @@ class FrameEncoder:
 
 def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control]]:
     """Records and controls of a payload. Raises ``CorruptDataError``, naming ``owner``."""
-    records, controls = codec.unseal(BlobKind.FRAME, payload, owner)
-    return records, controls
+    packed, controls = codec.unseal(BlobKind.FRAME, payload, owner)
+    return unpack(packed), controls
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

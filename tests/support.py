@@ -28,6 +28,7 @@ __all__ = (
     "IDLE",
     "STARTED",
     "Driver",
+    "NoRows",
     "Signal",
     "broadcast_side",
     "driven",
@@ -115,6 +116,12 @@ def operator_named(plan: Plan, uid: str) -> Operator:
 
 def job_context(plan: Plan) -> JobContext:
     return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)))
+
+
+class NoRows:
+    """Stands for a Spark DataFrame."""
+
+    isStreaming = False  # noqa: N815 - Spark's name
 
 
 class Driver:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.errors import RecordMutatedError
+from dsv2.errors import RecordMutatedError, SerializationError
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.failure import shorten
@@ -25,13 +25,22 @@ class MutationCheck:
 
     def wrap(self, operator: Operator, collect: Collect) -> Collect:
         """``collect`` of one output of ``operator``, watched."""
-        emitted, dumps = self._emitted, self._codec.dumps
 
         def remember(record: Any) -> None:
-            emitted.append((operator, record, dumps(record), shorten(record)))
+            self.remember(operator, record)
             collect(record)
 
         return remember
+
+    def remember(self, operator: Operator, record: Any) -> None:
+        """Note what ``record``, which ``operator`` emits, is now."""
+        try:
+            data = self._codec.dumps(record)
+        except SerializationError as error:
+            raise SerializationError(
+                f"{operator}, defined at {operator.location}, emitted {shorten(record)}. {error}"
+            ) from error
+        self._emitted.append((operator, record, data, shorten(record)))
 
     def verify(self) -> None:
         """Raise ``RecordMutatedError`` if a record is not what it was; then forget them all."""

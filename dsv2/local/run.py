@@ -12,11 +12,11 @@ from dsv2.errors import InternalError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.frames import Frame
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.frames import Emit, Frame
 from dsv2.runtime.operator_task import JobContext
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
-from dsv2.sinks import Sink
 from dsv2.sources import IndexedSource
 
 __all__ = ("LocalRun",)
@@ -45,7 +45,7 @@ class LocalRun:
             for index in range(plan.operators[head].parallelism)
         }
         self._sources = [
-            _SourceReader(plan, operator, index, self._receive)
+            _SourceReader(plan, operator, index, self._receive, mutation)
             for operator in plan.operators
             if operator.kind is OperatorKind.SOURCE
             for index in range(operator.parallelism)
@@ -80,12 +80,15 @@ class LocalRun:
             self._subtasks[head, index] = self._new_subtask(head, index)
             self._subtasks[head, index].restore(blob)
 
-    def take_collected(self) -> Iterator[tuple[Operator, Sink[Any], list[Any]]]:
+    def close(self) -> None:
+        """Close every function that is open; the job has failed."""
+        for subtask in self._subtasks.values():
+            subtask.close()
+
+    def take_collected(self) -> Iterator[tuple[Operator, list[Any]]]:
         """What arrived at each sink since the last call."""
         for operator_id, records in self._collected.items():
-            operator = self._plan.operators[operator_id]
-            assert isinstance(operator.body, Sink)
-            yield operator, operator.body, records[:]
+            yield self._plan.operators[operator_id], records[:]
             records.clear()
 
     def progress(self) -> list[dict[str, Any]]:
@@ -131,12 +134,15 @@ class LocalRun:
 
 
 class _SourceReader:
-    def __init__(self, plan: Plan, operator: Operator, index: int, receive: Any) -> None:
+    def __init__(
+        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
+    ) -> None:
         assert isinstance(operator.body, IndexedSource)
         self._source = operator.body
+        self._operator = operator
         self._index = index
-        self._step = operator.parallelism
         self._task = SourceTask(plan, operator, index, receive)
+        self._mutation = mutation
         self.position = 0  # records of this subtask read so far
         self.ended = False
 
@@ -147,16 +153,26 @@ class _SourceReader:
         wanted = choice.randint(1, _LARGEST_READ)
         if limit is not None:
             wanted = min(wanted, limit - self.position)
-        first = self._index + self.position * self._step
-        stop = first + wanted * self._step
-        count = self._source.count
-        indices = range(first, stop if count is None else min(stop, count), self._step)
-        self._task.send(self._source.read(indices), self.position)
+        step, count = self._operator.parallelism, self._source.count
+        first = self._index + self.position * step
+        stop = first + wanted * step
+        indices = range(first, stop if count is None else min(stop, count), step)
+        self._task.send(self._records(indices), self.position)
         self.position += len(indices)
         if len(indices) < wanted:
             self.ended = True
             self._task.end()
         self._task.flush()
+
+    def _records(self, indices: range) -> list[Any]:
+        try:
+            records = self._source.read(indices)
+        except Exception as error:
+            raise_user_failure(self._operator, self._index, "read", error)
+        if self._mutation is not None:
+            for record in records:
+                self._mutation.remember(self._operator, record)
+        return records
 
 
 def _own_copy(operator: Operator) -> ProcessFunction:

@@ -8,8 +8,8 @@ from typing import Any
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ConfigurationError, Dsv2Error
-from dsv2.graph import OperatorKind, Plan
+from dsv2.errors import ConfigurationError, Dsv2Error, JobError
+from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
@@ -17,7 +17,7 @@ from dsv2.runtime.codec import Codec
 from dsv2.runtime.operator_task import JobContext
 from dsv2.runtime.progress import job_progress
 from dsv2.runtime.types import TypeRegistry
-from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
 from dsv2.sources import IndexedSource
 
 __all__ = ("LocalRuntime",)
@@ -69,11 +69,18 @@ class LocalRuntime:
         mutation = MutationCheck(codec) if self._check_mutation else None
         context = JobContext(plan.job_name, plan.mode, plan.declarations, codec)
         run = LocalRun(plan, context, random.Random(self._seed), mutation)
+        try:
+            self._run_batches(run, plan, job)
+        except BaseException:
+            run.close()
+            raise
+
+    def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob) -> None:
         run.open()
         for batch_id, size in enumerate(self._sizes(plan)):
             more = run.run_batch(size)
-            for _, sink, records in run.take_collected():
-                _write(sink, records, batch_id)
+            for operator, records in run.take_collected():
+                _write(operator, records, batch_id)
             job.progress = job_progress(plan, batch_id, run.progress())
             if not more:
                 break
@@ -140,11 +147,18 @@ def _check(plan: Plan, options: RunOptions) -> None:
             )
 
 
-def _write(sink: Sink[Any], records: list[Any], batch_id: int) -> None:
-    if isinstance(sink, CollectSink):
-        sink.replace_batch(batch_id, records)
-    elif isinstance(sink, PrintSink):
-        for line in sink.lines(records):
-            print(line)
-    elif isinstance(sink, ForeachBatchSink):
-        sink.function(records, batch_id)
+def _write(operator: Operator, records: list[Any], batch_id: int) -> None:
+    sink = operator.body
+    try:
+        if isinstance(sink, CollectSink):
+            sink.replace_batch(batch_id, records)
+        elif isinstance(sink, PrintSink):
+            for line in sink.lines(records):
+                print(line)
+        elif isinstance(sink, ForeachBatchSink):
+            sink.function(records, batch_id)
+    except Exception as error:
+        raise JobError(
+            f"The function of the sink {operator}, defined at {operator.location}, raised on batch {batch_id}: "
+            f"{type(error).__qualname__}: {error}"
+        ) from error

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
 from dsv2.graph import Operator
+from dsv2.runtime.contexts import NO_KEY
 
 __all__ = ("raise_user_failure", "shorten")
 
@@ -21,7 +22,7 @@ def raise_user_failure(
     callback: str,
     error: BaseException,
     *,
-    key: Any = _ABSENT,
+    key: Any = NO_KEY,
     record: Any = _ABSENT,
 ) -> NoReturn:
     """Raise what ``error`` out of ``callback`` is to the user; call it while handling ``error``.
@@ -36,11 +37,18 @@ def raise_user_failure(
         subtask=subtask,
         location=operator.location,
         cause_type=type(error).__qualname__,
-        cause_message=str(error),
-        key=None if key is _ABSENT else shorten(key),
+        cause_message=_message(error),
+        key=None if key is NO_KEY else shorten(key),
         record=None if record is _ABSENT else shorten(record),
         traceback_text=_user_frames(error),
     ) from error
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as worse:
+        return f"<its message cannot be shown: __str__ raised {type(worse).__qualname__}>"
 
 
 def shorten(value: Any) -> str:

@@ -103,6 +103,7 @@ class OperatorTask:
         self._fields = FunctionFields(function, operator, job.codec, self._metrics)
         self._store = PagedKeyedStore(job.codec, f"Keyed state of {operator}, subtask {subtask}")
         self._partition = PartitionState(operator.keyed)
+        self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._watermarks: dict[str, int | bool] = {}
         self._across_inputs: dict[str, Combiner] = {}
         self._ended_inputs: set[int] = set()
@@ -269,9 +270,7 @@ class OperatorTask:
             where = callback
             if key is NO_KEY and self.operator.input_keys[input_index] is not None:
                 where = "key selector"  # it failed before there was a key
-            raise_user_failure(
-                self.operator, self._subtask, where, error, record=record, **({} if key is NO_KEY else {"key": key})
-            )
+            raise_user_failure(self.operator, self._subtask, where, error, record=record, key=key)
 
         return process, args, fail
 
@@ -285,7 +284,8 @@ class OperatorTask:
         try:
             return action(*args)
         except BaseException as error:
-            raise_user_failure(self.operator, self._subtask, callback, error)
+            visited, key = self._failed_visit
+            raise_user_failure(self.operator, self._subtask, callback, error, key=key if visited is error else NO_KEY)
 
     def _apply_to_all_partitions(self, function: Callable[..., None]) -> None:
         if not self.operator.keyed:
@@ -296,6 +296,9 @@ class OperatorTask:
         try:
             for partition.key in self._store:
                 function(*self._collectors, self._partitioned)
+        except BaseException as error:
+            self._failed_visit = error, partition.key  # to name the key, if nobody handles the error
+            raise
         finally:
             partition.key = outer
 

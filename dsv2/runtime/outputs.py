@@ -98,7 +98,10 @@ class EdgeOutput:
         def collect(record: Any) -> None:
             try:
                 key = select(record)
-                append = routes.get(key)
+                try:
+                    append = routes.get(key)
+                except TypeError as error:
+                    raise InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.") from error
                 if append is None:
                     append = routes[key] = appends[subtask_of(key, max_parallelism, len(appends))]
             except BaseException as error:

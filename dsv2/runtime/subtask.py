@@ -84,6 +84,12 @@ class Subtask:
         for edge in self._edges:
             edge.flush(self._emit)
 
+    def close(self) -> None:
+        """Close the functions that are open, because the job has failed; what they raise now is passed over."""
+        for task in self._tasks:
+            with contextlib.suppress(Exception):  # the first failure is the one to report
+                task.close()
+
     def snapshot(self) -> bytes:
         """The whole state as one blob. Call ``flush`` before."""
         state = {task.operator.uid: task.snapshot() for task in self._tasks}
@@ -142,13 +148,8 @@ class Subtask:
         try:
             action()
         except BaseException:
-            self._close_after_failure()
+            self.close()
             raise
-
-    def _close_after_failure(self) -> None:
-        for task in self._tasks:
-            with contextlib.suppress(Exception):  # the first failure is the one to report
-                task.close()
 
 
 def functions_of(plan: Plan, head: int) -> dict[int, ProcessFunction]:

@@ -53,8 +53,9 @@ class Seen(NamedTuple):
     input: int = 1
 
 
-def key_of(seen: Seen) -> Hashable:
+def key_of(seen: Seen) -> int:
     """The key under which a record was seen."""
+    assert isinstance(seen.key, int)
     return seen.key
 
 
@@ -134,9 +135,7 @@ class Rules(TwoInputBroadcastStreamProcessFunction[Any, Any, Seen]):
 
     def process_record_from_broadcast_input(self, record: Any, ctx: NonPartitionedContext[Seen]) -> None:
         self.rules.append(record)
-        ctx.apply_to_all_partitions(
-            lambda output, partition: output.collect(_seen(record, partition, self.keyed, 2))
-        )
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(_seen(record, partition, self.keyed, 2)))
 
     def end_non_broadcast_input(self, ctx: NonPartitionedContext[Seen]) -> None:
         self._end(ctx)

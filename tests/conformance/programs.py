@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.conformance import programs_functions, programs_partitioning, programs_watermarks
+from tests.conformance import (
+    programs_functions,
+    programs_lifecycle,
+    programs_partitioning,
+    programs_records,
+    programs_watermarks,
+)
 
 __all__ = ("PROGRAMS",)
 
@@ -10,4 +16,6 @@ PROGRAMS = (
     *programs_partitioning.PROGRAMS,
     *programs_functions.PROGRAMS,
     *programs_watermarks.PROGRAMS,
+    *programs_lifecycle.PROGRAMS,
+    *programs_records.PROGRAMS,
 )

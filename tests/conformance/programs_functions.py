@@ -1,4 +1,4 @@
-"""Programs for ``process`` and ``connect_and_process``: a row for each row of their tables (``api.md`` 3.2, 3.3)."""
+"""Programs for ``process`` and ``connect_and_process``, for every kind of stream and pair of kinds."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def itself(number: int) -> int:
 
 
 class FlinkOperatorTests(Program):
-    """``KeyedProcessOperatorTest``, ``KeyedTwoOutput…``, ``KeyedTwoInputNonBroadcast…`` (``flink-tests.md`` F)."""
+    """``KeyedProcessOperatorTest``, ``KeyedTwoOutput…``, ``KeyedTwoInputNonBroadcast…``."""
 
     def build(self, p: Pipeline) -> None:
         keyed = p.source([1, 2, 3]).key_by(itself)

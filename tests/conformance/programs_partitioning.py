@@ -1,4 +1,4 @@
-"""Programs for the partitioning conversions, the edges between operators and the shapes of graphs (``api.md`` 3.1)."""
+"""Programs for the partitioning conversions, the edges between operators and the shapes of graphs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.conformance.functions import (
     Pass,
     Rules,
     Seen,
+    check_keys,
+    check_rules,
     key_of,
     mod3,
     parity,
-    check_keys,
-    check_rules,
     value_of,
 )
 from tests.conformance.harness import Pipeline, Program, Run

@@ -1,4 +1,4 @@
-"""Programs for generalized watermarks (``semantics.md`` 2-4, ``flink-tests.md`` A).
+"""Programs for generalized watermarks (FLIP-467).
 
 Which of several channels is heard first is left open, and a channel that has ended counts no more: where that makes a
 difference, what was received is held against all that may be (``tests.oracles.channels``).
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -153,7 +153,7 @@ class Combined(Program):
 
 @dataclass(frozen=True)
 class WatermarkITCase(Program):
-    """Flink's ``WatermarkITCase``: two subtasks send one watermark each, before all records (``flink-tests.md`` A.1).
+    """Flink's ``WatermarkITCase``: two subtasks send one watermark each, before all records.
 
     There the test unblocks the first subtask before the second; here which comes first is open.
     """
@@ -213,6 +213,7 @@ class Answered(Program):
 
     answer: WatermarkHandlingResult
     ignore: bool
+    NUMBERS: ClassVar = range(1, 7)
 
     @property
     def name(self) -> str:
@@ -224,7 +225,7 @@ class Answered(Program):
         return (builder.default_handling_strategy_ignore() if self.ignore else builder).build()
 
     def build(self, p: Pipeline) -> None:
-        sender = p.source(NUMBERS).process(Sender(self.declaration, lambda number: number))
+        sender = p.source(self.NUMBERS).process(Sender(self.declaration, lambda number: number))
         chained = sender.process(Recorder(self.answer))
         exchanged = sender.shuffle().process(Recorder(self.answer))
         p.collect(chained.second, "chained")
@@ -235,7 +236,7 @@ class Answered(Program):
     def check(self, run: Run) -> None:
         lets_on = self.answer is PEEK and not self.ignore
         p = run.parallelism
-        sent = [list(NUMBERS[lane::p]) for lane in range(p)]
+        sent = [list(self.NUMBERS[lane::p]) for lane in range(p)]
         assert [values(run, "chained", lane) for lane in range(p)] == sent
         check_received(run, self.declaration, "exchanged", sent, p)
         if lets_on:
@@ -294,9 +295,7 @@ class EmittedEverywhere(Program):
 
     def check(self, run: Run) -> None:
         def seen(name: str) -> list[Any]:
-            return [
-                what if isinstance(what, int) else (what.identifier, what.value) for _, what in run.out(name)
-            ]
+            return [what if isinstance(what, int) else (what.identifier, what.value) for _, what in run.out(name)]
 
         at, relayed = EVERYWHERE.identifier, RELAYED.identifier
         start = [(at, 1000)]
@@ -337,9 +336,7 @@ class BroadcastSided(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
         output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
         return PEEK
 
-    def on_watermark_from_broadcast_input(
-        self, watermark: Watermark, output: Any, ctx: Any
-    ) -> WatermarkHandlingResult:
+    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
         return PEEK
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def runs_of(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Setting], dict[str, Run]]:
+def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
     """Gives the runs of all programs in a setting; the first call for it runs them."""
     from runtime_spark import SparkRuntime
 

@@ -136,9 +136,7 @@ class _Search:
         if isinstance(element, Record):
             return self._show(state, [element])
         index = self._identifiers.index(element.identifier)
-        heard, delivered = state.heard[index].after(
-            self._rules[index], len(self._channels), channel, element.value
-        )
+        heard, delivered = state.heard[index].after(self._rules[index], len(self._channels), channel, element.value)
         state = state._replace(heard=(*state.heard[:index], heard, *state.heard[index + 1 :]))
         return self._show(state, [] if delivered is None else [Signal(element.identifier, delivered)])
 

@@ -65,6 +65,25 @@ def test_open_tells_downstream_that_there_is_something_there() -> None:
     assert [unpacked(frame.records, frame.controls) for frame in driver.frames] == [[STARTED]]
 
 
+@pytest.mark.parametrize("make", [one_input, two_output, two_inputs, broadcast_side])
+def test_every_kind_of_function_is_opened_and_closed(make: Callable[..., Any]) -> None:
+    """ProcessFunctionTest."""
+    log: list[str] = []
+    function = make(open=lambda ctx: log.append("open"), close=lambda: log.append("close"))
+    env = local_environment()
+    numbers = env.from_collection([1])
+    if make in (one_input, two_output):
+        numbers.process(function).with_uid("f")
+    else:
+        numbers.connect_and_process(numbers if make is two_inputs else numbers.broadcast(), function).with_uid("f")
+    driver = Driver(env.build_plan(), "f").open()
+    driver.send(1, ENDED, channel=0)
+    if make in (two_inputs, broadcast_side):
+        assert log == ["open"]
+        driver.send(2, ENDED, channel=1)
+    assert log == ["open", "close"]
+
+
 def test_a_failure_closes_all_of_the_chain_once() -> None:
     log: list[str] = []
     driver = chain_of_three(log, process_record=fails).open()

@@ -13,6 +13,7 @@ from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.support import (
     ENDED,
     Driver,
+    Signal,
     broadcast_side,
     driven,
     local_environment,
@@ -41,10 +42,10 @@ def pass_on(record: Any, output: Any, ctx: Any) -> None:
     output.collect(record)
 
 
-def keyed(channels: int = 1, key: Callable[[Any], Any] = mod10, *output_key: Any, **callbacks: Any) -> Driver:
-    """A keyed function; by default one that passes its input on."""
+def keyed(*output_key: Callable[[Any], Any], **callbacks: Callable[..., Any]) -> Driver:
+    """A function keyed by ``mod10``; by default one that passes its input on."""
     function = one_input(**{"process_record": pass_on, **callbacks})
-    return driven(lambda numbers: numbers.key_by(key).process(function, *output_key).with_uid("f"), channels=channels)
+    return driven(lambda numbers: numbers.key_by(mod10).process(function, *output_key).with_uid("f"))
 
 
 def refused(action: Callable[[], object]) -> tuple[str, str, str]:
@@ -98,22 +99,17 @@ class TestCurrentKey:
         driver.send(13, 24)
         assert driver.sent_to("out") == [3, 4]
 
-    @pytest.mark.parametrize("callback", ["open", "on_watermark", "end_input"])
-    def test_is_not_there_outside_of_records(self, callback: str) -> None:
-        """Not even that of the last record."""
+    @pytest.mark.parametrize(("callback", "signal"), [("on_watermark", watermark(1)), ("end_input", ENDED)])
+    def test_is_not_there_outside_of_records(self, callback: str, signal: Signal) -> None:
+        """Not even that of the last record, for a function that has kept its context."""
         contexts: list[Any] = []
-
-        def process(record: Any, output: Any, ctx: Any) -> None:
-            contexts.append(ctx)
-
-        driver = keyed(process_record=process, **{callback: lambda *args: contexts[0].state_manager.current_key})
-        if callback == "open":
-            contexts.append(driver.subtask._tasks[0]._partitioned)
-            action: Callable[[], object] = driver.subtask.open
-        else:
-            driver.send(13)
-            action = lambda: driver.send(watermark(1) if callback == "on_watermark" else ENDED)  # noqa: E731
-        where, kind, message = refused(action)
+        driver = keyed(
+            declare_watermarks=lambda: [W],
+            process_record=lambda record, output, ctx: contexts.append(ctx),
+            **{callback: lambda *args: contexts[0].state_manager.current_key},
+        )
+        driver.send(13)
+        where, kind, message = refused(lambda: driver.send(signal))
         assert (where, kind) == (callback, "ContractError")
         assert message.startswith(NO_KEY_HERE)
 
@@ -249,18 +245,18 @@ class TestKeptKeys:
     """A stream that stays keyed: what a function emits has the key of the moment."""
 
     def test_records_of_the_same_key_pass(self) -> None:
-        driver = keyed(1, mod10, mod10, process_record=lambda record, output, ctx: output.collect(record + 10))
+        driver = keyed(mod10, process_record=lambda record, output, ctx: output.collect(record + 10))
         driver.send(1, 2)
         assert driver.sent_to("out") == [11, 12]
 
     def test_a_key_that_is_equal_will_do(self) -> None:
-        driver = keyed(1, mod10, float)
+        driver = keyed(float)
         driver.send(1, 2)
         assert driver.sent_to("out") == [1, 2]
 
     def test_records_of_another_key_are_refused(self) -> None:
         """KeyedProcessOperatorTest.testCheckKey."""
-        driver = keyed(1, mod10, lambda record: -1)
+        driver = keyed(lambda record: -1)
         where, kind, message = refused(lambda: driver.send(1))
         assert (where, kind) == ("process_record", "InvalidKeyError")
         assert message == (
@@ -299,10 +295,21 @@ class TestKeptKeys:
         driver.send(1, channel=channel)
         assert refused(lambda: driver.send(11, channel=channel))[1] == "InvalidKeyError"
 
+    def test_records_beside_a_broadcast_input_are_checked(self) -> None:
+        """KeyedTwoInputBroadcastProcessOperatorTest.testCheckKey."""
+        function = broadcast_side(process_record_from_non_broadcast_input=pass_on)
+        driver = driven(
+            lambda numbers: (
+                numbers.key_by(mod10)
+                .connect_and_process(numbers.broadcast(), function, lambda record: record)
+                .with_uid("f")
+            )
+        )
+        driver.send(1)
+        assert refused(lambda: driver.send(11))[1] == "InvalidKeyError"
+
     def test_all_partitions_are_checked_each_with_its_own_key(self) -> None:
         driver = keyed(
-            1,
-            mod10,
             mod10,
             process_record=lambda record, output, ctx: None,
             on_watermark=lambda signal, output, ctx: ctx.apply_to_all_partitions(
@@ -322,8 +329,6 @@ class TestKeptKeys:
             return PEEK
 
         driver = keyed(
-            1,
-            mod10,
             *([mod10] if stays_keyed else []),
             declare_watermarks=lambda: [W],
             on_watermark=on_watermark,

@@ -22,7 +22,7 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
 from examples.tweets import Tweet
-from tests.support import local_environment, one_input
+from tests.support import NoRows, local_environment, one_input
 
 
 class OfThisModule:
@@ -113,10 +113,6 @@ def function_of(kind: Any) -> Any:
         def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None: ...
 
     return Typed()
-
-
-class NoRows:
-    isStreaming = False  # noqa: N815 - Spark's name
 
 
 @pytest.mark.parametrize(("place", "build"), MENTIONS, ids=[place for place, _ in MENTIONS])

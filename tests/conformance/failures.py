@@ -1,0 +1,269 @@
+"""Programs that fail, and what the error must say: the same on every runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dsv2 import ExecutionEnvironment
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import NUMBERS, Pass, mod3
+
+__all__ = ("FAILURES", "Failure")
+
+SIGNAL = new_builder("signal").type_long().build()
+SEVENTH = {"cause_type": "ValueError", "cause_message": "seven", "record": "7"}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A pipeline of parallelism 2 that fails in one place, on a line that ends in ``# here``."""
+
+    name: str
+    build: Callable[[ExecutionEnvironment], Any]
+    fields: dict[str, str | None] = field(default_factory=dict)
+    operator: str = "Process (uid 'bad')"
+    callback: str = "process_record"
+    subtask: int | None = 1
+    """None: where the key belongs; of a key that belongs nowhere, the one that has the record at that moment."""
+
+
+def fail() -> None:
+    """The user's line that is to blame."""
+    raise ValueError("seven")
+
+
+def seven(number: int, output: Any, ctx: Any) -> None:
+    """Fails on one record."""
+    if number == 7:
+        fail()
+    output.collect(number)
+
+
+class Failing(OneInputStreamProcessFunction[int, int]):
+    """Fails in the callback that it is told, in subtask 1."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+        self.subtask = -1
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [SIGNAL]
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.task_info.index_of_this_subtask
+        self._fail("open")
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        self._fail("on_watermark")
+        return WatermarkHandlingResult.PEEK
+
+    def end_input(self, ctx: Any) -> None:
+        self._fail("end_input")
+
+    def close(self) -> None:
+        self._fail("close")
+
+    def _fail(self, callback: str) -> None:
+        if self.subtask == 1 and callback == self.callback:
+            fail()
+
+
+class FailingTwoOutputs(TwoOutputStreamProcessFunction[int, int, int]):
+    """Fails on one record."""
+
+    def process_record(self, record: int, first_output: Any, second_output: Any, ctx: Any) -> None:
+        seven(record, second_output, ctx)
+
+
+class FailingSecond(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
+    """Fails on one record of the second input."""
+
+    def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def process_record_from_second_input(self, record: int, output: Any, ctx: Any) -> None:
+        seven(record, output, ctx)
+
+
+class FailingRule(TwoInputBroadcastStreamProcessFunction[int, int, int]):
+    """Fails on one broadcast record, in one subtask."""
+
+    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+        if ctx.task_info.index_of_this_subtask == 1:
+            ctx.apply_to_all_partitions(lambda output, partition: seven(record, output, partition))
+
+
+def undeclared(number: int, output: Any, ctx: Any) -> None:
+    """Emits what nothing declares."""
+    if number == 7:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(LongWatermark(1, "nowhere"))
+
+
+def current_key(number: int, output: Any, ctx: Any) -> None:
+    """Asks for a key where there is none."""
+    if number == 7:
+        output.collect(ctx.state_manager.current_key)
+
+
+def other_key(number: int, output: Any, ctx: Any) -> None:
+    """Leaves the key of the record."""
+    output.collect(number + 1 if number == 7 else number)
+
+
+def signal(number: int, output: Any, ctx: Any) -> None:
+    """Emits a watermark with one record."""
+    if number == 7:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(1))
+
+
+def unless_seven(key: Any) -> Callable[[int], Any]:
+    """A key selector with one bad key."""
+    return lambda number: key if number == 7 else number
+
+
+def _numbers(env: ExecutionEnvironment) -> Any:
+    return env.from_collection(NUMBERS)
+
+
+FAILURES = (
+    Failure(
+        "record",
+        lambda env: _numbers(env).process(seven).with_uid("bad"),  # here
+        {**SEVENTH, "key": None},
+    ),
+    Failure(
+        "map",
+        lambda env: _numbers(env).map(lambda n: 1 // (n - 7)).with_uid("bad"),  # here
+        {"cause_type": "ZeroDivisionError", "record": "7", "key": None},
+        operator="Map (uid 'bad')",
+    ),
+    Failure(
+        "chained",
+        lambda env: _numbers(env).map(int).process(seven).with_uid("bad").map(int),  # here
+        {**SEVENTH, "key": None},
+    ),
+    Failure(
+        "keyed",
+        lambda env: _numbers(env).key_by(mod3).process(seven).with_uid("bad"),  # here
+        {**SEVENTH, "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "two-outputs",
+        lambda env: _numbers(env).process(FailingTwoOutputs()).with_uid("bad"),  # here
+        {**SEVENTH, "key": None},
+        operator="Two-Output-Process (uid 'bad')",
+    ),
+    Failure(
+        "second-input",
+        lambda env: _numbers(env).connect_and_process(_numbers(env), FailingSecond()).with_uid("bad"),  # here
+        {**SEVENTH, "key": None},
+        operator="TwoInput-Process (uid 'bad')",
+        callback="process_record_from_second_input",
+    ),
+    Failure(
+        "broadcast",
+        lambda env: (
+            _numbers(env).connect_and_process(_numbers(env).broadcast(), FailingRule()).with_uid("bad")  # here
+        ),
+        {**SEVENTH, "key": None},
+        operator="Broadcast-TwoInput-Process (uid 'bad')",
+        callback="process_record_from_broadcast_input",
+    ),
+    Failure(
+        "open",
+        lambda env: _numbers(env).process(Failing("open")).with_uid("bad"),  # here
+        {"cause_type": "ValueError", "key": None, "record": None},
+        callback="open",
+    ),
+    Failure(
+        "on_watermark",
+        lambda env: _numbers(env).process(signal).process(Failing("on_watermark")).with_uid("bad"),  # here
+        {"cause_type": "ValueError", "key": None, "record": None},
+        callback="on_watermark",
+    ),
+    Failure(
+        "end_input",
+        lambda env: _numbers(env).shuffle().process(Failing("end_input")).with_uid("bad"),  # here
+        {"cause_type": "ValueError", "key": None, "record": None},
+        callback="end_input",
+    ),
+    Failure(
+        "close",
+        lambda env: _numbers(env).process(Failing("close")).with_uid("bad"),  # here
+        {"cause_type": "ValueError", "key": None, "record": None},
+        callback="close",
+    ),
+    Failure(
+        "undeclared",
+        lambda env: _numbers(env).process(undeclared).with_uid("bad"),  # here
+        {"cause_type": "UndeclaredWatermarkError", "record": "7"},
+    ),
+    Failure(
+        "no-current-key",
+        lambda env: _numbers(env).process(current_key).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": "7"},
+    ),
+    Failure(
+        "output-key",
+        lambda env: _numbers(env).key_by(mod3).process(other_key, mod3).with_uid("bad").process(Pass()),  # here
+        {"cause_type": "InvalidKeyError", "record": "7", "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "none-key",
+        lambda env: _numbers(env).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "unhashable-key",
+        lambda env: _numbers(env).key_by(unless_seven([7])).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "odd-key",
+        lambda env: _numbers(env).key_by(unless_seven(frozenset({7}))).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "nan-key",
+        lambda env: _numbers(env).key_by(unless_seven(float("nan"))).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "none-key-later",
+        lambda env: _numbers(env).map(int).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "raising-selector",
+        lambda env: _numbers(env).key_by(lambda n: 1 // (n - 7)).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "ZeroDivisionError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+)

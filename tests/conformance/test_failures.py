@@ -1,0 +1,70 @@
+"""A callback that raises gives the same error on every runtime: operator, callback, subtask, key, record, place."""
+
+from __future__ import annotations
+
+import linecache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2.job import JobRuntime
+from dsv2.local import LocalRuntime
+from dsv2.runtime.keys import subtask_of
+from tests.conformance.failures import FAILURES, Failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY = pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
+# A streaming job takes seconds; these fail in every place that an error travels from.
+IN_STREAMING = ("keyed", "on_watermark", "end_input", "open", "none-key", "unhashable-key", "broadcast")
+
+
+def error_of(failure: Failure, runtime: JobRuntime, mode: RuntimeExecutionMode, **options: Any) -> UserFunctionError:
+    env = ExecutionEnvironment.get_instance(runtime)
+    env.set_parallelism(2)
+    env.set_execution_mode(mode)
+    failure.build(env)
+    with pytest.raises(UserFunctionError) as caught:
+        env.execute(failure.name, **options)
+    return caught.value
+
+
+def check(failure: Failure, error: UserFunctionError) -> None:
+    owner = failure.subtask
+    if owner is None:
+        owner = subtask_of(int(failure.fields["key"] or 0), 128, 2)
+    assert (error.operator, error.callback, error.subtask) == (failure.operator, failure.callback, owner)
+    assert {name: getattr(error, name) for name in failure.fields} == failure.fields
+    file, _, line = error.location.rpartition(":")
+    assert linecache.getline(file, int(line)).rstrip().endswith("# here")
+    if failure.fields["cause_type"] == "ValueError":
+        assert "in fail\n" in error.traceback_text
+        assert "/dsv2/" not in error.traceback_text
+    for said in (failure.operator, failure.callback, error.location, error.cause_type):
+        assert said in str(error)
+
+
+@EVERY
+@pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
+@pytest.mark.parametrize("batches", [(), (2,)])
+def test_local(failure: Failure, mode: RuntimeExecutionMode, batches: tuple[int, ...]) -> None:
+    error = error_of(failure, LocalRuntime(batches=batches, restart=True), mode)
+    check(failure, error)
+    assert type(error.__cause__).__name__ == error.cause_type
+
+
+@EVERY
+def test_spark_batch(failure: Failure, spark: SparkSession) -> None:
+    from runtime_spark import SparkRuntime
+
+    check(failure, error_of(failure, SparkRuntime(spark), RuntimeExecutionMode.BATCH))
+
+
+@pytest.mark.parametrize("failure", [f for f in FAILURES if f.name in IN_STREAMING], ids=lambda failure: failure.name)
+def test_spark_streaming(failure: Failure, spark: SparkSession, checkpoint: str) -> None:
+    from runtime_spark import SparkRuntime
+
+    mode = RuntimeExecutionMode.STREAMING
+    check(failure, error_of(failure, SparkRuntime(spark), mode, checkpoint_location=checkpoint))

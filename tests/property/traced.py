@@ -1,0 +1,249 @@
+"""Process functions of every kind that note what happens to them, for the random graphs.
+
+What a function notes goes to a file for each subtask, so it is the truth on any runtime, whatever becomes of its state.
+A record is ``(key, number, name)``; the name says which function emitted it, in which subtask, as its how manieth.
+"""
+
+from __future__ import annotations
+
+import os
+from ast import literal_eval
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration, WatermarkHandlingResult
+
+__all__ = ("Behaviour", "Event", "Item", "OneInput", "Responder", "TwoInput", "TwoOutput", "WithBroadcast", "key_of", "read_notes")
+
+Item: TypeAlias = tuple[str, int, str]
+Event: TypeAlias = tuple[Any, ...]
+Response: TypeAlias = Literal["pass", "odd", "twice", "count", "first", "rekey", "join", "silent"]
+Moment: TypeAlias = Literal["open", "record", "watermark", "end"]
+
+
+def key_of(item: Item) -> str:
+    """The key selector of all random graphs."""
+    return item[0]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """What a function does.
+
+    ``response``: what comes of a record. ``emits``: when it emits a watermark of ``declarations[0]``, and of
+    ``declarations[1]``. ``polls``: whether it answers POLL. ``dumps``: when it visits all partitions and emits.
+    """
+
+    response: Response = "pass"
+    emits: tuple[tuple[int, Moment], ...] = ()
+    polls: bool = False
+    dumps: Literal["never", "watermark", "end"] = "never"
+
+
+class Responder:
+    """What comes of records, one after the other, for every ``response``. Its fields are the state that must last."""
+
+    def __init__(self, response: Response) -> None:
+        self.response = response
+        self.counts: Counter[str] = Counter()
+        self.sides: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
+
+    def respond(self, side: int, key: str, number: int) -> list[tuple[str, int]]:
+        """The keys and numbers of what is to be emitted for a record of input ``side``."""
+        self.counts[key] += 1
+        if self.response == "odd":
+            return [(key, number)] * (number % 2)
+        if self.response == "twice":
+            return [(key, number), (key, number + 1)]
+        if self.response == "count":
+            return [(key, self.counts[key])]
+        if self.response == "first":
+            return [(key, number)] * (self.counts[key] == 1)
+        if self.response == "rekey":
+            return [("abcd"[number % 4], number)]
+        if self.response == "join":
+            self.sides[side].setdefault(key, []).append(number)
+            return [(key, number + other) for other in self.sides[1 - side].get(key, ())]
+        return [] if self.response == "silent" else [(key, number)]
+
+
+class Traced:
+    """What functions of every kind share."""
+
+    def __init__(
+        self, folder: str, behaviour: Behaviour, declarations: Sequence[WatermarkDeclaration], keyed: bool
+    ) -> None:
+        self.folder = folder
+        self.behaviour = behaviour
+        self.declarations = tuple(declarations)
+        self.keyed = keyed
+        self.responder = Responder(behaviour.response)
+        self.subtask = -1
+        self.emitted = 0
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return self.declarations
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.task_info.index_of_this_subtask
+        self._note("open")
+        self._emit(ctx, "open", 4)
+
+    def close(self) -> None:
+        self._note("close")
+
+    def record(self, side: int, item: Item, outputs: Sequence[Any], ctx: Any) -> None:
+        """Take a record of a partitioned input."""
+        key = ctx.state_manager.current_key if self.keyed else None
+        self._note("record", side, item, key)
+        for index, (new_key, number) in enumerate(self.responder.respond(side, item[0], item[1])):
+            self._collect(outputs, (item[1] + index) % len(outputs), new_key, number)
+        self._emit(ctx.non_partitioned_context, "record", item[1])
+
+    def watermark(self, side: int, watermark: Watermark, ctx: Any) -> WatermarkHandlingResult:
+        """Take a watermark."""
+        self._note("watermark", side, watermark.identifier, watermark.value)
+        self._emit(ctx, "watermark", int(watermark.value) + 1)
+        if self.behaviour.dumps == "watermark":
+            self.dump(ctx)
+        return WatermarkHandlingResult.POLL if self.behaviour.polls else WatermarkHandlingResult.PEEK
+
+    def ended(self, side: int, ctx: Any) -> None:
+        """Take the end of an input."""
+        self._note("end", side)
+        self._emit(ctx, "end", 7)
+        if self.behaviour.dumps == "end":
+            self.dump(ctx)
+
+    def dump(self, ctx: Any) -> None:
+        """Emit a record in every partition."""
+        self._note("dump")
+
+        def visit(*args: Any) -> None:
+            *outputs, partition = args
+            self.visit(outputs, partition)
+
+        ctx.apply_to_all_partitions(visit)
+        self._note("dumped")
+
+    def visit(self, outputs: Sequence[Any], partition: Any) -> None:
+        """Emit a record in one partition."""
+        key = partition.state_manager.current_key if self.keyed else "-"
+        self._note("visit", key)
+        self._collect(outputs, 0, key, self.responder.counts[key] if self.keyed else 0)
+
+    def _collect(self, outputs: Sequence[Any], index: int, key: str, number: int) -> None:
+        item = key, number, f"{os.path.basename(self.folder)}.{self.subtask}.{self.emitted}"
+        self.emitted += 1
+        self._note("collect", index, item)
+        outputs[index].collect(item)
+
+    def _emit(self, ctx: Any, moment: Moment, value: int) -> None:
+        for number, when in self.behaviour.emits:
+            declaration = self.declarations[number]
+            if when != moment:
+                continue
+            if isinstance(declaration, BoolWatermarkDeclaration):
+                self._note("emit", declaration.identifier, value % 3 == 0)
+                ctx.watermark_manager.emit_watermark(declaration.new_watermark(value % 3 == 0))
+            else:
+                self._note("emit", declaration.identifier, value)
+                ctx.watermark_manager.emit_watermark(declaration.new_watermark(value))
+
+    def _note(self, *event: Any) -> None:
+        with open(f"{self.folder}/{self.subtask}", "a", encoding="utf-8") as file:
+            file.write(f"{event!r}\n")
+
+
+def read_notes(folder: Path, subtask: int) -> list[Event]:
+    """What subtask ``subtask`` has noted."""
+    file = folder / str(subtask)
+    lines: Iterator[str] = iter(file.read_text(encoding="utf-8").splitlines()) if file.exists() else iter(())
+    return [literal_eval(line) for line in lines]
+
+
+class OneInput(Traced, OneInputStreamProcessFunction[Item, Item]):
+    """One input, one output."""
+
+    def process_record(self, record: Item, output: Any, ctx: Any) -> None:
+        self.record(0, record, (output,), ctx)
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self.watermark(0, watermark, ctx)
+
+    def end_input(self, ctx: Any) -> None:
+        self.ended(0, ctx)
+
+
+class TwoOutput(Traced, TwoOutputStreamProcessFunction[Item, Item, Item]):
+    """One input, two outputs."""
+
+    def process_record(self, record: Item, first_output: Any, second_output: Any, ctx: Any) -> None:
+        self.record(0, record, (first_output, second_output), ctx)
+
+    def on_watermark(
+        self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
+    ) -> WatermarkHandlingResult:
+        return self.watermark(0, watermark, ctx)
+
+    def end_input(self, ctx: Any) -> None:
+        self.ended(0, ctx)
+
+
+class TwoInput(Traced, TwoInputNonBroadcastStreamProcessFunction[Item, Item, Item]):
+    """Two inputs."""
+
+    def process_record_from_first_input(self, record: Item, output: Any, ctx: Any) -> None:
+        self.record(0, record, (output,), ctx)
+
+    def process_record_from_second_input(self, record: Item, output: Any, ctx: Any) -> None:
+        self.record(1, record, (output,), ctx)
+
+    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self.watermark(0, watermark, ctx)
+
+    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        return self.watermark(1, watermark, ctx)
+
+    def end_first_input(self, ctx: Any) -> None:
+        self.ended(0, ctx)
+
+    def end_second_input(self, ctx: Any) -> None:
+        self.ended(1, ctx)
+
+
+class WithBroadcast(Traced, TwoInputBroadcastStreamProcessFunction[Item, Item, Item]):
+    """An input and a broadcast one, every record of which is shown to all partitions."""
+
+    def process_record_from_non_broadcast_input(self, record: Item, output: Any, ctx: Any) -> None:
+        self.record(0, record, (output,), ctx)
+
+    def process_record_from_broadcast_input(self, record: Item, ctx: Any) -> None:
+        self._note("record", 1, record, None)
+        self._emit(ctx, "record", record[1])
+        self.dump(ctx)
+
+    def on_watermark_from_non_broadcast_input(
+        self, watermark: Watermark, output: Any, ctx: Any
+    ) -> WatermarkHandlingResult:
+        return self.watermark(0, watermark, ctx)
+
+    def on_watermark_from_broadcast_input(
+        self, watermark: Watermark, output: Any, ctx: Any
+    ) -> WatermarkHandlingResult:
+        return self.watermark(1, watermark, ctx)
+
+    def end_non_broadcast_input(self, ctx: Any) -> None:
+        self.ended(0, ctx)
+
+    def end_broadcast_input(self, ctx: Any) -> None:
+        self.ended(1, ctx)

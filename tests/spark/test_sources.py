@@ -1,0 +1,280 @@
+"""DataFrames as sources: what becomes of the rows, in which order, in which micro-batch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    ExecutionEnvironment,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeExecutionMode,
+    SchemaError,
+    Trigger,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+
+BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
+
+
+@dataclass(frozen=True)
+class Order:
+    """Some of the columns, in another order."""
+
+    topic: str
+    id: int
+    at: datetime
+    day: date
+    price: Decimal
+    tags: list[str]
+    note: str | None
+    counts: dict[str, int]
+
+
+class Brief(NamedTuple):
+    note: str | None
+    id: int
+
+
+@dataclass(frozen=True)
+class Numbered:
+    id: int
+    split: int
+
+
+ORDERS = [
+    (
+        number,
+        f"topic {number % 3}",
+        datetime(2024, 7, number + 1, 12, tzinfo=UTC),
+        date(2024, 7, number + 1),
+        Decimal(number) / 4,
+        ["a"] * number,
+        None if number % 2 else f"note {number}",
+        {"n": number},
+        b"\0",
+    )
+    for number in range(8)
+]
+COLUMNS = ["id", "topic", "at", "day", "price", "tags", "note", "counts", "raw"]
+SCHEMA = (
+    "id int, topic string, at timestamp, day date, price decimal(10,2), tags array<string>, note string, "
+    "counts map<string, long>, raw binary"
+)
+
+
+class Seen(NamedTuple):
+    """What a subtask saw: everything is said by the records, so that any order of subtasks can be told."""
+
+    subtask: int
+    split: int
+    id: int
+
+
+class See(OneInputStreamProcessFunction[Numbered, Seen]):
+    """Reports every record with its subtask, and counts its own opening and end."""
+
+    def open(self, ctx: NonPartitionedContext[Seen]) -> None:
+        ctx.metric_group.counter("opened").inc()
+
+    def process_record(self, record: Numbered, output: Collector[Seen], ctx: PartitionedContext[Seen]) -> None:
+        output.collect(Seen(ctx.task_info.index_of_this_subtask, record.split, record.id))
+
+    def end_input(self, ctx: NonPartitionedContext[Seen]) -> None:
+        ctx.metric_group.counter("ended").inc()
+
+
+def environment(spark: SparkSession, mode: RuntimeExecutionMode = STREAMING) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_execution_mode(mode)
+    return env
+
+
+def options(mode: RuntimeExecutionMode, checkpoint: str) -> dict[str, Any]:
+    return {"checkpoint_location": checkpoint} if mode is STREAMING else {}
+
+
+def see(env: ExecutionEnvironment, frame: DataFrame, parallelism: int, uid: str, **how: Any) -> CollectSink[Seen]:
+    sink = CollectSink[Seen]()
+    source = env.from_dataframe(frame, Numbered, **how).with_parallelism(parallelism)
+    source.process(See()).with_parallelism(parallelism).with_uid(uid).to_sink(sink)
+    return sink
+
+
+def by_split(seen: Iterable[Seen]) -> dict[int, list[int]]:
+    """The ids of each split in the order in which they were seen; no two subtasks may have seen one split."""
+    subtasks: dict[int, set[int]] = defaultdict(set)
+    ids: dict[int, list[int]] = defaultdict(list)
+    for record in seen:
+        subtasks[record.split].add(record.subtask)
+        ids[record.split].append(record.id)
+    assert all(len(own) == 1 for own in subtasks.values())
+    return ids
+
+
+@pytest.mark.parametrize("mode", [BATCH, STREAMING])
+def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+    frame = spark.createDataFrame(ORDERS, SCHEMA)
+    env = environment(spark, mode)
+    env.set_parallelism(2)
+    sinks: dict[type, CollectSink[Any]] = {}
+    for record_type in (Order, Brief, dict, Row):
+        sinks[record_type] = CollectSink()
+        # Through an operator, so that the records travel and are decoded as any other record is.
+        env.from_dataframe(frame, record_type).map(lambda record: record).to_sink(sinks[record_type])
+    env.execute("types", **options(mode, checkpoint))
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in ORDERS]
+    expected: dict[type, list[Any]] = {
+        Order: [Order(**{name: row[name] for name in Order.__dataclass_fields__}) for row in rows],
+        Brief: [Brief(row["note"], row["id"]) for row in rows],
+        dict: rows,
+        Row: [Row(**row) for row in rows],
+    }
+    for record_type, sink in sinks.items():
+        assert {type(record) for record in sink.results} == {record_type}
+        number = {Order: lambda r: r.id, Brief: lambda r: r.id}.get(record_type, lambda r: r["id"])
+        assert sorted(sink.results, key=number) == expected[record_type]
+    # A timestamp is a moment: aware of its zone, whatever the session's zone is.
+    assert {order.at.utcoffset() is not None for order in sinks[Order].results} == {True}
+
+
+@pytest.mark.parametrize("mode", [BATCH, STREAMING])
+def test_each_split_keeps_its_order_at_any_parallelism(
+    spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode
+) -> None:
+    # Each of the 7 splits has rows in each of the 5 partitions.
+    frame = spark.range(0, 700, 1, 5).withColumn("split", F.col("id") % 7)
+    env = environment(spark, mode)
+    sinks = {p: see(env, frame, p, f"see-{p}", split_by="split", records_per_batch=250) for p in (1, 2, 4)}
+    progress = env.execute("splits", **options(mode, checkpoint)).progress
+    for parallelism, sink in sinks.items():
+        assert by_split(sink.results) == {split: list(range(split, 700, 7)) for split in range(7)}
+        assert {record.subtask for record in sink.results} == set(range(parallelism))
+        assert progress.operators[f"see-{parallelism}"].counters == {"opened": parallelism, "ended": parallelism}
+    if mode is STREAMING:
+        cuts = [len(records) for records in sinks[2]._batches.values()]
+        assert cuts == [250, 250, 200]
+        assert progress.batch_id == 2
+
+
+def test_without_split_by_a_partition_stays_together(spark: SparkSession, checkpoint: str) -> None:
+    frame = spark.range(0, 400, 1, 4).withColumn("split", (F.col("id") / 100).cast("int"))
+    env = environment(spark)
+    # Beside a source that has an end of its own: its partitions are there in some micro-batches only.
+    env.from_collection(range(2), records_per_batch=1).to_sink(CollectSink())
+    sink = see(env, frame, 3, "see", records_per_batch=50)
+    env.execute("partitions", checkpoint_location=checkpoint)
+    assert by_split(sink.results) == {split: list(range(split * 100, split * 100 + 100)) for split in range(4)}
+    assert len(sink._batches) == 8
+
+
+def test_a_dataframe_behind_a_shuffle_loses_no_rows(spark: SparkSession, checkpoint: str) -> None:
+    # The session would shuffle into 8 partitions, the query into one.
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
+    try:
+        frame = spark.range(0, 300, 1, 3).orderBy(F.col("id").desc()).withColumn("split", F.lit(0))
+        env = environment(spark)
+        sink = see(env, frame, 1, "see", records_per_batch=100)
+        env.execute("shuffled", checkpoint_location=checkpoint)
+    finally:
+        assert before is not None
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+    assert by_split(sink.results) == {0: list(range(299, -1, -1))}
+
+
+@pytest.mark.parametrize("mode", [BATCH, STREAMING])
+def test_an_empty_dataframe_opens_and_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+    frame = spark.range(0).withColumn("split", F.lit(0))
+    env = environment(spark, mode)
+    sink = see(env, frame, 2, "see", split_by="split")
+    progress = env.execute("empty", **options(mode, checkpoint)).progress
+    assert sink.results == []
+    assert progress.operators["see"].counters == {"opened": 2, "ended": 2}
+
+
+def write_file(folder: Path, number: int, rows: Iterable[tuple[int, int]]) -> None:
+    lines = [json.dumps({"id": row_id, "split": split}) for row_id, split in rows]
+    # All of one length: Spark sorts the files of a micro-batch by length, and only then by age.
+    text = "\n".join(line.ljust(40) for line in lines)
+    folder.mkdir(exist_ok=True)
+    (folder / f"{number}.json").write_text(text)
+    os.utime(folder / f"{number}.json", (1_700_000_000 + number,) * 2)
+
+
+def test_a_streaming_dataframe_is_read_in_order_and_opens_everywhere(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    for number in range(6):
+        write_file(folder, number, [(number * 20 + at, at % 3) for at in range(20)])
+    frame = spark.readStream.schema("id long, split int").option("maxFilesPerTrigger", 3).json(str(folder))
+
+    def run(expected_files: int) -> None:
+        env = environment(spark)
+        sinks = {p: see(env, frame, p, f"see-{p}", split_by="split") for p in (1, 2, 4)}
+        job = env.execute_async("files", checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        progress = job.result().progress
+        for parallelism, sink in sinks.items():
+            first = 120 if expected_files == 1 else 0
+            numbers = range(first, first + expected_files * 20)
+            assert by_split(sink.results) == {s: [n for n in numbers if n % 20 % 3 == s] for s in range(3)}
+            # 3 splits cannot reach 4 subtasks, but all of them are open; a streaming DataFrame never ends.
+            assert progress.operators[f"see-{parallelism}"].counters == {"opened": parallelism}
+
+    run(expected_files=6)
+    # After a restart only what is new is read, and nothing is opened again.
+    write_file(folder, 6, [(120 + at, at % 3) for at in range(20)])
+    run(expected_files=1)
+
+
+class NoId(NamedTuple):
+    number: int
+
+
+class WrongType(NamedTuple):
+    id: str
+
+
+def test_a_dataframe_that_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, checkpoint: str) -> None:
+    frame = spark.range(3)
+    for record_type, how, said in (
+        (NoId, {}, "the DataFrame does not fit NoId: it has no column 'number'. Its columns are id bigint; select or"),
+        (WrongType, {}, "the DataFrame does not fit WrongType: column 'id' is bigint, the field is str. Its columns"),
+        (dict, {"split_by": "topic"}, "split_by names column 'topic'; the DataFrame has id."),
+        (int, {}, "int has no fields with types: use a dataclass or a NamedTuple class"),
+    ):
+        env = environment(spark)
+        env.from_dataframe(frame, record_type, "numbers", **how).map(str).to_sink(CollectSink())  # type: ignore[arg-type]
+        with pytest.raises(SchemaError) as refused:
+            env.execute("unfit", checkpoint_location=checkpoint)
+        assert said in str(refused.value)
+        if record_type is not int:
+            assert str(refused.value).startswith(f"The source numbers (uid 'numbers-0'), defined at {__file__}:")
+        assert not Path(checkpoint).exists()
+
+
+class LooksLikeADataFrame:
+    isStreaming = False  # noqa: N815 - Spark's name
+
+
+def test_what_only_looks_like_a_dataframe_is_refused(spark: SparkSession) -> None:
+    env = environment(spark, BATCH)
+    env.from_dataframe(LooksLikeADataFrame(), dict).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match="needs a Spark DataFrame, not LooksLikeADataFrame"):
+        env.execute()

@@ -1,0 +1,256 @@
+"""A failure in user code names the operator, the callback, the subtask, the key, the record and the user's line."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from dsv2 import CorruptDataError, InternalError, SerializationError, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.failure import shorten
+from dsv2.sinks import CollectSink
+from dsv2.watermark import new_builder
+from tests.support import (
+    ENDED,
+    Driver,
+    broadcast_side,
+    driven,
+    local_environment,
+    one_input,
+    two_inputs,
+    watermark,
+)
+
+W = new_builder("w").type_long().build()
+
+
+def fails(*args: Any) -> NoReturn:
+    raise ValueError("on purpose")
+
+
+def pass_on(record: Any, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+def failure(action: Callable[[], object]) -> UserFunctionError:
+    with pytest.raises(UserFunctionError) as caught:
+        action()
+    return caught.value
+
+
+def failing(callback: str) -> Driver:
+    """Subtask 2 of a function that fails in ``callback``, not yet open."""
+    env = local_environment(parallelism=3)
+    function = one_input(**{"declare_watermarks": lambda: [W], "process_record": pass_on, callback: fails})
+    stream = env.from_collection(list[Any]()).process(function).with_uid("f").with_name("Failing")
+    stream.to_sink(CollectSink())
+    return Driver(env.build_plan(), "f", index=2)
+
+
+@pytest.mark.parametrize(
+    ("callback", "element", "record"),
+    [
+        ("open", None, None),
+        ("process_record", ("a", 1), "('a', 1)"),
+        ("on_watermark", watermark(1), None),
+        ("end_input", ENDED, None),
+        ("close", ENDED, None),
+    ],
+)
+def test_a_failing_callback_is_named_with_its_operator(callback: str, element: Any, record: str | None) -> None:
+    driver = failing(callback)
+    error = failure(driver.open if element is None else lambda: driver.open().send(element))
+    assert (error.operator, error.callback, error.subtask) == ("Failing (uid 'f')", callback, 2)
+    assert (error.cause_type, error.cause_message) == ("ValueError", "on purpose")
+    assert (error.key, error.record) == (None, record)
+    assert isinstance(error.__cause__, ValueError)
+    file, _, line = error.location.rpartition(":")
+    assert file == __file__
+    assert ".process(function)" in source_line(int(line))
+    assert 'raise ValueError("on purpose")' in error.traceback_text
+    assert "dsv2/runtime" not in error.traceback_text
+
+
+def source_line(number: int) -> str:
+    with open(__file__) as source:
+        return source.read().splitlines()[number - 1]
+
+
+def test_the_message_tells_all() -> None:
+    function = one_input(process_record=fails)
+    driver = driven(lambda numbers: numbers.key_by(lambda record: record["topic"]).process(function).with_uid("f"))
+    text = str(failure(lambda: driver.send({"topic": "t"})))
+    head, operator, callback, key, record, *traceback = text.splitlines()
+    assert head == "ValueError: on purpose"
+    assert operator.startswith(f"  operator: KeyedProcess (uid 'f') (subtask 0), defined at {__file__}:")
+    assert [callback, key, record] == ["  callback: process_record", "  key:      't'", "  record:   {'topic': 't'}"]
+    assert any("in fails" in line for line in traceback)
+
+
+@pytest.mark.parametrize(
+    ("uid", "callback"),
+    [
+        ("first", "process_record_from_first_input"),
+        ("second", "process_record_from_second_input"),
+        ("main", "process_record_from_non_broadcast_input"),
+        ("side", "process_record_from_broadcast_input"),
+    ],
+)
+def test_a_failing_callback_of_two_inputs_is_named(uid: str, callback: str) -> None:
+    function = (two_inputs if uid in ("first", "second") else broadcast_side)(**{callback: fails})
+
+    def build(numbers: Any) -> Any:
+        keyed = numbers.key_by(str)
+        return keyed.connect_and_process(keyed if uid in ("first", "second") else numbers.broadcast(), function)
+
+    driver = driven(lambda numbers: build(numbers).with_uid(uid), uid)
+    error = failure(lambda: driver.send(7, channel=int(uid in ("second", "side"))))
+    assert (error.callback, error.record) == (callback, "7")
+    assert error.key == (None if uid == "side" else "'7'")
+
+
+@pytest.mark.parametrize("bad", ["f", "g", "h"])
+@pytest.mark.parametrize("callback", ["process_record", "on_watermark", "end_input"])
+def test_of_a_chain_the_failing_operator_is_named(bad: str, callback: str) -> None:
+    def part(uid: str) -> OneInputStreamProcessFunction[Any, Any]:
+        own = {callback: fails} if uid == bad else {}
+        return one_input(**{"declare_watermarks": lambda: [W], "process_record": pass_on_plus_one, **own})
+
+    def pass_on_plus_one(record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record + 1)
+
+    def build(numbers: Any) -> Any:
+        for uid in "fgh":
+            numbers = numbers.process(part(uid)).with_uid(uid)
+        return numbers
+
+    driver = driven(build)
+    error = failure(lambda: driver.send(0, watermark(1), ENDED))
+    assert (error.operator, error.callback) == (f"Process (uid '{bad}')", callback)
+    assert error.record == (str("fgh".index(bad)) if callback == "process_record" else None)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize(
+    ("key", "cause"),
+    [(fails, "ValueError"), (lambda record: None, "InvalidKeyError"), (lambda record: [record], "TypeError")],
+    ids=["fails", "none", "unhashable"],
+)
+def test_a_key_selector_is_told_from_the_function_behind_it(chained: bool, key: Any, cause: str) -> None:
+    """Chained: what checked that the output keeps its key has asked the selector already, and was answered."""
+    asked: list[Any] = []
+
+    def select(record: Any) -> Any:
+        asked.append(record)
+        return record if len(asked) == 1 and chained else key(record)
+
+    def build(numbers: Any) -> Any:
+        keyed = numbers.key_by(select)
+        if chained:
+            keyed = numbers.key_by(str).process(one_input(process_record=pass_on), select).with_uid("head")
+        return keyed.process(one_input(process_record=fails)).with_uid("f")
+
+    driver = driven(build, "head" if chained else "f")
+    error = failure(lambda: driver.send("7"))
+    assert (error.operator, error.callback) == ("KeyedProcess (uid 'f')", "key selector")
+    assert (error.cause_type, error.key, error.record) == (cause, None, "'7'")
+
+
+def test_the_partition_that_failed_is_named() -> None:
+    def visit(output: Any, ctx: Any) -> None:
+        output.collect(1 / (ctx.state_manager.current_key - 3))
+
+    function = one_input(end_input=lambda ctx: ctx.apply_to_all_partitions(visit))
+    driver = driven(lambda numbers: numbers.key_by(int).process(function).with_uid("f"))
+    driver.send(1, 2, 3)
+    error = failure(lambda: driver.send(ENDED))
+    assert (error.callback, error.cause_type, error.key) == ("end_input", "ZeroDivisionError", "3")
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+def test_errors_keys_and_records_that_cannot_be_printed_do_not_hide_what_happened() -> None:
+    class Key(str):
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    def process(record: Any, output: Any, ctx: Any) -> None:
+        raise record
+
+    driver = driven(
+        lambda numbers: numbers.key_by(lambda r: Key("k")).process(one_input(process_record=process)).with_uid("f")
+    )
+    error = failure(lambda: driver.send(UnprintableError()))
+    assert error.cause_type == "UnprintableError"
+    assert error.cause_message == "<its message cannot be shown: __str__ raised RuntimeError>"
+    assert error.record == "<UnprintableError whose repr raised RuntimeError>"
+    assert error.key is not None
+    assert error.key.endswith("Key whose repr raised RuntimeError>")
+
+
+def test_long_records_are_shortened() -> None:
+    assert shorten("a" * 198) == f"'{'a' * 198}'"
+    assert shorten("a" * 199) == f"'{'a' * 199}… (201 characters)"
+    driver = driven(lambda numbers: numbers.process(one_input(process_record=fails)).with_uid("f"))
+    record = failure(lambda: driver.send(list(range(100_000)))).record
+    assert record is not None
+    assert record.startswith("[0, 1, 2")
+    assert len(record) < 250
+
+
+@pytest.mark.parametrize("error", [InternalError("ours"), CorruptDataError("ours"), SerializationError("ours")])
+def test_errors_that_say_where_they_come_from_stay_as_they_are(error: Exception) -> None:
+    def process(*args: Any) -> None:
+        raise error
+
+    driver = driven(lambda numbers: numbers.process(one_input(process_record=process)).with_uid("f"))
+    with pytest.raises(type(error)) as caught:
+        driver.send(1)
+    assert caught.value is error
+
+
+def test_a_function_that_leaves_the_program_has_failed() -> None:
+    def process(*args: Any) -> None:
+        raise SystemExit(3)
+
+    driver = driven(lambda numbers: numbers.process(one_input(process_record=process)).with_uid("f"))
+    assert failure(lambda: driver.send(1)).cause_type == "SystemExit"
+
+
+class Hooked(OneInputStreamProcessFunction[Any, Any]):
+    def __getstate__(self) -> Any:
+        if getattr(self, "seen", 0) == 1:
+            raise ValueError("on purpose")
+        return vars(self)
+
+    def __setstate__(self, state: Any) -> None:
+        if state.get("seen") == 2:
+            raise ValueError("on purpose")
+        vars(self).update(state)
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self.seen = record
+
+
+@pytest.mark.parametrize(("record", "callback"), [(1, "__getstate__"), (2, "__setstate__")])
+def test_the_hooks_of_pickle_are_callbacks_as_well(record: int, callback: str) -> None:
+    driver = driven(lambda numbers: numbers.process(Hooked()).with_uid("f"))
+    driver.send(record)
+    error = failure(driver.restart)
+    assert (error.operator, error.callback, error.cause_message) == ("Process (uid 'f')", callback, "on purpose")
+
+
+def test_a_failure_keeps_its_fields_on_the_way_between_processes() -> None:
+    error = failure(lambda: failing("process_record").open().send("a"))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - as an executor sends it
+    assert again.as_json() == error.as_json()
+    assert str(again) == str(error)

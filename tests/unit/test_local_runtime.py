@@ -1,0 +1,429 @@
+"""The local runtime: interleavings, micro-batches, restarts, checks, refusals, and what it tells of a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dsv2 import (
+    ConfigurationError,
+    ExecutionEnvironment,
+    JobError,
+    JobStatus,
+    PlanError,
+    RecordMutatedError,
+    RuntimeExecutionMode,
+    SerializationError,
+    Trigger,
+    UserFunctionError,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
+from dsv2.sources import DataFrameSource, DataGeneratorSource
+from dsv2.streams import NonKeyedPartitionStream
+from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.support import NoRows, local_environment, one_input, two_inputs
+
+NEWEST = new_builder("newest").type_long().combine_function_max().build()
+
+
+def fails(*args: Any) -> None:
+    raise ValueError("on purpose")
+
+
+def pass_on(record: Any, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+class SumPerKey(OneInputStreamProcessFunction[int, Any]):
+    """Emits the sum of each key so far, and all of them when the newest number is told."""
+
+    def __init__(self) -> None:
+        self.sums: dict[Any, int] = {}
+
+    def declare_watermarks(self) -> Any:
+        return [NEWEST]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        key = ctx.state_manager.current_key
+        self.sums[key] = self.sums.get(key, 0) + record
+        output.collect((key, self.sums[key]))
+        if record % 10 == 0:
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.apply_to_all_partitions(self.tell)
+
+    def tell(self, output: Any, ctx: Any) -> None:
+        key = ctx.state_manager.current_key
+        output.collect(("end", key, self.sums[key]))
+
+
+class Newest(OneInputStreamProcessFunction[Any, Any]):
+    """Says with each record what the newest number was."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect((record, self.newest))
+
+    def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        self.newest = watermark.value
+        return WatermarkHandlingResult.PEEK
+
+
+def results(parallelism: int = 1, count: int = 100, **options: Any) -> list[Any]:
+    """What a pipeline of three shuffles gives."""
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(**options)), CollectSink[Any]()
+    env.set_parallelism(parallelism)
+    numbers = env.from_collection(range(count))
+    numbers.key_by(lambda number: number % 7).process(SumPerKey()).shuffle().process(Newest()).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+class TestInterleaving:
+    def test_one_seed_gives_one_run(self) -> None:
+        assert results(3, seed=7) == results(3, seed=7)
+
+    def test_seeds_give_different_runs(self) -> None:
+        assert len({repr(results(3, seed=seed)) for seed in range(5)}) > 1
+
+    def test_what_does_not_depend_on_the_order_is_the_same_in_every_run(self) -> None:
+        sums = [{record for record, _ in results(3, seed=seed) if record[0] == "end"} for seed in range(5)]
+        assert sums == [{("end", key, sum(range(key, 100, 7))) for key in range(7)}] * 5
+
+    def test_both_inputs_of_a_function_get_their_turn_first(self) -> None:
+        def first_of(seed: int) -> str:
+            env, sink = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed)), CollectSink[str]()
+            function = two_inputs(
+                process_record_from_first_input=lambda record, output, ctx: output.collect("first"),
+                process_record_from_second_input=lambda record, output, ctx: output.collect("second"),
+            )
+            env.from_collection([1]).connect_and_process(env.from_collection([2]), function).to_sink(sink)
+            env.execute()
+            return sink.results[0]
+
+        assert {first_of(seed) for seed in range(10)} == {"first", "second"}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("batches", [(), (1,), (3,), (50, 1, 7), (99,), (100,), (1000,)])
+def test_micro_batches_and_restarts_change_nothing(batches: Sequence[int], restart: bool) -> None:
+    assert results(batches=batches, restart=restart) == results()
+
+
+def test_a_batch_job_has_one_batch_however_it_is_cut() -> None:
+    sizes: list[int] = []
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], restart=True))
+    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    env.from_collection("abc").to_sink(ForeachBatchSink(lambda records, batch_id: sizes.append(len(records))))
+    assert env.execute().progress.batch_id == 0
+    assert sizes == [3]
+
+
+def test_batches_are_counted_per_source_subtask_and_the_last_size_repeats() -> None:
+    batches: list[tuple[int, list[int]]] = []
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2, 1]))
+    sink = ForeachBatchSink[int](lambda records, batch_id: batches.append((batch_id, sorted(records))))
+    env.from_collection(range(9)).with_parallelism(2).to_sink(sink)
+    result = env.execute()
+    assert [records for _, records in batches if records] == [[0, 1, 2, 3], [4, 5], [6, 7], [8]]
+    assert [number for number, _ in batches] == [*range(result.progress.batch_id + 1)]
+
+
+# --- Sources and sinks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_an_empty_collection_opens_and_ends_the_job(parallelism: int) -> None:
+    """Flink refuses it."""
+    log: list[str] = []
+    env, sink = local_environment(parallelism), CollectSink[str]()
+    function = one_input(
+        open=lambda ctx: log.append("open"),
+        end_input=lambda ctx: ctx.apply_to_all_partitions(lambda output, ctx: output.collect("end")),
+    )
+    env.from_collection(list[int]()).shuffle().process(function).to_sink(sink)
+    env.execute()
+    assert log == ["open"] * parallelism
+    assert sink.results == ["end"] * parallelism
+
+
+def test_none_is_a_record_like_any_other_once_a_function_emits_it() -> None:
+    """So that ``map(table.get)`` may be followed by a filter; only a source refuses it."""
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], restart=True)), CollectSink[Any]()
+    names = env.from_collection(["a", "b", "c"]).map({"a": 1, "c": 3}.get)
+    names.key_by(str).process(one_input(process_record=pass_on)).to_sink(sink)
+    names.filter(lambda record: record is not None).to_sink(found := CollectSink[Any]())
+    env.execute()
+    assert sink.results == [1, None, 3]
+    assert found.results == [1, 3]
+
+
+def test_source_subtasks_take_turns_in_the_elements() -> None:
+    env, sink = local_environment(), CollectSink[Any]()
+    where = one_input(process_record=lambda r, output, ctx: output.collect((ctx.task_info.index_of_this_subtask, r)))
+    env.from_source(DataGeneratorSource(lambda index: index, count=7)).with_parallelism(3).process(
+        where
+    ).with_parallelism(3).to_sink(sink)
+    env.execute()
+    assert sorted(sink.results) == [(0, 0), (0, 3), (0, 6), (1, 1), (1, 4), (2, 2), (2, 5)]
+
+
+def test_all_sinks_that_end_on_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
+    env, collected, batches = local_environment(), CollectSink[str](), list[Any]()
+    letters = env.from_collection("ab").shuffle().process(one_input(process_record=pass_on))
+    letters.to_sink(collected)
+    letters.to_sink(PrintSink("letter"))
+    letters.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, records))))
+    env.execute()
+    assert collected.results == ["a", "b"]
+    assert capsys.readouterr().out == "letter> a\nletter> b\n"
+    assert batches == [(0, ["a", "b"])]
+
+
+# --- Failures --------------------------------------------------------------------------------------------------------
+
+
+def numbers_in(env: ExecutionEnvironment, **options: Any) -> NonKeyedPartitionStream[int]:
+    return env.from_source(DataGeneratorSource(lambda index: index, **options))
+
+
+def test_a_failure_is_raised_by_execute_and_kept_by_the_handle() -> None:
+    env = local_environment()
+    numbers_in(env, count=3).process(one_input(process_record=fails)).to_sink(CollectSink())
+    job = env.execute_async()
+    assert job.status is JobStatus.FAILED
+    assert isinstance(job.exception(), UserFunctionError)
+    for raising in (job.result, job.await_termination):
+        with pytest.raises(UserFunctionError, match="on purpose"):
+            raising()
+
+
+def test_a_failure_closes_the_functions_of_all_subtasks() -> None:
+    closed: list[str] = []
+    env = local_environment(parallelism=2)
+    function = one_input(close=lambda: closed.append("close"), process_record=pass_on)
+    stream = numbers_in(env, count=3).process(function).shuffle().process(function)
+    stream.global_().process(one_input(process_record=fails)).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError):
+        env.execute()
+    assert len(closed) == 4
+
+
+def test_a_failing_source_is_named() -> None:
+    env = local_environment()
+    env.from_source(DataGeneratorSource(lambda index: 1 // (index - 3), count=5), "Divisions").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as caught:
+        env.execute()
+    error = caught.value
+    assert (error.operator, error.callback, error.cause_type) == (
+        "Divisions (uid 'Divisions-0')",
+        "read",
+        "ZeroDivisionError",
+    )
+
+
+@pytest.mark.parametrize("sink", [ForeachBatchSink[int](fails), PrintSink[int](format=fails)])  # type: ignore[arg-type]
+def test_a_failing_sink_is_named(sink: Any) -> None:
+    env = local_environment()
+    numbers_in(env, count=5).to_sink(sink).with_uid("out")
+    message = r"The function of the sink Sink \(uid 'out'\), defined at .*: ValueError: on purpose"
+    with pytest.raises(JobError, match=message):
+        env.execute()
+
+
+def test_a_function_that_cannot_be_copied_for_its_subtasks_is_named() -> None:
+    class Function(OneInputStreamProcessFunction[Any, Any]):
+        def __deepcopy__(self, memo: Any) -> Any:
+            fails()
+
+        def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+    env = local_environment()
+    numbers_in(env, count=1).process(Function()).with_uid("f").to_sink(CollectSink())
+    with pytest.raises(SerializationError, match=r"function of Process \(uid 'f'\), defined at .* cannot be copied"):
+        env.execute()
+
+
+def test_the_users_own_function_object_is_not_touched() -> None:
+    function = SumPerKey()
+    env = local_environment()
+    numbers_in(env, count=5).key_by(str).process(function).to_sink(CollectSink())
+    env.execute()
+    assert function.sums == {}
+
+
+# --- Refusals --------------------------------------------------------------------------------------------------------
+
+
+# fmt: off
+REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
+    (lambda env: numbers_in(env).to_sink(CollectSink()),
+     "The source Source (uid 'Source-0'), defined at HERE, has no end; the local runtime runs bounded jobs"),
+    (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
+     "The source Source (uid 'Source-0'), defined at HERE, needs Spark; locally use a collection or a generator."),
+    (lambda env: env.from_collection([1]).to_sink(FileSink("out", schema="value int")),
+     "The sink Sink (uid 'Sink-1'), defined at HERE, needs Spark; locally use CollectSink, PrintSink or"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=["unbounded", "DataFrame", "file"])
+def test_what_needs_spark_is_refused(build: Any, message: str) -> None:
+    env = local_environment()
+    build(env)
+    with pytest.raises(ConfigurationError) as caught:
+        env.execute()
+    assert message.partition("HERE")[0] in str(caught.value)
+    assert message.partition("HERE")[2] in str(caught.value)
+
+
+def test_a_checkpoint_is_refused() -> None:
+    env = local_environment()
+    env.from_collection([1]).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match="The local runtime keeps no checkpoints"):
+        env.execute(checkpoint_location="somewhere")
+
+
+def test_batches_without_records_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"batches are numbers of records of at least 1, not \[3, 0\]"):
+        LocalRuntime(batches=[3, 0])
+
+
+# --- The environment and the result ----------------------------------------------------------------------------------
+
+
+def test_an_environment_may_be_used_again() -> None:
+    env = local_environment()
+    for items in ([1, 2], [3]):
+        sink = CollectSink[int]()
+        env.from_collection(items).to_sink(sink)
+        env.execute()
+        assert sink.results == items
+    with pytest.raises(PlanError, match="Nothing to run"):
+        env.execute()
+
+
+def test_the_result_tells_what_each_operator_has_done() -> None:
+    class Ticking:
+        """Four seconds pass between any two looks."""
+
+        time = 0
+
+        def now_ms(self) -> int:
+            self.time += 4000
+            return self.time
+
+    env = ExecutionEnvironment.get_instance(LocalRuntime(clock=Ticking(), batches=[4]))
+    env.set_parallelism(2)
+
+    def process(record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+        ctx.metric_group.counter("seen").inc()
+        ctx.metric_group.gauge("one", lambda: 1)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(9))
+
+    head = env.from_collection(range(10)).with_parallelism(1).shuffle()
+    function = one_input(declare_watermarks=lambda: [NEWEST], process_record=process)
+    tail = head.process(function).with_uid("head").shuffle().process(one_input())
+    tail.with_uid("tail").to_sink(CollectSink())
+    job = env.execute_async("my job")
+    result = job.result()
+    assert (result.job_name, result.seconds, result.progress) == ("my job", 4.0, job.progress)
+    assert (job.status, job.exception(), job.await_termination(0)) == (JobStatus.FINISHED, None, True)
+    assert result.progress.batch_id >= 2
+    assert set(result.progress.operators) == {"head", "tail"}
+    first, second = result.progress.operators["head"], result.progress.operators["tail"]
+    assert (first.uid, first.name, first.records_in, first.records_out) == ("head", "Process", 10, 10)
+    assert (first.counters, first.gauges, first.watermarks) == ({"seen": 10}, {"one": 2}, {})
+    assert (second.records_in, second.records_out, second.watermarks) == (10, 0, {"newest": (9, 9)})
+
+
+def test_the_trigger_is_no_matter() -> None:
+    env = local_environment()
+    env.from_collection([1]).to_sink(sink := CollectSink[int]())
+    env.execute(trigger=Trigger.processing_time(1000))
+    assert sink.results == [1]
+
+
+# --- Records that are changed after they were emitted ----------------------------------------------------------------
+
+
+@dataclass
+class Box:
+    content: list[int]
+
+
+def checked(build: Callable[[NonKeyedPartitionStream[Any]], NonKeyedPartitionStream[Any]]) -> list[Any]:
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(check_mutation=True)), CollectSink[Any]()
+    build(env.from_collection([Box([1]), Box([2])], "boxes").with_uid("boxes")).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def copied(box: Box) -> Box:
+    return Box([*box.content])
+
+
+class Reusing(OneInputStreamProcessFunction[Box, Box]):
+    """Emits one box again and again."""
+
+    def __init__(self) -> None:
+        self.box = Box([])
+
+    def process_record(self, record: Box, output: Any, ctx: Any) -> None:
+        self.box.content.append(record.content[0])
+        output.collect(self.box)
+
+
+def change(box: Box) -> Box:
+    box.content.append(3)
+    return box
+
+
+# fmt: off
+MUTATIONS: list[tuple[str, str, Callable[[Any], Any]]] = [
+    ("emitted again", "Process (uid 'bad')", lambda boxes: boxes.process(Reusing()).with_uid("bad")),
+    ("by who reads it", "Map (uid 'bad')", lambda boxes: boxes.map(copied).with_uid("bad").shuffle().process(
+        lambda box, output, ctx: output.collect(change(box)))),
+    ("by who is chained", "Map (uid 'bad')", lambda boxes: boxes.map(copied).with_uid("bad").map(change)),
+    ("what a source gave", "boxes", lambda boxes: boxes.map(change)),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("emitter", "build"), [case[1:] for case in MUTATIONS], ids=[case[0] for case in MUTATIONS])
+def test_a_record_that_was_changed_is_found(emitter: str, build: Any) -> None:
+    with pytest.raises(RecordMutatedError) as caught:
+        checked(build)
+    message = str(caught.value)
+    assert message.startswith(f"A record was changed after {emitter}, defined at {__file__}:")
+    assert "had emitted it: it was Box(content=[1]) and is now Box(content=[1, " in message
+    assert message.endswith("Emit a copy, or build a new record.")
+
+
+def test_honest_programs_pass() -> None:
+    def build(boxes: Any) -> Any:
+        return (
+            boxes.map(copied)
+            .key_by(lambda box: box.content[0])
+            .process(
+                lambda box, output, ctx: [output.collect(change(copied(box))), output.collect(box), output.collect(box)]
+            )
+        )
+
+    assert checked(build) == [Box([1, 3]), Box([1]), Box([1]), Box([2, 3]), Box([2]), Box([2])]
+
+
+def test_a_record_that_cannot_be_bytes_is_found_too() -> None:
+    """On Spark it could not leave its subtask."""
+    with pytest.raises(SerializationError, match=r"Map \(uid 'bad'\), defined at .* emitted <unlocked _thread.lock"):
+        checked(lambda boxes: boxes.map(lambda box: threading.Lock()).with_uid("bad"))
