@@ -12,7 +12,8 @@ driver, as the plans' does:
 
 The source of the first table is Spark's own ``rate-micro-batch``, which costs next to nothing; that of the second is
 written in Python (``DataGeneratorSource`` in the plans, a ``DataSourceStreamReader`` by hand), where every micro-batch
-asks a Python process for offsets. The runs take turns, each a query of its own; the first turn warms everything up.
+asks a Python process for offsets. The queries take turns, each with a checkpoint of its own; the first turn is only to
+warm everything up.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ PER_LEVEL = 0.5
 
 _WARM_UP = 3  # micro-batches of each query: its first ones compile code and open state stores
 
-SHORT = {"rounds": 1, "batches": 2}
+SHORT = {"rounds": 1, "skip": 0, "batches": 1}
 
 # One bucket per partition, as a plan places its subtasks.
 _BUCKETS = [next(n for n in range(100) if spark_partition(n, PARTITIONS) == index) for index in range(PARTITIONS)]
@@ -106,7 +107,8 @@ def key_of(record: Item | Count) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments``; returns the exit code."""
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--rounds", type=int, default=4, help="in which every query runs once, after one more (4)")
+    parser.add_argument("--rounds", type=int, default=4, help="in which every query runs once (4)")
+    parser.add_argument("--skip", type=int, default=1, help="rounds before those, to warm up (1)")
     parser.add_argument("--batches", type=int, default=10, help="that are measured of a query, after three (10)")
     options = parser.parse(arguments, SHORT)
     with spark_session("batch overhead benchmark") as spark:
@@ -142,12 +144,12 @@ def _contestants(spark: SparkSession) -> dict[str, dict[str, Start]]:
 
 def _measure(contestants: dict[str, Start], options: argparse.Namespace) -> dict[str, Sample]:
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    for turn in range(options.rounds + 1):
+    for turn in range(options.skip + options.rounds):
         for name, start in contestants.items():
             with checkpoint() as folder:
                 query = start(folder)
                 run_batches(query, _WARM_UP + options.batches)
-                if turn > 0:
+                if turn >= options.skip:
                     seconds[name] += batch_seconds(query, _WARM_UP, options.batches)
     return {name: Sample.of(values) for name, values in seconds.items()}
 

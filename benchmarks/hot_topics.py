@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import cProfile
 import gc
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -253,7 +254,7 @@ def profile(report: Report, variant: str, options: argparse.Namespace, spark_sec
 
 def _name_of(code: CodeType | str) -> str:
     if isinstance(code, str):
-        return code
+        return re.sub(r" at 0x\w+", "", code)
     return f"{code.co_qualname} ({Path(code.co_filename).name}:{code.co_firstlineno})"
 
 

@@ -75,11 +75,11 @@ def schema_of(schema: type | str) -> t.StructType:
     )
 
 
-def check_readable(record_type: type, schema: t.StructType, split_by: str | None, where: str) -> None:
+def check_readable(record_type: type, schema: t.StructType, split_by: str | None) -> None:
     """Raise ``SchemaError`` unless rows of ``schema`` can become records of ``record_type``."""
     columns = {field.name: field.dataType for field in schema.fields}
     if split_by is not None and split_by not in columns:
-        raise SchemaError(f"{where}: split_by names column {split_by!r}; the DataFrame has {', '.join(columns)}.")
+        raise SchemaError(f"split_by names column {split_by!r}; the DataFrame has {', '.join(columns)}.")
     if record_type in (dict, Row):
         return
     problems = []
@@ -91,7 +91,7 @@ def check_readable(record_type: type, schema: t.StructType, split_by: str | None
             problems.append(f"column {name!r} is {columns[name].simpleString()}, the field is {kind}")
     if problems:
         raise SchemaError(
-            f"{where}: the DataFrame does not fit {record_type.__qualname__}: {'; '.join(problems)}. "
+            f"the DataFrame does not fit {record_type.__qualname__}: {'; '.join(problems)}. "
             f"Its columns are {', '.join(f'{n} {c.simpleString()}' for n, c in columns.items())}; select or cast them."
         )
 

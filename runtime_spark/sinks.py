@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.errors import ConfigurationError, JobError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
@@ -28,7 +28,10 @@ def check_sink(operator: Operator) -> None:
     """Raise a ``PlanError`` for a sink that cannot be written."""
     sink, where = operator.body, f"The sink {operator}, defined at {operator.location}"
     if isinstance(sink, FileSink):
-        schema_of(sink.schema)
+        try:
+            schema_of(sink.schema)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from error
     elif not isinstance(sink, CollectSink | PrintSink | ForeachBatchSink):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 

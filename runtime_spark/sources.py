@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sources import DataFrameSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
@@ -41,7 +41,10 @@ def check_source(operator: Operator) -> None:
     if isinstance(source, DataFrameSource):
         if not isinstance(source.dataframe, DataFrame):
             raise ConfigurationError(f"{where}, needs a Spark DataFrame, not {type(source.dataframe).__name__}.")
-        check_readable(source.record_type, source.dataframe.schema, source.split_by, where)
+        try:
+            check_readable(source.record_type, source.dataframe.schema, source.split_by)
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from error
     elif not isinstance(source, IndexedSource):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 

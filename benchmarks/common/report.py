@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -46,7 +45,9 @@ class Arguments(argparse.ArgumentParser):
 
 def conditions(spark: SparkSession, name: str, arguments: Sequence[str] | None) -> dict[str, str]:
     """Under which circumstances a measurement is made; call it before measuring."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--results")
+    _, given = where.parse_known_args(arguments)  # where the report goes is nobody else's business
     java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -62,7 +62,7 @@ class TypeRegistry:
         return TypeRegistry(recorder.classes, recorder.modules)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TypeRegistry, (list(self._classes.values()), self._modules)
+        return _rebuild, (self._classes, self._modules)
 
     def knows(self, kind: type) -> bool:
         """Whether ``kind`` itself is registered (a class of the same name is not enough)."""
@@ -102,6 +102,13 @@ class TypeRegistry:
             f"The bytes name {module}.{name}, which this job does not bring. If it is the class of a record or of a "
             f"function's field, call env.register_type({name.rpartition('.')[2]})."
         )
+
+
+def _rebuild(classes: dict[tuple[str, str], type], modules: list[str]) -> TypeRegistry:
+    for (_, name), kind in classes.items():
+        if kind.__qualname__ != name:
+            kind.__qualname__ = name  # cloudpickle brings classes of functions and of __main__ without it
+    return TypeRegistry(classes.values(), modules)
 
 
 def _attribute(module: str, name: str) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError
-from dsv2.runtime.codec import Codec
+from dsv2.runtime.codec import Codec, Names
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
@@ -24,9 +24,9 @@ class CountingCodec(Codec):
         super().__init__(TypeRegistry())
         self.decoded = self.encoded = 0
 
-    def loads(self, data: bytes, owner: str) -> Any:
+    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
         self.decoded += 1
-        return super().loads(data, owner)
+        return super().loads(data, owner, names)
 
     def dumps(self, value: Any) -> bytes:
         self.encoded += 1

@@ -13,8 +13,12 @@ from dsv2 import UserFunctionError
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.outputs import EdgeOutput
+from dsv2.runtime.source_task import SourceTask
+from dsv2.sinks import CollectSink
 from tests.support import (
     ENDED,
+    STARTED,
+    Driver,
     broadcast_side,
     elements,
     local_environment,
@@ -192,6 +196,44 @@ def test_a_source_finds_its_place_in_the_round_from_the_number_of_its_records() 
     assert {place: sorted(records) for place, records in sought.flush().items()} == steady.flush()
 
 
+def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
+    env, frames = local_environment(parallelism=2), list[Frame]()
+    numbers = env.from_collection(list[Any]()).with_uid("numbers")
+    numbers.process(one_input()).with_uid("beside")
+    numbers.shuffle().process(one_input()).with_uid("turns")
+    plan = env.build_plan()
+    task = SourceTask(plan, operator_named(plan, "numbers"), 1, frames.append)
+    task.start()
+    task.send(["a", "b", "c"], 3)
+    task.end()
+    task.flush()
+
+    def sent_to(uid: str, subtask: int) -> list[Any]:
+        operator = operator_named(plan, uid).id
+        whole = [frame for frame in frames if (frame.operator, frame.subtask) == (operator, subtask)]
+        return [element for frame in whole for element in unpacked(frame.records, frame.controls)]
+
+    assert sent_to("beside", 1) == [STARTED, "a", "b", "c", ENDED]
+    assert sent_to("beside", 0) == []
+    assert sent_to("turns", 0) == [STARTED, "a", "c", ENDED]
+    assert sent_to("turns", 1) == [STARTED, "b", ENDED]
+
+
+def test_records_leave_before_they_pile_up() -> None:
+    """However many a source hands over at once, or a function makes of them."""
+    env, frames = local_environment(), list[Frame]()
+    copies = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(10)])
+    env.from_collection(list[Any]()).with_uid("numbers").process(copies).with_uid("f").to_sink(CollectSink())
+    plan = env.build_plan()
+    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append).send([*range(50_000)], 0)
+    assert len(elements(frames)) > 40_000
+    driver = Driver(plan, "f").open()
+    driver.subtask.receive(0, [*range(5_000)], [])
+    assert len(elements(driver.frames)) > 40_000
+    assert elements(driver.frames) == sorted(elements(driver.frames))
+    assert max(len(frame.records) for frame in frames + driver.frames) == MAX_FRAME_RECORDS
+
+
 def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_record() -> None:
     sent = Sent("failing", subtask=1)
     sent.edge.collect({"key": 1})
@@ -207,7 +249,7 @@ def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_r
     ("key", "message"),
     [
         (None, "InvalidKeyError: The assigned key must not be None"),
-        ([1], "TypeError: unhashable type: 'list'"),
+        ([1], "InvalidKeyError: The key [1] is not hashable: unhashable type: 'list'."),
         (frozenset(), "InvalidKeyError: A key of type frozenset cannot be assigned to a subtask"),
     ],
 )

@@ -168,12 +168,12 @@ def test_what_is_no_schema_is_refused(schema: type, said: str) -> None:
 
 
 def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
-    check_readable(Everything, schema_of(Everything), None, "The source")
-    check_readable(Point, table(more=STRING, y=t.ByteType(), x=t.ShortType()), "more", "The source")
+    check_readable(Everything, schema_of(Everything), None)
+    check_readable(Point, table(more=STRING, y=t.ByteType(), x=t.ShortType()), "more")
     for kind in (t.ArrayType(INT), table(a=INT)):
-        check_readable(WithAny, table(anything=kind, topic=STRING, level=STRING), None, "The source")
-        check_readable(dict, table(anything=kind), None, "The source")
-        check_readable(Row, table(anything=kind), None, "The source")
+        check_readable(WithAny, table(anything=kind, topic=STRING, level=STRING), None)
+        check_readable(dict, table(anything=kind), None)
+        check_readable(Row, table(anything=kind), None)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
 )
 def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.StructType, said: str) -> None:
     with pytest.raises(SchemaError) as refused:
-        check_readable(record_type, columns, None, "The source")
+        check_readable(record_type, columns, None)
     text = str(refused.value)
-    assert text.startswith(f"The source: the DataFrame does not fit {record_type.__name__}: ")
+    assert text.startswith(f"the DataFrame does not fit {record_type.__name__}: ")
     assert said in text
     names = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns)
     assert text.endswith(f". Its columns are {names}; select or cast them.")
@@ -225,15 +225,15 @@ def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.
 def test_a_field_fits_a_column_whose_values_it_can_hold(hint: Any, column: t.DataType, fits: bool) -> None:
     record_type = dataclasses.make_dataclass("Record", [("field", hint)])
     if fits:
-        check_readable(record_type, table(field=column), None, "The source")
+        check_readable(record_type, table(field=column), None)
         return
     with pytest.raises(SchemaError, match="column 'field' is "):
-        check_readable(record_type, table(field=column), None, "The source")
+        check_readable(record_type, table(field=column), None)
 
 
 def test_splitting_by_a_column_that_is_not_there_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"^The source: split_by names column 'z'; the DataFrame has x, y\.$"):
-        check_readable(dict, schema_of(Point), "z", "The source")
+    with pytest.raises(SchemaError, match=r"^split_by names column 'z'; the DataFrame has x, y\.$"):
+        check_readable(dict, schema_of(Point), "z")
 
 
 def test_records_are_read_as_what_they_were_written_from() -> None:

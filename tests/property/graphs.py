@@ -1,0 +1,242 @@
+"""Random graphs: how they are drawn, and how one becomes a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from hypothesis import strategies as st
+
+from dsv2 import ExecutionEnvironment
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource
+from dsv2.watermark import WatermarkDeclaration, new_builder
+from tests.property.traced import Behaviour, Item, OneInput, TwoInput, TwoOutput, WithBroadcast, key_of
+
+__all__ = ("Graph", "Port", "Source", "Step", "build", "graphs", "node_name")
+
+Kind: TypeAlias = Literal["non-keyed", "keyed", "global"]
+How: TypeAlias = Literal["as-is", "key", "shuffle", "global", "broadcast"]
+Shape: TypeAlias = Literal["one-input", "two-output", "two-input", "broadcast"]
+
+_BECOMES: dict[How, Kind] = {"key": "keyed", "shuffle": "non-keyed", "global": "global"}
+_FUNCTIONS: dict[Shape, Any] = {
+    "one-input": OneInput,
+    "two-output": TwoOutput,
+    "two-input": TwoInput,
+    "broadcast": WithBroadcast,
+}
+
+
+class Port(NamedTuple):
+    """Output ``output`` of node ``node``."""
+
+    node: int
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of ``items``: keys and numbers."""
+
+    items: tuple[tuple[str, int], ...]
+    parallelism: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A process function. ``swapped``: connected from the broadcast side. ``keeps_key``: the result stays keyed."""
+
+    shape: Shape
+    inputs: tuple[tuple[Port, How], ...]
+    kind: Kind
+    behaviour: Behaviour
+    parallelism: int
+    keeps_key: bool = False
+    swapped: bool = False
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs."""
+        return 2 if self.shape == "two-output" else 1
+
+
+@dataclass(frozen=True)
+class Signals:
+    """A watermark declaration without its name."""
+
+    function: Literal["min", "max", "and", "or"]
+    wait: bool
+    aligned: bool
+    across: bool
+    ignore: bool
+
+    def declare(self, identifier: str) -> WatermarkDeclaration:
+        """The declaration, with a name."""
+        start = new_builder(identifier)
+        typed: Any = start.type_long() if self.function in ("min", "max") else start.type_bool()
+        builder = getattr(typed, f"combine_function_{self.function}")()
+        builder.combine_wait_for_all_channels(self.wait).aligned(self.aligned).combine_across_inputs(self.across)
+        declaration: WatermarkDeclaration = (
+            builder.default_handling_strategy_ignore() if self.ignore else builder
+        ).build()
+        return declaration
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Sources and steps, numbered together, in an order in which inputs come first."""
+
+    nodes: tuple[Source | Step, ...]
+    signals: tuple[Signals, Signals]
+
+    @property
+    def leaves(self) -> list[Port]:
+        """The ports that nothing reads: each gets a sink."""
+        read = {port for node in self.nodes if isinstance(node, Step) for port, _ in node.inputs}
+        ports = [
+            Port(index, output)
+            for index, node in enumerate(self.nodes)
+            for output in range(node.outputs if isinstance(node, Step) else 1)
+        ]
+        return [port for port in ports if port not in read]
+
+    @property
+    def has_one_order(self) -> bool:
+        """Whether every function has only one order in which it may see things."""
+        steps = [node for node in self.nodes if isinstance(node, Step)]
+        return all(node.parallelism == 1 for node in self.nodes) and all(len(step.inputs) == 1 for step in steps)
+
+
+def node_name(prefix: str, index: int) -> str:
+    """The uid of a node, and the folder of its notes."""
+    return f"{prefix}-{index}"
+
+
+def build(
+    env: ExecutionEnvironment, graph: Graph, prefix: str, folder: Path, records_per_batch: int | None = None
+) -> dict[Port, CollectSink[Item]]:
+    """Write ``graph`` as a pipeline; returns the sinks of its leaves."""
+    declarations = [signals.declare(f"{prefix}-{name}") for signals, name in zip(graph.signals, "ab", strict=True)]
+    streams: dict[Port, Any] = {}
+    for index, node in enumerate(graph.nodes):
+        name = node_name(prefix, index)
+        if isinstance(node, Source):
+            items = [(key, number, f"{name}.{place}") for place, (key, number) in enumerate(node.items)]
+            source = CollectionSource(items, records_per_batch=records_per_batch)
+            streams[Port(index)] = env.from_source(source).with_uid(name).with_parallelism(node.parallelism)
+        else:
+            (folder / name).mkdir()
+            keyed = node.kind == "keyed"
+            function = _FUNCTIONS[node.shape](str(folder / name), node.behaviour, declarations, keyed)
+            result = _apply(node, [_partitioned(streams[port], how) for port, how in node.inputs], function)
+            handle = result.first if node.kind == "global" and node.shape == "two-output" else result
+            handle.with_uid(name).with_parallelism(node.parallelism)
+            pair = (result.first, result.second) if node.shape == "two-output" else (result,)
+            streams |= {Port(index, output): stream for output, stream in enumerate(pair)}
+    sinks: dict[Port, CollectSink[Item]] = {}
+    for port in graph.leaves:
+        sinks[port] = CollectSink()
+        streams[port].to_sink(sinks[port])
+    return sinks
+
+
+def _partitioned(stream: Any, how: How) -> Any:
+    if how == "as-is":
+        return stream
+    if how == "key":
+        return stream.key_by(key_of)
+    return stream.global_() if how == "global" else getattr(stream, how)()
+
+
+def _apply(step: Step, inputs: Sequence[Any], function: Any) -> Any:
+    selectors = (key_of,) * (step.outputs if step.keeps_key else 0)
+    if len(inputs) == 1:
+        return inputs[0].process(function, *selectors)
+    first, second = reversed(inputs) if step.swapped else inputs
+    return first.connect_and_process(second, function, *selectors)
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most_steps: int = 6, most_records: int = 24, most_parallelism: int = 3) -> Graph:
+    """Graphs of one to three sources and up to ``most_steps`` functions, of every legal shape."""
+    parallelisms = st.integers(1, draw(st.integers(1, most_parallelism)))
+    item = st.tuples(st.sampled_from("abcd"), st.integers(0, 9))
+    sources = [
+        Source(tuple(draw(st.lists(item, max_size=most_records))), draw(parallelisms))
+        for _ in range(draw(st.sampled_from((1, 1, 2, 3))))
+    ]
+    drawing = _Drawing(draw, parallelisms)
+    drawing.nodes.extend(sources)
+    drawing.kinds.update({Port(index): "non-keyed" for index in range(len(sources))})
+    for _ in range(draw(st.integers(1, most_steps))):
+        drawing.add_step()
+    return Graph(tuple(drawing.nodes), (drawing.signals(st.booleans()), drawing.signals(st.just(False))))
+
+
+class _Drawing:
+    """A graph that is being drawn, with the kinds of its streams."""
+
+    def __init__(self, draw: st.DrawFn, parallelisms: st.SearchStrategy[int]) -> None:
+        self.draw = draw
+        self.parallelisms = parallelisms
+        self.nodes: list[Source | Step] = []
+        self.kinds: dict[Port, Kind] = {}
+        self.answered = False
+
+    def add_step(self) -> None:
+        """Draw one more function, on streams that are there."""
+        draw = self.draw
+        shape = draw(st.sampled_from(list(_FUNCTIONS)))
+        kinds: list[Kind] = ["non-keyed", "keyed"] if shape == "broadcast" else ["non-keyed", "keyed", "global"]
+        kind = draw(st.sampled_from(kinds))
+        inputs = [self._input(kind)]
+        if shape == "two-input":
+            inputs.append(self._input(kind))
+        elif shape == "broadcast":
+            inputs.append((draw(st.sampled_from(list(self.kinds))), "broadcast"))
+        keeps_key = kind == "keyed" and draw(st.booleans())
+        step = Step(
+            shape,
+            tuple(inputs),
+            kind,
+            self._behaviour(shape, keeps_key),
+            1 if kind == "global" else draw(self.parallelisms),
+            keeps_key,
+            swapped=shape == "broadcast" and draw(st.booleans()),
+        )
+        result: Kind = "keyed" if keeps_key else "global" if kind == "global" else "non-keyed"
+        self.kinds |= {Port(len(self.nodes), output): result for output in range(step.outputs)}
+        self.nodes.append(step)
+
+    def signals(self, aligned: st.SearchStrategy[bool]) -> Signals:
+        """Draw a declaration. (Two aligned ones could wait for each other for ever, in this runtime as in Flink.)"""
+        draw, is_aligned = self.draw, self.draw(aligned)
+        function = draw(st.sampled_from(("min", "max", "and", "or")))
+        wait = is_aligned or draw(st.booleans())
+        return Signals(function, wait, is_aligned, draw(st.booleans()), draw(st.sampled_from((False, False, True))))
+
+    def _input(self, kind: Kind) -> tuple[Port, How]:
+        """A stream of ``kind``, made from any that is there."""
+        port = self.draw(st.sampled_from(list(self.kinds)))
+        hows: list[How] = [how for how, becomes in _BECOMES.items() if becomes == kind]
+        if self.kinds[port] == kind:
+            hows = ["as-is"] if kind == "global" else ["as-is", "as-is", *hows]
+        return port, self.draw(st.sampled_from(hows))
+
+    def _behaviour(self, shape: Shape, keeps_key: bool) -> Behaviour:
+        draw = self.draw
+        responses = ["pass", "pass", "odd", "twice", "count", "first", "silent"]
+        responses += ["rekey"] * (not keeps_key) + ["join"] * 4 * (shape == "two-input")
+        # Who answers every watermark with another doubles them; one of them is enough.
+        moments = ["open", "record", "record", "end"] + ["watermark"] * (not self.answered)
+        emits = draw(st.lists(st.tuples(st.sampled_from((0, 0, 1)), st.sampled_from(moments)), max_size=2))
+        self.answered |= any(moment == "watermark" for _, moment in emits)
+        return Behaviour(
+            draw(st.sampled_from(responses)),  # type: ignore[arg-type]
+            tuple(emits),  # type: ignore[arg-type]
+            draw(st.sampled_from((False, False, True))),
+            draw(st.sampled_from(("never", "never", "watermark", "end"))),
+        )

@@ -1,0 +1,80 @@
+"""A job to be killed: two levels, two file sinks, many micro-batches. ``python -m tests.spark.kill_job FOLDER``."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import FileSink
+from dsv2.sources import DataGeneratorSource
+
+RECORDS = 24_000
+RECORDS_PER_BATCH = 1_000
+KEYS = 7
+
+
+class Counted(NamedTuple):
+    key: int
+    nth: int
+
+
+class Total(NamedTuple):
+    records: int
+
+
+class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
+    """Emits the number of the record among those of its key: 1, 2, 3, … if none is lost and none comes twice."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
+        key = record % KEYS
+        self.counts[key] = self.counts.get(key, 0) + 1
+        output.collect(Counted(key, self.counts[key]))
+
+
+class CountAll(OneInputStreamProcessFunction[Counted, Total]):
+    """The same over everything."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, record: Counted, output: Collector[Total], ctx: PartitionedContext[Total]) -> None:
+        self.total += 1
+        output.collect(Total(self.total))
+
+
+def number(index: int) -> int:
+    """The record at ``index``."""
+    return index * 7919
+
+
+def main(folder: str) -> None:
+    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("kill")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    source = DataGeneratorSource(number, count=RECORDS, records_per_batch=RECORDS_PER_BATCH)
+    counted = env.from_source(source).key_by(lambda record: record % KEYS).process(CountPerKey()).with_uid("per-key")
+    counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
+    total = counted.global_().process(CountAll()).with_uid("all")
+    total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
+    env.execute("kill", checkpoint_location=f"{folder}/checkpoint")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,103 @@
+"""kill -9 of the driver, its JVM and its workers, at chosen points of a micro-batch: nothing is lost, nothing doubled.
+
+The moment is chosen by the files that Spark and the sinks write, never by the clock, and checked afterwards: a kill
+that came too late does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from tests.spark.kill_job import KEYS, RECORDS, RECORDS_PER_BATCH, number
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+KILLS_PER_PHASE = 3
+DEADLINE_SECONDS = 90.0
+
+Phase = Callable[[Path, int], bool]
+
+
+def begun(folder: Path, batch: int) -> bool:
+    """The offsets of ``batch`` are logged."""
+    return (folder / "checkpoint/offsets" / str(batch)).exists()
+
+
+def first_sink_written(folder: Path, batch: int) -> bool:
+    """The first sink has the records of ``batch``, whole; the second one may or may not."""
+    return (folder / f"counted/batch_id={batch}/_SUCCESS").exists()
+
+
+def committed(folder: Path, batch: int) -> bool:
+    """Spark has finished ``batch``."""
+    return (folder / "checkpoint/commits" / str(batch)).exists()
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    log = (folder / "log").open("ab")
+    command = [sys.executable, "-m", "tests.spark.kill_job", str(folder)]
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable}
+    return subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+
+def kill_session(leader: int) -> None:
+    """SIGKILL for every process of a session: Spark's Python daemon has a process group of its own."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if os.getsid(int(entry.name)) == leader:
+                os.kill(int(entry.name), signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it was quicker
+
+
+def next_batch(folder: Path) -> int:
+    commits = folder / "checkpoint/commits"
+    done = [int(entry.name) for entry in commits.glob("[0-9]*")] if commits.exists() else []
+    return max(done, default=-1) + 1
+
+
+def kill_in(folder: Path, reached: Phase) -> bool:
+    """Start the job and kill it when a micro-batch has ``reached`` a phase; whether the kill came in time."""
+    batch = next_batch(folder) + 1  # let a batch pass: the first one after a start is a repeated one
+    job = start(folder)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    try:
+        while not reached(folder, batch):
+            if job.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Batch {batch} did not begin: {(folder / 'log').read_text()[-3000:]}")
+            time.sleep(0.0005)
+    finally:
+        kill_session(job.pid)
+        job.wait()
+    return reached(folder, batch) and not committed(folder, batch)
+
+
+def test_kills_between_offset_log_and_commit_log_leave_no_trace(tmp_path: Path) -> None:
+    hits = Counter[str]()
+    for reached in (begun, first_sink_written):
+        for _ in range(3 * KILLS_PER_PHASE):
+            if hits[reached.__name__] < KILLS_PER_PHASE:
+                hits[reached.__name__] += kill_in(tmp_path, reached)
+    assert hits == {"begun": KILLS_PER_PHASE, "first_sink_written": KILLS_PER_PHASE}
+    assert next_batch(tmp_path) < RECORDS // RECORDS_PER_BATCH, "the job was over before the last kill"
+
+    assert start(tmp_path).wait(DEADLINE_SECONDS * 3) == 0, (tmp_path / "log").read_text()[-3000:]
+    counted = ds.dataset(tmp_path / "counted", format="parquet", partitioning="hive").to_table()
+    total = ds.dataset(tmp_path / "total", format="json", partitioning="hive").to_table()
+    sizes = Counter(number(index) % KEYS for index in range(RECORDS))
+    everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
+    assert sorted(zip(*(counted[name].to_pylist() for name in ("key", "nth")), strict=True)) == everything
+    assert sorted(total["records"].to_pylist()) == list(range(1, RECORDS + 1))

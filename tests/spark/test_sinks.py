@@ -1,0 +1,236 @@
+"""What sinks leave behind: all kinds in one job, records that do not fit, batches that are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SchemaError
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
+
+BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
+START = datetime(2024, 7, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Event:
+    number: int
+    at: datetime
+    note: str | None
+    tags: list[str]
+
+
+class Pair(NamedTuple):
+    name: str
+    number: int
+
+
+class Color(Enum):
+    RED = 1
+
+
+class Colored(NamedTuple):
+    color: Color
+
+
+class UnknownSink(Sink[Any]):
+    pass
+
+
+def event(number: int) -> Event:
+    return Event(number, START + timedelta(hours=number), None if number % 2 else "even", ["t"] * (number % 3))
+
+
+def pair(number: int) -> Pair:
+    return Pair(f"n{number}", number)
+
+
+def text_of(number: int) -> str:
+    return f'a, "quoted" {number}'
+
+
+def environment(spark: SparkSession, mode: RuntimeExecutionMode = STREAMING) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_execution_mode(mode)
+    return env
+
+
+def read(folder: Path, format: str = "parquet") -> list[dict[str, Any]]:
+    """All records below ``folder``, by number."""
+    table = pads.dataset(str(folder), format=format, partitioning="hive").to_table()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return sorted(rows, key=lambda row: row["number"])
+
+
+def data_files(folder: Path) -> list[Path]:
+    """The files that readers look at."""
+    return [file for file in folder.rglob("*") if file.is_file() and file.name[0] not in "._"]
+
+
+def test_sinks_of_all_kinds_in_one_job(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches: list[tuple[int, list[int]]] = []
+    collected, keyed, together = CollectSink[int](), CollectSink[int](), CollectSink[int]()
+    env = environment(spark)
+    env.set_parallelism(2)
+    # 4 micro-batches of 10 numbers, of which the third has nothing for the sinks.
+    numbers = env.from_collection(range(40), records_per_batch=10).filter(lambda n: not 20 <= n < 30)
+    numbers.map(event).to_sink(FileSink(str(tmp_path / "events"), schema=Event))
+    numbers.map(pair).to_sink(FileSink(f"{tmp_path}/pairs/", format="json", schema=Pair))
+    numbers.map(lambda n: (n, text_of(n))).to_sink(
+        FileSink(f"{tmp_path}/csv", format="csv", schema="n int, text string")
+    )
+    numbers.map(lambda n: {"counts": {"c": n}, "number": n}).to_sink(
+        FileSink(f"{tmp_path}/dicts", schema="number long not null, counts map<string, long>")
+    )
+    numbers.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, sorted(records)))))
+    numbers.to_sink(PrintSink("number", format=lambda n: f"<{n}>"))
+    numbers.to_sink(collected)
+    numbers.key_by(lambda n: n % 3).to_sink(keyed)
+    numbers.global_().to_sink(together)
+    capsys.readouterr()
+    env.execute("sinks", checkpoint_location=checkpoint)
+
+    expected = [n for n in range(40) if not 20 <= n < 30]
+    assert sorted(collected.results) == sorted(keyed.results) == sorted(together.results) == expected
+    assert batches == [(0, [*range(10)]), (1, [*range(10, 20)]), (2, []), (3, [*range(30, 40)])]
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("number>")]
+    assert sorted(printed) == sorted(f"number> <{n}>" for n in expected)
+
+    in_batch = {n: {"batch_id": n // 10} for n in expected}
+    assert read(tmp_path / "events") == [vars(event(n)) | in_batch[n] for n in expected]
+    assert read(tmp_path / "pairs", "json") == [pair(n)._asdict() | in_batch[n] for n in expected]
+    assert read(tmp_path / "dicts") == [{"number": n, "counts": [("c", n)]} | in_batch[n] for n in expected]
+    csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string, batch_id int", quote='"', escape="\\")
+    assert sorted(map(tuple, csv.collect())) == [(n, text_of(n), n // 10) for n in expected]
+    # The empty micro-batch owns a folder too, and its file has the schema.
+    (empty,) = {file.parent for file in data_files(tmp_path / "events")} & {tmp_path / "events" / "batch_id=2"}
+    assert [pq.read_table(file).num_rows for file in data_files(empty)] == [0]
+    assert pq.read_schema(data_files(empty)[0]).names == ["number", "at", "note", "tags"]
+
+
+class Wrong:
+    """Makes a pair, but of ``bad`` number something that is none."""
+
+    def __init__(self, bad: int | None) -> None:
+        self.bad = bad
+
+    def __call__(self, number: int) -> Any:
+        return pair(number) if number != self.bad else Pair("bad", None)  # type: ignore[arg-type]
+
+
+def test_a_record_that_does_not_fit_fails_the_job_and_its_batch_is_repeated_later(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    good, strict = tmp_path / "good", tmp_path / "strict"
+
+    def run(bad: int | None) -> None:
+        env = environment(spark)
+        env.set_parallelism(2)
+        pairs = env.from_collection(range(40), records_per_batch=20).map(Wrong(bad)).with_uid("make")
+        pairs.to_sink(FileSink(str(good), schema="name string, number long"))
+        pairs.to_sink(FileSink(str(strict), schema=Pair)).with_name("Strict").with_uid("strict")
+        env.execute("pairs", checkpoint_location=checkpoint)
+
+    with pytest.raises(SchemaError) as failed:
+        run(bad=33)
+    text = str(failed.value)
+    assert text.startswith(f"The sink Strict (uid 'strict'), defined at {__file__}:")
+    assert "record Pair(name='bad', number=None) does not fit the schema struct<name:string,number:bigint>" in text
+    assert "field 'number' must not be None" in text
+    # Of the micro-batch that failed nothing is there, of the one before everything is.
+    assert read(strict) == [pair(n)._asdict() | {"batch_id": 0} for n in range(20)]
+    assert [file for file in data_files(strict) if "batch_id=1" in str(file)] == []
+    # The sink written before has got its micro-batch; it is replaced when that is repeated.
+    assert len(read(good.joinpath())) in (20, 40)
+
+    run(bad=None)
+    for folder in (good, strict):
+        assert read(folder) == [pair(n)._asdict() | {"batch_id": n // 20} for n in range(40)]
+
+
+def test_a_foreach_batch_function_that_raises_fails_the_job_and_gets_its_batch_again(
+    spark: SparkSession, checkpoint: str
+) -> None:
+    calls: list[tuple[int, list[int]]] = []
+
+    def run(function: Callable[[list[int], int], None]) -> None:
+        env = environment(spark)
+        stream = env.from_collection(range(6), records_per_batch=2).map(lambda n: n * 10).with_uid("tens")
+        stream.to_sink(ForeachBatchSink(function)).with_name("Mail").with_uid("mail")
+        env.execute("mail", checkpoint_location=checkpoint)
+
+    def raise_on_second(records: list[int], batch_id: int) -> None:
+        calls.append((batch_id, records))
+        if batch_id == 1:
+            raise OSError("mailbox full")
+
+    with pytest.raises(JobError) as failed:
+        run(raise_on_second)
+    assert str(failed.value).startswith(f"The function of the sink Mail (uid 'mail'), defined at {__file__}:")
+    assert str(failed.value).endswith("raised on batch 1: OSError: mailbox full")
+    assert type(failed.value) is JobError
+
+    run(lambda records, batch_id: calls.append((batch_id, records)))
+    assert calls == [(0, [0, 10]), (1, [20, 30]), (1, [20, 30]), (2, [40, 50])]
+
+
+def test_a_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
+    batches: list[tuple[int, list[int]]] = []
+
+    def run(bad: int | None, folder: str) -> None:
+        env = environment(spark, BATCH)
+        numbers = env.from_collection(range(5))
+        numbers.to_sink(ForeachBatchSink(lambda records, batch_id: batches.append((batch_id, records))))
+        numbers.map(Wrong(bad)).to_sink(FileSink(str(tmp_path / folder), schema=Pair))
+        env.execute("batch")
+
+    with pytest.raises(SchemaError, match=r"record Pair\(name='bad', number=None\) does not fit"):
+        run(bad=4, folder="bad")
+    assert data_files(tmp_path / "bad") == []
+    run(bad=None, folder="good")
+    assert read(tmp_path / "good") == [pair(n)._asdict() | {"batch_id": 0} for n in range(5)]
+    assert batches == [(0, [0, 1, 2, 3, 4])]
+
+    # What another run left there would be mixed up with this one's.
+    with pytest.raises(ConfigurationError, match=rf"{tmp_path}/good holds the output of another run\."):
+        run(bad=None, folder="good")
+
+
+def test_the_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    (tmp_path / "batch_id=7").mkdir()
+    env = environment(spark)
+    env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs")
+    with pytest.raises(ConfigurationError) as refused:
+        env.execute("again", checkpoint_location=checkpoint)
+    assert str(refused.value).startswith(f"The sink Pairs (uid 'Pairs-2'), defined at {__file__}:")
+    assert not Path(checkpoint).exists()
+
+
+@pytest.mark.parametrize("mode", [BATCH, STREAMING])
+def test_a_sink_that_cannot_be_written_is_refused_before_anything_runs(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
+) -> None:
+    for sink, error, said in (
+        (FileSink[Any](str(tmp_path), schema=Colored), SchemaError, "Field 'color' of Colored has type <enum 'Color'>"),
+        (FileSink[Any](str(tmp_path), schema="n lon"), SchemaError, "'n lon' is not a schema"),
+        (FileSink[Any](str(tmp_path), schema="int"), SchemaError, "'int' is not a schema of columns but int."),
+        (FileSink[Any](str(tmp_path), schema=int), SchemaError, "int has no fields with types"),
+        (UnknownSink(), ConfigurationError, "is of a kind that the Spark runtime does not know."),
+    ):
+        env = environment(spark, mode)
+        env.from_collection([1]).to_sink(sink)
+        with pytest.raises(error) as refused:
+            env.execute(checkpoint_location=None if mode is BATCH else checkpoint)
+        assert str(refused.value).startswith(f"The sink Sink (uid 'Sink-1'), defined at {__file__}:")
+        assert said in str(refused.value)
