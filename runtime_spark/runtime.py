@@ -18,6 +18,7 @@ from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
 from dsv2.sources import Source
+from runtime_spark.failures import job_failure
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
 from runtime_spark.query import BatchJob, StreamingJob
@@ -98,7 +99,10 @@ class SparkRuntime:
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
         with starting(self._spark, compiled.layout.partitions, chained=len(compiled.layout.levels) > 1):
-            job.attach(writer.start())
+            try:
+                job.attach(writer.start())
+            except Exception as error:
+                raise job_failure(error, plan.job_name) from error
         return job
 
 

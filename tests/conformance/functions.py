@@ -15,6 +15,7 @@ from dsv2.functions import (
 )
 
 __all__ = (
+    "FEW",
     "NUMBERS",
     "Located",
     "Merge",
@@ -32,6 +33,7 @@ __all__ = (
 
 T = TypeVar("T")
 NUMBERS: Sequence[int] = range(12)
+FEW: Sequence[int] = range(2)
 
 
 def mod3(number: int) -> int:

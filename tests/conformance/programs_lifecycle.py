@@ -15,12 +15,10 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from tests.conformance.functions import NUMBERS, mod3
+from tests.conformance.functions import FEW, NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
-
-FEW = [0, 1]
 
 
 class Diary:
@@ -160,7 +158,7 @@ class Lifecycle(Program):
             "two-outputs": (p, FEW, ()),
             "keyed": (p, NUMBERS, ()),
             "two-inputs": (p, NUMBERS, FEW),
-            "broadcast": (p, NUMBERS, FEW * p),
+            "broadcast": (p, NUMBERS, list(FEW) * p),
             "global": (1, FEW, ()),
         }
         for name, (subtasks, first, second) in expected.items():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from dsv2.functions import OneInputStreamProcessFunction
-from tests.conformance.functions import NUMBERS, Located, Pass, mod3
+from tests.conformance.functions import FEW, NUMBERS, Located, Merge, Pass, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
@@ -108,12 +108,20 @@ class OwnClasses(Program):
         p.collect(p.source(NUMBERS).map(lambda number: inner(number)).key_by(lambda i: i).process(Pass()), "local")
         p.collect(p.source(NUMBERS).map(lambda number: posting(number)).key_by(lambda i: i).process(Pass()), "main")
         p.collect(p.source(NUMBERS).process(KeepsOwn(inner, posting)), "fields")
+        # Keys that source and operator have found meet, in whatever processes those are.
+        found = p.source(NUMBERS).key_by(lambda number: inner(mod3(number)))
+        p.collect(
+            found.connect_and_process(p.source(NUMBERS).map(int).key_by(lambda number: inner(mod3(number))), Merge()),
+            "keys",
+        )
 
     def check(self, run: Run) -> None:
         run.expect(*(Point(number, -number) for number in NUMBERS), name="named")
         for name, kind in (("local", "Inner"), ("main", "Posting")):
             assert {type(record).__name__ for record in run.out(name)} == {kind}
             assert sorted(record.number for record in run.out(name)) == list(NUMBERS)
+        subtasks = {(mod3(seen.value), seen.subtask) for seen in run.out("keys")}
+        assert (len(run.out("keys")), len(subtasks)) == (2 * len(NUMBERS), 3)
         assert sorted(run.out("fields")) == [("Inner", "Posting", len(NUMBERS) // run.parallelism)] * run.parallelism
 
 
@@ -156,13 +164,16 @@ KEYS: list[list[Any]] = [
 ]
 
 
+def every_key(number: int) -> list[tuple[int, Any]]:
+    """Every key, with the number of its group."""
+    return [(group, key) for group, keys in enumerate(KEYS) for key in keys]
+
+
 class AnyKey(Program):
     """Keys of every kind; those that are equal are one key."""
 
     def build(self, p: Pipeline) -> None:
-        # Every key twice, its group's number with it.
-        items = [(group, key) for _ in range(2) for group, keys in enumerate(KEYS) for key in keys]
-        stream = p.source(items).shuffle().map(tuple)
+        stream = p.source(FEW).flat_map(every_key).shuffle().map(tuple)
         p.collect(stream.key_by(lambda item: item[1]).process(Located(keyed=True)))
 
     def check(self, run: Run) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -26,7 +26,7 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
     new_builder,
 )
-from tests.conformance.functions import NUMBERS, mod3
+from tests.conformance.functions import FEW, NUMBERS, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.oracles.channels import Rule, Signal, is_legal
 
@@ -77,6 +77,11 @@ class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
     ) -> WatermarkHandlingResult:
         second_output.collect((ctx.task_info.index_of_this_subtask, watermark))
         return self.answer
+
+
+def among(*numbers: int) -> Callable[[int], int | None]:
+    """A watermark for each of ``numbers``."""
+    return lambda number: number if number in numbers else None
 
 
 def signals(run: Run, name: str, subtask: int) -> list[Signal]:
@@ -213,7 +218,6 @@ class Answered(Program):
 
     answer: WatermarkHandlingResult
     ignore: bool
-    NUMBERS: ClassVar = range(1, 7)
 
     @property
     def name(self) -> str:
@@ -225,7 +229,7 @@ class Answered(Program):
         return (builder.default_handling_strategy_ignore() if self.ignore else builder).build()
 
     def build(self, p: Pipeline) -> None:
-        sender = p.source(self.NUMBERS).process(Sender(self.declaration, lambda number: number))
+        sender = p.source(NUMBERS).process(Sender(self.declaration, lambda number: number if number < 6 else None))
         chained = sender.process(Recorder(self.answer))
         exchanged = sender.shuffle().process(Recorder(self.answer))
         p.collect(chained.second, "chained")
@@ -236,7 +240,7 @@ class Answered(Program):
     def check(self, run: Run) -> None:
         lets_on = self.answer is PEEK and not self.ignore
         p = run.parallelism
-        sent = [list(self.NUMBERS[lane::p]) for lane in range(p)]
+        sent = [list(range(6)[lane::p]) for lane in range(p)]
         assert [values(run, "chained", lane) for lane in range(p)] == sent
         check_received(run, self.declaration, "exchanged", sent, p)
         if lets_on:
@@ -288,7 +292,8 @@ class EmittedEverywhere(Program):
     """In ``open``, with a record, on a watermark and at the end: on both outputs, in place between the records."""
 
     def build(self, p: Pipeline) -> None:
-        sender = p.source([1, 2], 1).process(Sender(RELAYED, lambda number: 3000 + number if number == 2 else None))
+        numbers = p.source(NUMBERS, 1).filter(lambda number: number in (1, 2)).with_parallelism(1)
+        sender = numbers.process(Sender(RELAYED, lambda number: 3000 + number if number == 2 else None))
         both = sender.with_parallelism(1).process(Everywhere()).with_parallelism(1)
         p.collect(both.first.process(Recorder()).with_parallelism(1).second, "first")
         p.collect(both.second.shuffle().process(Recorder()).with_parallelism(1).second, "second")
@@ -361,8 +366,8 @@ class TwoInputs(Program):
         return new_builder(self.name).type_long().combine_function_min().combine_across_inputs(self.across).build()
 
     def build(self, p: Pipeline) -> None:
-        left = p.source([5, 6], 1).process(Sender(self.declaration, lambda number: number)).with_parallelism(1)
-        right: Any = p.source([1, 2], 1).process(Sender(self.declaration, lambda number: number)).with_parallelism(1)
+        left = p.source(NUMBERS, 1).process(Sender(self.declaration, among(5, 6))).with_parallelism(1)
+        right: Any = p.source(NUMBERS, 1).process(Sender(self.declaration, among(1, 2))).with_parallelism(1)
         if self.broadcast:
             both = left.connect_and_process(right.broadcast(), BroadcastSided())
         else:
@@ -418,22 +423,27 @@ class Released(Program):
 class ManyRounds(Program):
     """Hundreds of aligned watermarks meet in one micro-batch; records never pass them."""
 
-    COUNT = 1200
+    EACH = 100
     DECLARATION = new_builder("rounds").type_long().combine_wait_for_all_channels(True).aligned().build()
 
     def build(self, p: Pipeline) -> None:
-        sender = p.env.from_collection(range(self.COUNT)).process(Sender(self.DECLARATION, lambda number: number // 4))
+        def rounds(number: int) -> range:
+            first = number // parallelism * each
+            return range(first, first + each)
+
+        parallelism, each = p.parallelism, self.EACH
+        sender = p.source(NUMBERS).flat_map(rounds).process(Sender(self.DECLARATION, lambda number: number))
         p.collect(sender.shuffle().process(Recorder()).second)
 
     def check(self, run: Run) -> None:
-        rounds = self.COUNT // run.parallelism
+        rounds = len(NUMBERS) * self.EACH // run.parallelism
         for subtask in range(run.parallelism):
             seen = [seen for index, seen in run.out() if index == subtask]
             assert sum(not isinstance(element, int) for element in seen) == rounds
             passed = 0
             for element in seen:
                 if isinstance(element, int):
-                    assert element // run.parallelism == passed  # a record of a later round waits
+                    assert element == passed  # a record of a later round waits
                 else:
                     passed += 1
 
@@ -444,7 +454,7 @@ class OnEveryEdge(Program):
     DECLARATION = new_builder("edges").type_long().combine_function_max().combine_wait_for_all_channels(True).build()
 
     def build(self, p: Pipeline) -> None:
-        sender = p.source([4], 1).process(Sender(self.DECLARATION, lambda number: number)).with_parallelism(1)
+        sender = p.source(NUMBERS, 1).process(Sender(self.DECLARATION, among(4))).with_parallelism(1)
         p.collect(sender.process(Recorder()).with_parallelism(1).second, "forward")
         p.collect(sender.shuffle().process(Recorder()).second, "shuffle")
         p.collect(sender.key_by(mod3).process(Recorder()).second, "key_by")
@@ -468,7 +478,7 @@ class DeclaredElsewhere(Program):
             send(ctx.non_partitioned_context, self.DECLARATION, True)
             output.collect(number)
 
-        stream = p.source([4], 1).process(emit).with_parallelism(1)
+        stream = p.source(FEW, 1).process(emit).with_parallelism(1)
         stream = stream.shuffle().process(Sender(self.DECLARATION, lambda number: None))
         p.collect(stream.global_().process(Recorder()).second)
 

@@ -13,7 +13,17 @@ from dsv2 import ExecutionEnvironment
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from tests.property.traced import Behaviour, Item, OneInput, TwoInput, TwoOutput, WithBroadcast, key_of
+from tests.property.traced import (
+    Behaviour,
+    Item,
+    Moment,
+    OneInput,
+    Response,
+    TwoInput,
+    TwoOutput,
+    WithBroadcast,
+    key_of,
+)
 
 __all__ = ("Graph", "Port", "Source", "Step", "build", "graphs", "node_name")
 
@@ -214,7 +224,8 @@ class _Drawing:
     def signals(self, aligned: st.SearchStrategy[bool]) -> Signals:
         """Draw a declaration. (Two aligned ones could wait for each other for ever, in this runtime as in Flink.)"""
         draw, is_aligned = self.draw, self.draw(aligned)
-        function = draw(st.sampled_from(("min", "max", "and", "or")))
+        functions: list[Literal["min", "max", "and", "or"]] = ["min", "max", "and", "or"]
+        function = draw(st.sampled_from(functions))
         wait = is_aligned or draw(st.booleans())
         return Signals(function, wait, is_aligned, draw(st.booleans()), draw(st.sampled_from((False, False, True))))
 
@@ -228,15 +239,20 @@ class _Drawing:
 
     def _behaviour(self, shape: Shape, keeps_key: bool) -> Behaviour:
         draw = self.draw
-        responses = ["pass", "pass", "odd", "twice", "count", "first", "silent"]
-        responses += ["rekey"] * (not keeps_key) + ["join"] * 4 * (shape == "two-input")
-        # Who answers every watermark with another doubles them; one of them is enough.
-        moments = ["open", "record", "record", "end"] + ["watermark"] * (not self.answered)
+        responses: list[Response] = ["pass", "pass", "odd", "twice", "count", "first", "silent"]
+        if not keeps_key:
+            responses.append("rekey")
+        if shape == "two-input":
+            responses.extend(["join"] * 4)
+        moments: list[Moment] = ["open", "record", "record", "end"]
+        if not self.answered:
+            moments.append("watermark")  # who answers every watermark with another doubles them: one is enough
         emits = draw(st.lists(st.tuples(st.sampled_from((0, 0, 1)), st.sampled_from(moments)), max_size=2))
         self.answered |= any(moment == "watermark" for _, moment in emits)
+        dumps: list[Literal["never", "watermark", "end"]] = ["never", "never", "watermark", "end"]
         return Behaviour(
-            draw(st.sampled_from(responses)),  # type: ignore[arg-type]
-            tuple(emits),  # type: ignore[arg-type]
+            draw(st.sampled_from(responses)),
+            tuple(emits),
             draw(st.sampled_from((False, False, True))),
-            draw(st.sampled_from(("never", "never", "watermark", "end"))),
+            draw(st.sampled_from(dumps)),
         )

@@ -210,8 +210,8 @@ def _check_state(where: str, step: Step, events: Sequence[Event]) -> None:
     twin = Responder(step.behaviour.response)
     keys: set[str] = set()
     for event, following in _blocks(events):
-        said = [(key, number) for kind, *_, (key, number, _) in following if kind == "collect"]
-        visited = [key for kind, *rest in following if kind == "visit" for key in rest]
+        said = [collected[2][:2] for collected in following if collected[0] == "collect"]
+        visited = [visit[1] for visit in following if visit[0] == "visit"]
         if event[0] == "record" and not (step.shape == "broadcast" and event[1] == 1):
             _, side, (key, number, _), current_key = event
             assert said == twin.respond(side, key, number), (where, event)

@@ -62,9 +62,9 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 )
 
 
-@given(st.sampled_from([0, 60, 300]), STEPS)
+@given(st.sampled_from([0, 64, 256]), STEPS)
 def test_it_is_a_dict_whatever_is_done_to_it(before: int, steps: list[Step]) -> None:
-    """``before``: keys that are there already, none of them among the steps' own; 60 come just short of new pages."""
+    """``before``: keys that are there already, besides those of the steps; one more, and the pages are divided."""
     store = filled(range(100, 100 + before))
     model: dict[Any, Any] = {key: [key] for key in range(100, 100 + before)}
     for what, key, value in steps:
@@ -143,6 +143,39 @@ def test_merely_seen_keys_are_kept() -> None:
     again.touch("b")
     assert again.touched == {"b"}
     assert again.get("b") == 1
+
+
+def test_a_removed_key_is_not_taken_for_seen() -> None:
+    """Loops do not touch what is in ``touched``."""
+    store = new_store()
+    store.touch("a")
+    store.remove("a")
+    assert store.touched == set()
+    store.touch("a")
+    assert list(store) == ["a"]
+
+
+def test_a_removed_key_is_not_there_after_a_restart() -> None:
+    store = reloaded(filled(["a", "b"]))
+    store.remove("a")
+    assert list(reloaded(store)) == ["b"]
+
+
+def test_a_key_that_divides_the_pages_takes_nothing_away() -> None:
+    store = reloaded(filled(range(64)))
+    store.put("one more", 1)
+    assert len(set(reloaded(store))) == 65
+
+
+def test_a_restore_forgets_what_was_there() -> None:
+    earlier = filled(["a"]).snapshot()
+    store = filled(["a", "b"])
+    store.put("a", "changed")
+    store.touch("a")
+    store.restore(earlier)
+    assert store.touched == set()
+    assert {key: store.get(key) for key in store} == {"a": ["a"]}
+    assert store.snapshot() == earlier
 
 
 def test_keys_may_come_and_go_while_all_are_visited() -> None:

@@ -22,7 +22,20 @@ from dsv2.functions import (
 )
 from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration, WatermarkHandlingResult
 
-__all__ = ("Behaviour", "Event", "Item", "OneInput", "Responder", "TwoInput", "TwoOutput", "WithBroadcast", "key_of", "read_notes")
+__all__ = (
+    "Behaviour",
+    "Event",
+    "Item",
+    "Moment",
+    "OneInput",
+    "Responder",
+    "Response",
+    "TwoInput",
+    "TwoOutput",
+    "WithBroadcast",
+    "key_of",
+    "read_notes",
+)
 
 Item: TypeAlias = tuple[str, int, str]
 Event: TypeAlias = tuple[Any, ...]
@@ -237,9 +250,7 @@ class WithBroadcast(Traced, TwoInputBroadcastStreamProcessFunction[Item, Item, I
     ) -> WatermarkHandlingResult:
         return self.watermark(0, watermark, ctx)
 
-    def on_watermark_from_broadcast_input(
-        self, watermark: Watermark, output: Any, ctx: Any
-    ) -> WatermarkHandlingResult:
+    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         return self.watermark(1, watermark, ctx)
 
     def end_non_broadcast_input(self, ctx: Any) -> None:

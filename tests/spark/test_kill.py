@@ -20,7 +20,7 @@ import pytest
 
 from tests.spark.kill_job import KEYS, RECORDS, RECORDS_PER_BATCH, number
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 KILLS_PER_PHASE = 3
 DEADLINE_SECONDS = 90.0

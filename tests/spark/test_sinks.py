@@ -83,8 +83,8 @@ def test_sinks_of_all_kinds_in_one_job(
     collected, keyed, together = CollectSink[int](), CollectSink[int](), CollectSink[int]()
     env = environment(spark)
     env.set_parallelism(2)
-    # 4 micro-batches of 10 numbers, of which the third has nothing for the sinks.
-    numbers = env.from_collection(range(40), records_per_batch=10).filter(lambda n: not 20 <= n < 30)
+    # 3 micro-batches of 10 numbers, of which the second has nothing for the sinks.
+    numbers = env.from_collection(range(30), records_per_batch=10).filter(lambda n: not 10 <= n < 20)
     numbers.map(event).to_sink(FileSink(str(tmp_path / "events"), schema=Event))
     numbers.map(pair).to_sink(FileSink(f"{tmp_path}/pairs/", format="json", schema=Pair))
     numbers.map(lambda n: (n, text_of(n))).to_sink(
@@ -101,22 +101,24 @@ def test_sinks_of_all_kinds_in_one_job(
     capsys.readouterr()
     env.execute("sinks", checkpoint_location=checkpoint)
 
-    expected = [n for n in range(40) if not 20 <= n < 30]
+    expected = [*range(10), *range(20, 30)]
     assert sorted(collected.results) == sorted(keyed.results) == sorted(together.results) == expected
-    assert batches == [(0, [*range(10)]), (1, [*range(10, 20)]), (2, []), (3, [*range(30, 40)])]
+    assert batches == [(0, [*range(10)]), (1, []), (2, [*range(20, 30)])]
     printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("number>")]
     assert sorted(printed) == sorted(f"number> <{n}>" for n in expected)
 
     in_batch = {n: {"batch_id": n // 10} for n in expected}
-    assert read(tmp_path / "events") == [vars(event(n)) | in_batch[n] for n in expected]
+    # Spark writes moments without a zone, as UTC.
+    events = [vars(event(n)) | {"at": event(n).at.replace(tzinfo=None)} for n in expected]
+    assert read(tmp_path / "events") == [event | in_batch[event["number"]] for event in events]
     assert read(tmp_path / "pairs", "json") == [pair(n)._asdict() | in_batch[n] for n in expected]
     assert read(tmp_path / "dicts") == [{"number": n, "counts": [("c", n)]} | in_batch[n] for n in expected]
     csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string, batch_id int", quote='"', escape="\\")
     assert sorted(map(tuple, csv.collect())) == [(n, text_of(n), n // 10) for n in expected]
     # The empty micro-batch owns a folder too, and its file has the schema.
-    (empty,) = {file.parent for file in data_files(tmp_path / "events")} & {tmp_path / "events" / "batch_id=2"}
-    assert [pq.read_table(file).num_rows for file in data_files(empty)] == [0]
-    assert pq.read_schema(data_files(empty)[0]).names == ["number", "at", "note", "tags"]
+    (empty,) = data_files(tmp_path / "events" / "batch_id=1")
+    assert pq.read_table(empty).num_rows == 0
+    assert pq.read_schema(empty).names == ["number", "at", "note", "tags"]
 
 
 class Wrong:
@@ -152,7 +154,7 @@ def test_a_record_that_does_not_fit_fails_the_job_and_its_batch_is_repeated_late
     assert read(strict) == [pair(n)._asdict() | {"batch_id": 0} for n in range(20)]
     assert [file for file in data_files(strict) if "batch_id=1" in str(file)] == []
     # The sink written before has got its micro-batch; it is replaced when that is repeated.
-    assert len(read(good.joinpath())) in (20, 40)
+    assert pads.dataset(str(good), format="parquet").count_rows() == 40
 
     run(bad=None)
     for folder in (good, strict):

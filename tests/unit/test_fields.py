@@ -160,6 +160,16 @@ def test_a_new_value_that_cannot_be_kept_is_named_with_the_way_out(name: str, va
     assert message.endswith(WAY_OUT)
 
 
+def test_a_field_that_could_be_kept_so_far_is_named_as_well() -> None:
+    watched = Watched(Detector())
+    watched.function.times["a"] = [1]
+    watched.function.newest = 7
+    watched.fields.snapshot()
+    watched.function.times["b"] = threading.Lock()
+    with pytest.raises(SerializationError, match=r"field 'times' \(dict\) cannot be checkpointed"):
+        watched.fields.snapshot()
+
+
 class Counting(Function):
     """Leaves out what cannot be pickled, and builds it again."""
 

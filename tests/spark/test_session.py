@@ -1,0 +1,265 @@
+"""The user's session: what a job does with it, and how it finds it afterwards."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+import runtime_spark
+from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SerializationError, Trigger
+from dsv2.clock import SystemClock
+from dsv2.graph import Plan
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from runtime_spark import SparkRuntime
+from runtime_spark.layout import Layout, spark_partition
+from runtime_spark.rows import ROW_SCHEMA
+from runtime_spark.session import starting
+from runtime_spark.sources import source_frames
+from runtime_spark.stage import STATE_SCHEMA, streaming_stage
+from runtime_spark.worker import pack_job
+
+CHECK = "spark.sql.streaming.unsupportedOperationCheck"
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def settings(spark: SparkSession) -> dict[str, str]:
+    """Everything that is set."""
+    return {row["key"]: row["value"] for row in spark.sql("SET").collect()}
+
+
+def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[ExecutionEnvironment, CollectSink[int]]:
+    """A pipeline of so many levels, over the numbers from 0 on."""
+    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+    stream = env.from_source(DataGeneratorSource(int, **source)).map(abs)
+    for _ in range(levels - 1):
+        stream = stream.key_by(lambda number: number % 2).process(lambda record, output, ctx: output.collect(record))
+    stream.to_sink(sink)
+    return env, sink
+
+
+def a_plan(levels: int) -> Plan:
+    env = ExecutionEnvironment.get_instance("local")
+    stream = env.from_collection(range(4)).map(abs)
+    for _ in range(levels - 1):
+        stream = stream.shuffle().map(abs).with_parallelism(2)
+    stream.to_sink(CollectSink())
+    return env.build_plan()
+
+
+@pytest.fixture
+def changed_settings(spark: SparkSession) -> Iterator[None]:
+    """One of the settings a job needs is the user's own, the other is not set at all."""
+    before = spark.conf.get(PARTITIONS)
+    assert before is not None
+    spark.conf.set(PARTITIONS, "17")
+    spark.conf.unset(CHECK)
+    yield
+    spark.conf.set(PARTITIONS, before)
+
+
+@pytest.fixture
+def during_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None]]:
+    """What both settings are while a query starts."""
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    seen: list[tuple[str | None, str | None]] = []
+    start = DataStreamWriter.start
+
+    def watched(self: DataStreamWriter, *args: Any, **options: Any) -> Any:
+        seen.append((spark.conf.get(CHECK), spark.conf.get(PARTITIONS)))
+        return start(self, *args, **options)
+
+    monkeypatch.setattr(DataStreamWriter, "start", watched)
+    return seen
+
+
+@pytest.mark.usefixtures("changed_settings")
+def test_settings_are_the_jobs_while_it_starts_and_the_users_before_and_after(
+    spark: SparkSession, tmp_path: Path, during_start: list[tuple[str | None, str | None]]
+) -> None:
+    before = settings(spark)
+    for levels in (1, 2):
+        env, sink = environment(spark, levels, count=4)
+        env.execute(f"levels-{levels}", checkpoint_location=str(tmp_path / f"{levels}"))
+        assert sorted(sink.results) == [0, 1, 2, 3]
+        assert settings(spark) == before
+    # One level needs no exception from Spark's rules.
+    assert during_start == [("true", "1"), ("false", "1")]
+    assert spark.range(5).count() == 5
+
+
+@pytest.mark.usefixtures("changed_settings")
+def test_settings_are_the_users_again_when_a_start_fails(
+    spark: SparkSession, tmp_path: Path, during_start: list[tuple[str | None, str | None]]
+) -> None:
+    before = settings(spark)
+    running, _ = environment(spark, 2)
+    job = running.execute_async("a name", checkpoint_location=str(tmp_path / "running"))
+    try:
+        env, _ = environment(spark, 2)
+        with pytest.raises(JobError, match=r"Job 'a name' failed in Spark: .*query with that name is already active"):
+            env.execute("a name", checkpoint_location=str(tmp_path / "refused"))
+        assert settings(spark) == before
+    finally:
+        job.stop()
+    assert during_start == [("false", "1")] * 2
+    env, _ = environment(spark, 2)
+    env.from_collection([1]).map(Unpicklable(spark)).to_sink(CollectSink())
+    with pytest.raises(SerializationError):
+        env.execute(checkpoint_location=str(tmp_path / "unpicklable"))
+    assert settings(spark) == before
+    assert len(during_start) == 2
+
+
+class Unpicklable:
+    """Holds what cannot travel."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.session = spark
+
+    def __call__(self, record: Any) -> Any:
+        return record
+
+
+def test_starting_nests_in_no_way_and_restores_after_an_error(spark: SparkSession) -> None:
+    before = settings(spark)
+
+    def fail_within() -> None:
+        with starting(spark, 3, chained=False):
+            assert settings(spark) == before | {PARTITIONS: "3"}
+            raise KeyError("within")
+
+    with pytest.raises(KeyError):
+        fail_within()
+    assert settings(spark) == before
+    with starting(spark, 4):
+        assert settings(spark) == before | {PARTITIONS: "4", CHECK: "false"}
+    assert settings(spark) == before
+
+
+@pytest.mark.parametrize(
+    ("trigger", "source", "expected"),
+    [
+        (None, {"count": 2}, {"availableNow": True}),
+        (None, {}, {"processingTime": "0 milliseconds"}),
+        (Trigger.available_now(), {"records_per_batch": 2}, {"availableNow": True}),
+        (Trigger.processing_time(70), {"count": 2}, {"processingTime": "70 milliseconds"}),
+    ],
+)
+def test_the_trigger_is_the_given_one_or_fits_the_sources(
+    spark: SparkSession,
+    checkpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    trigger: Trigger | None,
+    source: dict[str, int],
+    expected: dict[str, object],
+) -> None:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    seen: list[dict[str, object]] = []
+    set_trigger = DataStreamWriter.trigger
+
+    def watched(self: DataStreamWriter, **options: Any) -> DataStreamWriter:
+        seen.append(options)
+        return set_trigger(self, **options)
+
+    def no_start(self: DataStreamWriter) -> None:
+        raise KeyError("enough seen")
+
+    monkeypatch.setattr(DataStreamWriter, "trigger", watched)
+    monkeypatch.setattr(DataStreamWriter, "start", no_start)
+    env, _ = environment(spark, 1, **source)
+    with pytest.raises(JobError, match="enough seen"):
+        env.execute_async("triggered", checkpoint_location=checkpoint, trigger=trigger)
+    assert seen == [expected]
+
+
+def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: SparkSession, checkpoint: str) -> None:
+    env, _ = environment(spark, 1, count=2)
+    with pytest.raises(ConfigurationError, match="A STREAMING job on Spark keeps its state in a checkpoint: execute"):
+        env.execute()
+    for options in ({"checkpoint_location": checkpoint}, {"trigger": Trigger.available_now()}):
+        env, _ = environment(spark, 1, count=2)
+        env.set_execution_mode(RuntimeExecutionMode.BATCH)
+        with pytest.raises(ConfigurationError, match="A BATCH job has neither checkpoint nor trigger"):
+            env.execute(**options)  # type: ignore[arg-type]
+    assert not Path(checkpoint).exists()
+
+
+def test_the_session_has_to_be_one() -> None:
+    env = ExecutionEnvironment.get_instance(spark="local[2]")
+    env.from_collection([1]).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match=r"spark=\.\.\. takes your SparkSession, not str\."):
+        env.execute()
+
+
+def test_nothing_reaches_around_the_public_api_of_the_session() -> None:
+    # What is below it is missing in Spark Connect; and the session is the user's own.
+    forbidden = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "getOrCreate", "builder"}
+    files = list(Path(runtime_spark.__file__).parent.glob("*.py"))
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} & forbidden == set()
+    calls = {ast.unparse(node) for node in nodes if isinstance(node, ast.Call)}
+    assert {call for call in calls if call.endswith(".stop()")} == {"self.query.stop()"}
+
+
+# --- Facts about Spark on which the runtime rests ---------------------------------------------------------------------
+
+
+def test_a_slot_is_in_the_partition_that_spark_puts_it_into(spark: SparkSession) -> None:
+    slots = [*range(2000), -1, -2, 2**31 - 1, -(2**31), *range(10**6, 10**9, 10**6 * 7 + 1)]
+    frame = spark.createDataFrame([(slot,) for slot in slots], "slot int")
+    counts = (1, 2, 3, 7, 200)
+    rows = frame.select("slot", *(F.expr(f"pmod(hash(slot), {count})").alias(f"of{count}") for count in counts))
+    for slot, *partitions in rows.collect():
+        assert partitions == [spark_partition(slot, count) for count in counts]
+    # That this is where a shuffle puts it.
+    placed = frame.repartition(7, "slot").select("slot", F.spark_partition_id())
+    assert all(spark_partition(slot, 7) == partition for slot, partition in placed.collect())
+
+
+def query_over(spark: SparkSession, frames: DataFrame, folder: Path, check: bool) -> None:
+    """Run what comes out of ``frames`` to its end, with nothing but the settings that are given."""
+    with starting(spark, 2, chained=not check):
+        query = frames.writeStream.format("noop").option("checkpointLocation", str(folder)).trigger(availableNow=True)
+        started = query.start()
+    started.awaitTermination()
+
+
+def test_spark_still_refuses_two_stages_in_one_query(spark: SparkSession, tmp_path: Path) -> None:
+    frames = SparkRuntime(spark).compile(a_plan(levels=2)).frames
+    error = None
+    try:
+        query_over(spark, frames, tmp_path / "checked", check=True)
+    except AnalysisException as refused:
+        error = refused
+    assert error is not None, f"Spark takes two stateful stages now: {CHECK} need not be switched off any more."
+    assert "Multiple applyInPandasWithStates are not supported" in str(error)
+    query_over(spark, frames, tmp_path / "unchecked", check=False)
+
+
+def test_stages_still_need_something_between_them(spark: SparkSession, tmp_path: Path) -> None:
+    # As runtime.py makes the stages of a plan, but straight from one into the next.
+    plan = a_plan(levels=2)
+    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+    frames = source_frames(spark, plan, packed, "direct", SystemClock())
+    for level in range(2):
+        stage = streaming_stage(packed, level)
+        frames = frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
+    error = None
+    try:
+        query_over(spark, frames, tmp_path, check=False)
+    except StreamingQueryException as failed:
+        error = failed
+    assert error is not None, "Rows may go straight from one stage into the next: runtime.py needs no barrier any more."
+    assert re.search("cannot be cast to class .*UnsafeRow", str(error))
