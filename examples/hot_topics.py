@@ -359,7 +359,7 @@ def _progress_text(progress: JobProgress) -> str:
     if progress.batch_id < 0:
         return "Starting ..."
     read, watermarks, hot = _numbers(progress)
-    return f"Batch {progress.batch_id}: {read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events"
+    return f"Batch {progress.batch_id}: {read:,} records read, {watermarks:,} watermarks, {hot:,} hot events"
 
 
 def _numbers(progress: JobProgress) -> tuple[int, int, int]:
@@ -392,8 +392,8 @@ def _report(options: argparse.Namespace, result: JobResult, events: Sequence[Hot
     things = "departures to one airport" if options.tweets is None else "tweets about one topic"
     read, watermarks, hot = _numbers(result.progress)
     summary = (
-        f"{read:,} tweets read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
-        f"({read / max(result.seconds, 1e-3):,.0f} tweets/s)"
+        f"{read:,} records read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
+        f"({read / max(result.seconds, 1e-3):,.0f} records/s)"
     )
     lines = [
         f"Hot: more than {options.threshold} {things} within {options.window:g} minutes",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
@@ -23,8 +24,8 @@ from runtime_spark.worker import WorkerJob, load_job
 
 __all__ = ("DataFrameFrames",)
 
-_PARTITION = "__dsv2_partition"
-_ROWS_APART = 1 << 40  # how far the positions of two partitions' first rows are apart, where nobody has counted them
+_ID = "__dsv2_id"
+_ROWS_APART = 1 << 33  # how far monotonically_increasing_id sets the first rows of two partitions apart
 _LAST_SEQ = (1 << 63) - 1
 
 
@@ -40,7 +41,8 @@ class DataFrameFrames:
         self._packed = packed
         self._reader = RecordReader(source.record_type, dataframe.columns)
         needed = dict.fromkeys([*self._reader.columns, *([source.split_by] if source.split_by else [])])
-        self._rows = dataframe.select(*needed, F.spark_partition_id().alias(_PARTITION))
+        # Part of the data, as Spark may well cut it into other partitions at the next look.
+        self._rows = dataframe.select(*needed, F.monotonically_increasing_id().alias(_ID))
 
     def streaming(self, start: DataFrame) -> DataFrame:
         """The frames of a streaming DataFrame; ``start`` brings those that open its channels."""
@@ -57,7 +59,8 @@ class DataFrameFrames:
         The rows are persisted, so that they are computed once and have the same partitions whenever they are looked at.
         """
         rows = self._rows.persist(StorageLevel.MEMORY_AND_DISK)
-        counts = sorted((row[0], row[1]) for row in rows.groupBy(_PARTITION).count().collect())
+        partition = F.floor(F.col(_ID) / _ROWS_APART).alias("partition")
+        counts = sorted((row[0], row[1]) for row in rows.groupBy(partition).count().collect())
         firsts = itertools.accumulate((count for _, count in counts), initial=0)
         starts = {partition: first for (partition, _), first in zip(counts, firsts, strict=False)}
         size = self._source.records_per_batch or DEFAULT_RECORDS_PER_BATCH
@@ -92,22 +95,22 @@ def _frame_maker(
     operator_id, parallelism, size = operator.id, operator.parallelism, chunk_size or 1 << 62
 
     def to_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        job = load_job(packed)
-        row = 0
+        job, task = load_job(packed), TaskContext.get()
         with marked_failures():
             for batch in batches:
-                partition = batch.column(batch.num_columns - 1)[0].as_py()
+                first_id = batch.column(batch.num_columns - 1)[0].as_py()
+                partition, row = divmod(first_id, _ROWS_APART)
+                position = first_id if starts is None else starts[partition] + row
                 done = 0
                 while done < batch.num_rows:
-                    position = (partition * _ROWS_APART if starts is None else starts[partition]) + row
                     piece = batch.slice(done, size - position % size)
-                    subtasks = _subtasks(piece, split_by, partition, parallelism)
+                    subtasks = _subtasks(piece, split_by, task.partitionId() if task else 0, parallelism)
                     frames = to_arrow(_encode(job, operator_id, reader.read(piece), subtasks, position))
                     if chunk_size is not None:
                         chunk = [position // size] * frames.num_rows
                         frames = frames.append_column("chunk", pa.array(chunk, pa.int64()))
                     yield frames
-                    done, row = done + piece.num_rows, row + piece.num_rows
+                    done, position = done + piece.num_rows, position + piece.num_rows
 
     return to_frames
 

@@ -17,7 +17,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
-from dsv2.sources import Source
+from dsv2.sources import DataFrameSource, Source
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
@@ -34,11 +34,15 @@ __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """A plan as a DataFrame of frames for its sinks."""
+    """A plan as a DataFrame of frames for its sinks.
+
+    ``unchecked``: it holds what Spark's check of streaming queries refuses.
+    """
 
     layout: Layout
     packed: bytes
     frames: DataFrame
+    unchecked: bool
 
 
 class SparkRuntime:
@@ -98,7 +102,7 @@ class SparkRuntime:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
-        with starting(self._spark, compiled.layout.partitions, chained=len(compiled.layout.levels) > 1):
+        with starting(self._spark, compiled.layout.partitions, unchecked=compiled.unchecked):
             try:
                 job.attach(writer.start())
             except Exception as error:
@@ -118,7 +122,8 @@ def compile_plan(spark: SparkSession, plan: Plan, clock: Clock) -> CompiledPlan:
     frames = source_frames(spark, plan, packed, job_key, clock)
     for level in range(len(layout.levels)):
         frames = _level(frames, plan, layout, packed, level)
-    return CompiledPlan(layout, packed, frames)
+    reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
+    return CompiledPlan(layout, packed, frames, unchecked=reads_rows or len(layout.levels) > 1)
 
 
 def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int) -> DataFrame:

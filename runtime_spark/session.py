@@ -15,15 +15,15 @@ _STARTING = threading.Lock()
 
 
 @contextmanager
-def starting(spark: SparkSession, partitions: int, *, chained: bool = True) -> Iterator[None]:
+def starting(spark: SparkSession, partitions: int, *, unchecked: bool = True) -> Iterator[None]:
     """Settings of ``spark`` under which a streaming query of dsv2 may start; put back as they were afterwards.
 
     The runtime does this by itself. You need it only around ``start()`` of a query of your own over ``to_dataframe``;
-    ``partitions`` is then the parallelism of the pipeline. ``chained``: the pipeline has several levels.
+    ``partitions`` is then the parallelism of the pipeline; ``unchecked``: it has several levels or reads a DataFrame.
     """
     settings = {"spark.sql.shuffle.partitions": str(partitions)}
-    if chained:
-        # Spark refuses a second applyInPandasWithState in a query, but runs it correctly.
+    if unchecked:
+        # Spark refuses a second applyInPandasWithState in a query, and row ids; but it runs both correctly.
         settings["spark.sql.streaming.unsupportedOperationCheck"] = "false"
     with _STARTING:
         before = {name: spark.conf.get(name, None) for name in settings}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
+from hypothesis import settings
+
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -40,9 +42,12 @@ __all__ = (
     "packed",
     "two_inputs",
     "two_output",
+    "unhurried",
     "unpacked",
     "watermark",
 )
+
+unhurried = settings(deadline=None)  # which would only measure what else the machine does
 
 
 class Signal(NamedTuple):

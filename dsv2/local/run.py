@@ -21,7 +21,7 @@ from dsv2.sources import IndexedSource
 
 __all__ = ("LocalRun",)
 
-_LARGEST_READ = 4096
+_LARGEST_READ_BITS = 14
 
 
 class LocalRun:
@@ -150,7 +150,7 @@ class _SourceReader:
         return not self.ended and (limit is None or self.position < limit)
 
     def read(self, choice: random.Random, limit: int | None) -> None:
-        wanted = choice.randint(1, _LARGEST_READ)
+        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # few as often as many
         if limit is not None:
             wanted = min(wanted, limit - self.position)
         step, count = self._operator.parallelism, self._source.count

@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsv2.errors import InternalError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.codec import BlobKind
@@ -150,13 +149,3 @@ class Subtask:
         except BaseException:
             self.close()
             raise
-
-
-def functions_of(plan: Plan, head: int) -> dict[int, ProcessFunction]:
-    """The functions of a chain by operator id, as the plan holds them: for a subtask that has the plan to itself."""
-    functions: dict[int, ProcessFunction] = {}
-    for operator in plan.chains[head]:
-        if not isinstance(operator.body, ProcessFunction):
-            raise InternalError(f"{operator} is not a process operator.")
-        functions[operator.id] = operator.body
-    return functions

@@ -420,6 +420,32 @@ class Released(Program):
             assert sorted(seen for _, seen in run.out(name) if isinstance(seen, int)) == list(NUMBERS)
 
 
+class HeldForLong(Program):
+    """A channel that is ahead is held back over micro-batches, until the slowest has sent its watermark, or ended."""
+
+    DECLARATION = new_builder("held").type_long().combine_wait_for_all_channels(True).aligned().build()
+
+    def build(self, p: Pipeline) -> None:
+        last = len(NUMBERS) - p.parallelism  # the first subtask sends with every record, the others with their last
+        sender = Sender(self.DECLARATION, lambda n: n if n % p.parallelism == 0 or n >= last else None)
+        p.collect(p.source(NUMBERS).process(sender).shuffle().process(Recorder()).second)
+
+    def check(self, run: Run) -> None:
+        p = run.parallelism
+        ahead = list(NUMBERS[::p])
+        for subtask in range(p):
+            seen = [seen for index, seen in run.out() if index == subtask]
+            # The first round has the least of the watermarks sent first; then the first subtask is alone.
+            assert values(run, "out", subtask) == ahead
+            for lane in range(p):
+                numbers = [element for element in seen if isinstance(element, int) and element % p == lane]
+                assert numbers == sorted(numbers)
+            first_round = next(place for place, element in enumerate(seen) if not isinstance(element, int))
+            early = [element for element in seen[:first_round] if element % p == 0]
+            assert set(early) <= {0}
+        assert sorted(seen for _, seen in run.out() if isinstance(seen, int)) == list(NUMBERS)
+
+
 class ManyRounds(Program):
     """Hundreds of aligned watermarks meet in one micro-batch; records never pass them."""
 
@@ -524,6 +550,7 @@ PROGRAMS: tuple[Program, ...] = (
     *(TwoInputs(across, broadcast) for across in (False, True) for broadcast in (False, True)),
     Released(aligned=False),
     Released(aligned=True),
+    HeldForLong(),
     ManyRounds(),
     OnEveryEdge(),
     DeclaredElsewhere(),

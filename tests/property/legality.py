@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dsv2 import OperatorProgress
 from dsv2.graph import Edge, Exchange, Operator, Plan
-from dsv2.watermark import BoolWatermarkDeclaration, WatermarkDeclaration, WatermarkHandlingStrategy
+from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
 from tests.oracles.channels import Element, Heard, Record, Rule, Signal, is_legal
 from tests.property.graphs import Graph, Port, Source, Step, node_name
 from tests.property.traced import Event, Item, Responder, read_notes
@@ -99,7 +99,7 @@ class _Judge:
                     receivers.setdefault(element.value, []).append(subtask)
         expected = step.parallelism if how == "broadcast" else 1
         records = [element.value for elements in sent for element in elements if isinstance(element, Record)]
-        assert Counter(records) == Counter({item: 1 for item in receivers}), f"{where}: lost or made up"
+        assert Counter(records) == Counter(dict.fromkeys(receivers, 1)), f"{where}: lost or made up"
         assert all(len(set(them)) == len(them) == expected for them in receivers.values()), f"{where}: doubled"
         _check_partitioning(where, edge.exchange, sent, receivers)
         for subtask, elements in enumerate(received):

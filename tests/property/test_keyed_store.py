@@ -13,6 +13,7 @@ from dsv2.runtime.codec import Codec, Names
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
+from tests.support import unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]
 
@@ -62,6 +63,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 )
 
 
+@unhurried
 @given(st.sampled_from([0, 64, 256]), STEPS)
 def test_it_is_a_dict_whatever_is_done_to_it(before: int, steps: list[Step]) -> None:
     """``before``: keys that are there already, besides those of the steps; one more, and the pages are divided."""

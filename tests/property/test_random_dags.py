@@ -2,13 +2,14 @@
 
 Legal is judged hop by hop, from what the functions themselves have noted (``legality``), and from the sources alone
 where no order matters (``model``). A failing example is printed with all that is needed to build it again, and stays
-in Hypothesis' own database until it passes. ``-m slow`` runs many more graphs.
+in Hypothesis' own database until it passes. DSV2_EXAMPLES_FACTOR=20 runs twenty times as many graphs.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,33 @@ from tests.property.model import expected_bags
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FACTOR = int(os.environ.get("DSV2_EXAMPLES_FACTOR", "1"))
+pytestmark = pytest.mark.timeout(300 * FACTOR)
+
 STREAMING, BATCH = RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH
-MODES = st.sampled_from((STREAMING, BATCH))
-CUTS = st.lists(st.integers(1, 8), max_size=3)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to run a graph locally."""
+
+    seed: int
+    mode: RuntimeExecutionMode = STREAMING
+    batches: tuple[int, ...] = ()
+    restart: bool = False
+
+    @property
+    def runtime(self) -> LocalRuntime:
+        """The runtime for it."""
+        return LocalRuntime(seed=self.seed, batches=self.batches, restart=self.restart)
+
+
+SEEDS = st.integers(0, 1000)
+# Small micro-batches and restarts between them are where state could be lost.
+RESTARTING = st.builds(
+    Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), restart=st.just(True)
+)
+WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((STREAMING, BATCH))))
 
 
 @contextmanager
@@ -85,10 +110,56 @@ def everything(outcome: Outcome) -> Any:
     return notes, outcome.results
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(graphs(), st.integers(0, 1000), CUTS, st.booleans(), MODES)
-def test_every_local_run_is_legal(
-    graph: Graph, seed: int, cuts: list[int], restart: bool, mode: RuntimeExecutionMode
-) -> None:
-    with outcomes_of([graph], LocalRuntime(seed=seed, batches=cuts, restart=restart), mode) as outcomes:
+def thorough(examples: int) -> settings:
+    """Settings for so many examples, or as many times more as the environment asks for."""
+    return settings(max_examples=examples * FACTOR, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@thorough(200)
+@given(graphs(), WAYS)
+def test_every_local_run_is_legal(graph: Graph, way: Way) -> None:
+    with outcomes_of([graph], way.runtime, way.mode) as outcomes:
         check(outcomes[0])
+
+
+@thorough(50)
+@given(graphs(one_order=True), WAYS)
+def test_where_there_is_one_order_all_local_runs_are_the_same(graph: Graph, way: Way) -> None:
+    with (
+        outcomes_of([graph], LocalRuntime()) as plain,
+        outcomes_of([graph], way.runtime, way.mode) as other,
+    ):
+        check(plain[0])
+        assert everything(plain[0]) == everything(other[0])
+
+
+def on_spark(
+    spark: SparkSession, mode: RuntimeExecutionMode, examples: int, batches: st.SearchStrategy[int | None]
+) -> None:
+    """Several graphs of both kinds at a time; what comes of them must be legal, or what comes of them locally."""
+    from runtime_spark import SparkRuntime
+
+    several = st.tuples(graphs(most_sources=2), graphs(most_sources=2), graphs(one_order=True))
+
+    # A job takes seconds: an example is left as it is found, and says which of its graphs is to blame.
+    @settings(thorough(examples), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    @given(several, batches)
+    def run(several: tuple[Graph, Graph, Graph], records_per_batch: int | None) -> None:
+        with (
+            outcomes_of(several, SparkRuntime(spark), mode, records_per_batch, mode is STREAMING) as outcomes,
+            outcomes_of(several, LocalRuntime()) as local,
+        ):
+            for number, outcome in enumerate(outcomes):
+                note(f"graph {number}: {outcome.graph}")
+                check(outcome)
+            assert everything(outcomes[-1]) == everything(local[-1])
+
+    run()
+
+
+def test_every_streaming_run_on_spark_is_legal(spark: SparkSession) -> None:
+    on_spark(spark, STREAMING, 5, st.integers(4, 12))
+
+
+def test_every_batch_run_on_spark_is_legal(spark: SparkSession) -> None:
+    on_spark(spark, BATCH, 10, st.none())

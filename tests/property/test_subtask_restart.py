@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder
-from tests.support import ACTIVE, ENDED, IDLE, Driver, local_environment, two_inputs, watermark
+from tests.support import ACTIVE, ENDED, IDLE, Driver, local_environment, two_inputs, unhurried, watermark
 
 Frames: TypeAlias = list[tuple[int, list[Any]]]
 
@@ -102,16 +102,19 @@ def assert_restarts_change_nothing(build: Callable[[], Driver], frames: Frames, 
 RESTARTS = st.lists(st.booleans(), min_size=1, max_size=5)
 
 
+@unhurried
 @given(histories(channels=2), RESTARTS)
 def test_a_chain_with_state(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(chain, frames, restarts)
 
 
+@unhurried
 @given(histories(channels=4), RESTARTS)
 def test_two_inputs(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(pair, frames, restarts)
 
 
+@unhurried
 @given(histories(channels=2))
 def test_the_same_frames_give_the_same_frames_and_the_same_bytes(frames: Frames) -> None:
     """A task that is tried again repeats itself."""

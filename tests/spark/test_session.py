@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import SparkSession
 
 import runtime_spark
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SerializationError, Trigger
-from dsv2.clock import SystemClock
-from dsv2.graph import Plan
-from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from runtime_spark import SparkRuntime
-from runtime_spark.layout import Layout, spark_partition
-from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.session import starting
-from runtime_spark.sources import source_frames
-from runtime_spark.stage import STATE_SCHEMA, streaming_stage
-from runtime_spark.worker import pack_job
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -45,15 +33,6 @@ def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[Execut
         stream = stream.key_by(lambda number: number % 2).process(lambda record, output, ctx: output.collect(record))
     stream.to_sink(sink)
     return env, sink
-
-
-def a_plan(levels: int) -> Plan:
-    env = ExecutionEnvironment.get_instance("local")
-    stream = env.from_collection(range(4)).map(abs)
-    for _ in range(levels - 1):
-        stream = stream.shuffle().map(abs).with_parallelism(2)
-    stream.to_sink(CollectSink())
-    return env.build_plan()
 
 
 @pytest.fixture
@@ -131,11 +110,11 @@ class Unpicklable:
         return record
 
 
-def test_starting_nests_in_no_way_and_restores_after_an_error(spark: SparkSession) -> None:
+def test_settings_are_restored_after_an_error_too(spark: SparkSession) -> None:
     before = settings(spark)
 
     def fail_within() -> None:
-        with starting(spark, 3, chained=False):
+        with starting(spark, 3, unchecked=False):
             assert settings(spark) == before | {PARTITIONS: "3"}
             raise KeyError("within")
 
@@ -192,7 +171,7 @@ def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: Spar
         env, _ = environment(spark, 1, count=2)
         env.set_execution_mode(RuntimeExecutionMode.BATCH)
         with pytest.raises(ConfigurationError, match="A BATCH job has neither checkpoint nor trigger"):
-            env.execute(**options)  # type: ignore[arg-type]
+            env.execute(**options)
     assert not Path(checkpoint).exists()
 
 
@@ -211,55 +190,3 @@ def test_nothing_reaches_around_the_public_api_of_the_session() -> None:
     assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} & forbidden == set()
     calls = {ast.unparse(node) for node in nodes if isinstance(node, ast.Call)}
     assert {call for call in calls if call.endswith(".stop()")} == {"self.query.stop()"}
-
-
-# --- Facts about Spark on which the runtime rests ---------------------------------------------------------------------
-
-
-def test_a_slot_is_in_the_partition_that_spark_puts_it_into(spark: SparkSession) -> None:
-    slots = [*range(2000), -1, -2, 2**31 - 1, -(2**31), *range(10**6, 10**9, 10**6 * 7 + 1)]
-    frame = spark.createDataFrame([(slot,) for slot in slots], "slot int")
-    counts = (1, 2, 3, 7, 200)
-    rows = frame.select("slot", *(F.expr(f"pmod(hash(slot), {count})").alias(f"of{count}") for count in counts))
-    for slot, *partitions in rows.collect():
-        assert partitions == [spark_partition(slot, count) for count in counts]
-    # That this is where a shuffle puts it.
-    placed = frame.repartition(7, "slot").select("slot", F.spark_partition_id())
-    assert all(spark_partition(slot, 7) == partition for slot, partition in placed.collect())
-
-
-def query_over(spark: SparkSession, frames: DataFrame, folder: Path, check: bool) -> None:
-    """Run what comes out of ``frames`` to its end, with nothing but the settings that are given."""
-    with starting(spark, 2, chained=not check):
-        query = frames.writeStream.format("noop").option("checkpointLocation", str(folder)).trigger(availableNow=True)
-        started = query.start()
-    started.awaitTermination()
-
-
-def test_spark_still_refuses_two_stages_in_one_query(spark: SparkSession, tmp_path: Path) -> None:
-    frames = SparkRuntime(spark).compile(a_plan(levels=2)).frames
-    error = None
-    try:
-        query_over(spark, frames, tmp_path / "checked", check=True)
-    except AnalysisException as refused:
-        error = refused
-    assert error is not None, f"Spark takes two stateful stages now: {CHECK} need not be switched off any more."
-    assert "Multiple applyInPandasWithStates are not supported" in str(error)
-    query_over(spark, frames, tmp_path / "unchecked", check=False)
-
-
-def test_stages_still_need_something_between_them(spark: SparkSession, tmp_path: Path) -> None:
-    # As runtime.py makes the stages of a plan, but straight from one into the next.
-    plan = a_plan(levels=2)
-    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
-    frames = source_frames(spark, plan, packed, "direct", SystemClock())
-    for level in range(2):
-        stage = streaming_stage(packed, level)
-        frames = frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
-    error = None
-    try:
-        query_over(spark, frames, tmp_path, check=False)
-    except StreamingQueryException as failed:
-        error = failed
-    assert error is not None, "Rows may go straight from one stage into the next: runtime.py needs no barrier any more."
-    assert re.search("cannot be cast to class .*UnsafeRow", str(error))

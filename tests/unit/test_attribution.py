@@ -21,6 +21,7 @@ from tests.support import (
     local_environment,
     one_input,
     two_inputs,
+    two_output,
     watermark,
 )
 
@@ -157,6 +158,16 @@ def test_a_key_selector_is_told_from_the_function_behind_it(chained: bool, key: 
     error = failure(lambda: driver.send("7"))
     assert (error.operator, error.callback) == ("KeyedProcess (uid 'f')", "key selector")
     assert (error.cause_type, error.key, error.record) == (cause, None, "'7'")
+
+
+@pytest.mark.parametrize("make", [one_input, two_output])
+def test_the_key_of_the_record_before_is_not_shown(make: Callable[..., Any]) -> None:
+    def build(records: Any) -> Any:
+        stream = records.key_by(lambda record: record["key"]).process(make()).with_uid("f")
+        return stream if make is one_input else stream.first
+
+    error = failure(lambda: driven(build).send({"key": "a"}, {"clef": "b"}))
+    assert (error.callback, error.key, error.record) == ("key selector", None, "{'clef': 'b'}")
 
 
 def test_the_partition_that_failed_is_named() -> None:

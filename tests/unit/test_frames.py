@@ -25,6 +25,7 @@ from tests.support import (
     one_input,
     operator_named,
     packed,
+    unhurried,
     unpacked,
     watermark,
 )
@@ -32,6 +33,7 @@ from tests.support import (
 SEQUENCES = st.lists(st.integers(0, 9) | st.integers(0, 3).map(watermark), max_size=12)
 
 
+@unhurried
 @given(SEQUENCES, st.data())
 def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], data: st.DataObject) -> None:
     frame = Frame(3, 1, 2, *packed(sequence))
@@ -42,6 +44,7 @@ def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], d
     assert {(part.operator, part.subtask, part.channel) for part in (first, second)} == {(3, 1, 2)}
 
 
+@unhurried
 @given(st.lists(SEQUENCES, max_size=5))
 def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> None:
     writer, frames = ChannelWriter(3, 1, 2), list[Frame]()
@@ -173,6 +176,11 @@ def test_a_flush_for_the_sake_of_memory_leaves_small_channels_alone() -> None:
     assert sent.frames == []
     sent.edge.flush(sent.frames.append, at_least=10)
     assert elements(sent.frames) == [*range(10)]
+    for value in range(MAX_FRAME_RECORDS):
+        assert len(sent.frames) == 1
+        sent.edge.control(*watermark(value))
+        sent.edge.flush(sent.frames.append, at_least=10)
+    assert len(sent.frames[1].controls) == MAX_FRAME_RECORDS
 
 
 def test_a_restart_does_not_break_the_round() -> None:
@@ -230,6 +238,8 @@ def test_records_leave_before_they_pile_up() -> None:
     driver = Driver(plan, "f").open()
     driver.subtask.receive(0, [*range(5_000)], [])
     assert len(elements(driver.frames)) > 40_000
+    driver.subtask.receive(0, [5_000] * 5_000, [(5_000, *STARTED)])
+    assert len(elements(driver.frames)) > 90_000
     assert elements(driver.frames) == sorted(elements(driver.frames))
     assert max(len(frame.records) for frame in frames + driver.frames) == MAX_FRAME_RECORDS
 

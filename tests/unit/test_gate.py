@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsv2 import InternalError
 from dsv2.runtime.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
-from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, watermark
+from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, unhurried, watermark
 
 
 def long(identifier: str) -> LongWatermarkBuilder:
@@ -294,6 +294,7 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, Sequence[Any]]]]:
     return channels, [*shuffled, *((channel, [ENDED]) for channel in draw(st.permutations(range(channels))))]
 
 
+@unhurried
 @given(histories())
 def test_a_restart_between_any_two_frames_changes_nothing(
     history: tuple[int, list[tuple[int, Sequence[Any]]]],
@@ -310,6 +311,7 @@ def test_a_restart_between_any_two_frames_changes_nothing(
     assert steady.told[-1] == "end"
 
 
+@unhurried
 @given(histories())
 def test_no_record_is_lost_or_overtaken_within_its_channel(
     history: tuple[int, list[tuple[int, Sequence[Any]]]],

@@ -93,4 +93,4 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     expected = expected_events(map(TweetGenerator(), range(20_000)), threshold=100, window=300_000)
     assert "Hot: more than 100 tweets about one topic within 5 minutes" in output
-    assert f"20,000 tweets read, 9,000 watermarks, {len(expected):,} hot events" in output
+    assert f"20,000 records read, 9,000 watermarks, {len(expected):,} hot events" in output

@@ -273,6 +273,22 @@ def test_counters_and_gauges() -> None:
     assert (progress["records_in"], progress["records_out"], progress["ended"]) == (3, 0, False)
 
 
+@pytest.mark.parametrize("keyed", [False, True])
+def test_records_in_and_out_are_counted_for_each_operator_of_a_chain(keyed: bool) -> None:
+    doubling = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(2)])
+
+    def build(numbers: Any) -> Any:
+        stream = numbers.key_by(int).process(doubling, int) if keyed else numbers.process(doubling)
+        return stream.with_uid("f").process(doubling).with_uid("g")
+
+    driver = driven(build)
+    driver.send(1, 2, 3)
+    driver.restart()
+    driver.send(4)
+    counts = [(driver.progress(uid)["records_in"], driver.progress(uid)["records_out"]) for uid in "fg"]
+    assert counts == [(4, 8), (8, 16)]
+
+
 class Counting(OneInputStreamProcessFunction[Any, Any]):
     """Asks for its counter only once, as Flink programs do."""
 

@@ -100,14 +100,24 @@ class TestCurrentKey:
         assert driver.sent_to("out") == [3, 4]
 
     @pytest.mark.parametrize(("callback", "signal"), [("on_watermark", watermark(1)), ("end_input", ENDED)])
-    def test_is_not_there_outside_of_records(self, callback: str, signal: Signal) -> None:
+    @pytest.mark.parametrize("place", ["head", "chained", "two outputs"])
+    def test_is_not_there_outside_of_records(self, place: str, callback: str, signal: Signal) -> None:
         """Not even that of the last record, for a function that has kept its context."""
         contexts: list[Any] = []
-        driver = keyed(
+        function = (two_output if place == "two outputs" else one_input)(
             declare_watermarks=lambda: [W],
-            process_record=lambda record, output, ctx: contexts.append(ctx),
+            process_record=lambda *args: contexts.append(args[-1]),
             **{callback: lambda *args: contexts[0].state_manager.current_key},
         )
+
+        def build(numbers: Any) -> Any:
+            keyed = numbers.key_by(mod10)
+            if place == "chained":
+                keyed = keyed.process(one_input(process_record=pass_on), mod10).with_uid("head")
+            stream = keyed.process(function).with_uid("f")
+            return stream.first if place == "two outputs" else stream
+
+        driver = driven(build, "head" if place == "chained" else "f")
         driver.send(13)
         where, kind, message = refused(lambda: driver.send(signal))
         assert (where, kind) == (callback, "ContractError")

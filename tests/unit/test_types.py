@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from subprocess import Popen
+from pathlib import Path, PurePosixPath
+from subprocess import Popen, getoutput
+from time import struct_time
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -17,6 +20,7 @@ import pytest
 
 from dsv2 import Collector, CorruptDataError, ExecutionEnvironment, PartitionedContext, SerializationError
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.codec import Codec
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
@@ -56,6 +60,7 @@ def test_the_classes_of_the_functions_module_and_the_data_classes_that_it_import
     assert brings(registry, Tweet)
     assert not brings(registry, Popen)  # imported here as well, but it does more than to hold values
     assert not brings(registry, Path)
+    assert not brings(registry, struct_time)  # a tuple, but without named fields
 
 
 def test_no_module_no_class() -> None:
@@ -124,6 +129,23 @@ def test_classes_defined_inside_of_functions_are_found_where_the_program_mention
     assert brings(registry_of(lambda env, numbers: build(env, numbers, Local)), Local)
 
 
+def test_a_value_brings_its_class_wherever_that_is_from() -> None:
+    registry = registry_of(lambda env, numbers: numbers.process(Function([Path(), PurePosixPath()])))
+    assert brings(registry, type(Path()))
+    assert brings(registry, PurePosixPath)
+
+
+def test_a_function_of_the_standard_library_does_not_bring_its_neighbours() -> None:
+    registry = registry_of(lambda env, numbers: numbers.key_by(getoutput).process(Function(getoutput)).map(getoutput))
+    assert not brings(registry, Popen)
+
+
+def test_a_class_of_another_module_that_code_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = other_module("class Made: ...", monkeypatch)
+    made = other.Made
+    assert brings(registry_of(lambda env, numbers: numbers.map(lambda number: made())), made)
+
+
 def test_what_code_merely_calls_is_not_for_bytes_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program may start processes; what is written in its checkpoint may not, on its account."""
     program = {"__name__": "__main__"}
@@ -132,15 +154,33 @@ def test_what_code_merely_calls_is_not_for_bytes_to_call(monkeypatch: pytest.Mon
     assert not brings(registry, Popen)
 
 
-def test_a_registry_is_the_same_in_the_workers() -> None:
+IN_A_WORKER = """
+import sys, cloudpickle
+from dsv2.runtime.codec import Codec
+registry, data, names = cloudpickle.load(open(sys.argv[1], "rb"))
+codec = Codec(registry)
+values = codec.loads(codec.dumps(codec.loads(data, "there")), "there and back")
+print(values == [registry.find(*name)(1) for name in names], [type(value).__qualname__ for value in values])
+"""
+
+
+def test_a_registry_is_the_same_in_another_process(tmp_path: Path) -> None:
     class Local(NamedTuple):
         value: int
 
-    registry = registry_of(lambda env, numbers: numbers.process(Function(Local(1))))
-    again: TypeRegistry = cloudpickle.loads(cloudpickle.dumps(registry))
-    assert brings(again, Local)
-    assert brings(again, Tweet)
-    assert not brings(again, Popen)
+    @dataclass
+    class Other:
+        value: int
+
+    registry = registry_of(lambda env, numbers: numbers.process(Function([Local(1), Other])))
+    data = Codec(registry).dumps([Local(1), Other(1)])
+    names = [(kind.__module__, kind.__qualname__) for kind in (Local, Other)]
+    file = tmp_path / "registry"
+    file.write_bytes(cloudpickle.dumps((registry, data, names)))
+    paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", IN_A_WORKER, str(file)]
+    told = subprocess.check_output(command, env=os.environ | paths, text=True)
+    assert told == f"True {[name for _, name in names]}\n"
 
 
 def test_an_unknown_class_is_named_with_the_way_out() -> None:

@@ -31,6 +31,7 @@ from tests.support import (
     one_input,
     two_inputs,
     two_output,
+    unhurried,
     watermark,
 )
 
@@ -263,6 +264,12 @@ def test_an_operator_is_idle_when_all_of_its_live_inputs_are() -> None:
     assert forwarded_by(driver) == [IDLE, ACTIVE, IDLE, ACTIVE, ENDED]
 
 
+def test_an_input_that_ends_while_idle_does_not_make_the_other_one_idle() -> None:
+    driver = joined(MIN)
+    send_both(driver, (0, IDLE), (0, ENDED), (1, watermark(1)), (1, IDLE), (1, ENDED))
+    assert forwarded_by(driver) == [watermark(1), IDLE, ENDED]
+
+
 def test_a_restart_forgets_nothing_of_the_inputs() -> None:
     steady, restarted = joined(ACROSS_WAIT), joined(ACROSS_WAIT)
     for channel, element in [(0, watermark(5)), (1, IDLE), (1, ACTIVE), *TURNS, (0, IDLE), (1, ENDED), (0, ENDED)]:
@@ -294,6 +301,7 @@ def test_an_unchanged_value_is_shown_once_on_chained_edges_too() -> None:
     assert forwarded_by(driver) == list(map(watermark, (5, 7, 3)))
 
 
+@unhurried
 @given(
     st.sampled_from([MIN, MAX, WAIT, ALIGNED, AND, OR]),
     st.lists(st.sampled_from(["record", 0, 1, 2, 3]), max_size=15),

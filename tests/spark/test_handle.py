@@ -1,0 +1,180 @@
+"""What a handle says about a job while it runs, when it is stopped, when it is over, and when it failed."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import (
+    Collector,
+    ExecutionEnvironment,
+    JobError,
+    JobHandle,
+    JobStatus,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeExecutionMode,
+    Trigger,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink, ForeachBatchSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.watermark import WatermarkDeclaration, new_builder
+from runtime_spark.query import StreamingJob
+
+BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
+HIGHEST = new_builder("highest").type_long().combine_function_max().build()
+LONG = 60.0  # seconds until a test that hangs fails
+
+
+class Announce(OneInputStreamProcessFunction[int, int]):
+    """Passes on what is even, and sends every number as a watermark."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [HIGHEST]
+
+    def open(self, ctx: NonPartitionedContext[int]) -> None:
+        ctx.metric_group.counter("sum")
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        ctx.metric_group.counter("sum").inc(record)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(HIGHEST.new_watermark(record))
+        if record % 2 == 0:
+            output.collect(record)
+
+
+class Gate:
+    """A function for a sink: holds the job in its first micro-batch until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, records: list[int], batch_id: int) -> None:
+        self.entered.set()
+        assert self.opened.wait(LONG)
+        if records and max(records) > 1_000:
+            raise OverflowError("too large")
+
+
+def status_of(job: JobHandle) -> JobStatus:
+    """Through a call, because a type checker takes the status for one that stays."""
+    return job.status
+
+
+def pass_on(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+    output.collect(record)
+
+
+def start(
+    spark: SparkSession,
+    gate: Gate,
+    checkpoint: str,
+    *,
+    mode: RuntimeExecutionMode = STREAMING,
+    first: int = 0,
+    count: int | None = 10,
+) -> JobHandle:
+    """Two levels behind ten numbers from ``first`` on, or behind endless ones for ``count=None``."""
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    env.set_execution_mode(mode)
+    numbers = env.from_source(DataGeneratorSource(lambda index: first + index, count=count, records_per_batch=5))
+    announced = numbers.process(Announce()).with_uid("announce").with_name("Announce")
+    announced.global_().process(pass_on).with_uid("all").to_sink(ForeachBatchSink(gate))
+    return env.execute_async("watched", checkpoint_location=checkpoint if mode is STREAMING else None)
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_job_that_comes_to_its_end(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+    gate = Gate()
+    job = start(spark, gate, checkpoint, mode=mode)
+    assert gate.entered.wait(LONG)
+    assert status_of(job) is JobStatus.RUNNING
+    assert job.exception() is None
+    assert job.progress.batch_id == -1
+    assert {uid: operator.records_in for uid, operator in job.progress.operators.items()} == {"announce": 0, "all": 0}
+    assert job.await_termination(0.05) is False
+    gate.opened.set()
+    assert job.await_termination(LONG) is True
+    assert status_of(job) is JobStatus.FINISHED
+    assert job.exception() is None
+
+    result = job.result()
+    assert result.job_name == "watched"
+    assert result.seconds > 0
+    assert result.progress == job.progress
+    assert job.progress.batch_id == (1 if mode is STREAMING else 0)
+    announce, everything = job.progress.operators["announce"], job.progress.operators["all"]
+    assert (announce.name, announce.records_in, announce.records_out) == ("Announce", 10, 5)
+    assert (everything.name, everything.records_in, everything.records_out) == ("Global Process", 5, 5)
+    assert announce.counters == {"sum": 45}
+    assert announce.watermarks == {}  # it receives none
+    # MAX over both channels: 9 and then, as that channel ended first or not, 8 or still 9.
+    (combined,) = everything.watermarks["highest"]
+    assert combined in (8, 9)
+    job.stop()  # nothing to stop any more
+    assert status_of(job) is JobStatus.FINISHED
+
+
+def test_a_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
+    gate = Gate()
+    job = start(spark, gate, checkpoint, count=None)
+    assert isinstance(job, StreamingJob)
+    assert job.query.name == "watched"  # Spark's own handle, for what is not told here
+    assert gate.entered.wait(LONG)
+    stopping = threading.Thread(target=job.stop)
+    stopping.start()
+    assert status_of(job) is JobStatus.RUNNING, "it is not stopped within a micro-batch"
+    gate.opened.set()
+    stopping.join(LONG)
+    assert status_of(job) is JobStatus.STOPPED
+    assert job.exception() is None
+    assert job.await_termination(LONG) is True
+    assert job.result().progress.batch_id >= 0
+    assert not job.query.isActive
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+    gate = Gate()
+    job = start(spark, gate, checkpoint, mode=mode, first=1_000)
+    gate.opened.set()
+    with pytest.raises(JobError, match="OverflowError: too large"):
+        job.await_termination(LONG)
+    assert status_of(job) is JobStatus.FAILED
+    failure = job.exception()
+    assert isinstance(failure, JobError)
+    with pytest.raises(JobError) as raised:
+        job.result()
+    assert raised.value is failure
+    assert job.progress.batch_id == -1
+    job.stop()
+    assert status_of(job) is JobStatus.FAILED
+
+
+def test_a_bounded_job_ends_by_itself_under_any_trigger(spark: SparkSession, checkpoint: str) -> None:
+    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+    env.from_source(DataGeneratorSource(abs, count=3)).map(abs).to_sink(sink)
+    trigger = Trigger.processing_time(10)
+    job = env.execute_async("ends", checkpoint_location=checkpoint, trigger=trigger)
+    assert job.await_termination(LONG) is True
+    assert status_of(job) is JobStatus.FINISHED
+    assert sink.results == [0, 1, 2]
+
+
+def test_a_batch_job_cannot_be_stopped_half_way(spark: SparkSession, checkpoint: str) -> None:
+    gate = Gate()
+    job = start(spark, gate, checkpoint, mode=BATCH)
+    assert gate.entered.wait(LONG)
+    stopping = threading.Thread(target=job.stop)
+    stopping.start()
+    gate.opened.set()
+    stopping.join(LONG)
+    assert status_of(job) is JobStatus.FINISHED
+    assert job.progress.operators["all"].records_in == 5

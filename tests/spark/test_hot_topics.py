@@ -1,0 +1,107 @@
+"""The hot-topics job on Spark, over the real flights and over tweets, held against the independent oracle.
+
+With one split and one detector the answer is exact; with one split and several detectors it is exact per topic; with
+several splits only some answers are possible, and the oracle says of any other why it cannot be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from examples.flights import scheduled_departures
+from examples.hot_topics import HotTopic, build
+from examples.tweets import Tweet, TweetGenerator
+from tests.oracles.hot_topics import expected_events, objections
+
+TWEETS = 200_000
+WINDOW = 5 * 60 * 1000
+THRESHOLD = 100
+
+FLIGHT_WINDOW = 60 * 60 * 1000
+FLIGHT_THRESHOLD = 6
+
+
+class Way(NamedTuple):
+    """How to run the job. ``records_per_batch`` None: BATCH mode."""
+
+    splits: int
+    detectors: int
+    records_per_batch: int | None
+
+
+WAYS = [Way(1, 1, 60_000), Way(1, 1, None), Way(1, 4, 90_000), Way(2, 2, 70_000), Way(4, 4, 200_000), Way(2, 4, None)]
+
+
+def by_topic(events: Iterable[HotTopic]) -> dict[str, list[HotTopic]]:
+    groups: dict[str, list[HotTopic]] = defaultdict(list)
+    for event in events:
+        groups[event.topic].append(event)
+    return groups
+
+
+def check(way: Way, tweets: Sequence[Tweet], events: list[HotTopic], threshold: int, window: int) -> None:
+    """Raise unless ``events`` are an answer that the job may give when run that ``way``."""
+    assert events
+    if way.splits > 1:
+        channels = [tweets[index :: way.splits] for index in range(way.splits)]
+        assert objections(channels, events, threshold, window) == []
+    elif way.detectors > 1:
+        assert by_topic(events) == by_topic(expected_events(tweets, threshold, window))
+    else:
+        assert events == expected_events(tweets, threshold, window)
+
+
+def environment(spark: SparkSession, way: Way) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(way.detectors)
+    if way.records_per_batch is None:
+        env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    return env
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_tweets(spark: SparkSession, checkpoint: str, way: Way) -> None:
+    env = environment(spark, way)
+    sink = CollectSink[HotTopic]()
+    source = DataGeneratorSource(TweetGenerator(), count=TWEETS, records_per_batch=way.records_per_batch)
+    stream = env.from_source(source).with_parallelism(way.splits)
+    build(stream, threshold=THRESHOLD, window=WINDOW, lazy=False, extractors=way.splits).to_sink(sink)
+    result = env.execute(checkpoint_location=checkpoint if way.records_per_batch else None)
+    assert result.progress.operators["extractor"].records_in == TWEETS
+    assert result.progress.operators["detector"].records_in == TWEETS
+    check(way, list(map(TweetGenerator(), range(TWEETS))), sink.results, THRESHOLD, WINDOW)
+
+
+@pytest.mark.parametrize("way", [Way(1, 1, 150_000), Way(1, 2, None)], ids=str)
+def test_flights(spark: SparkSession, checkpoint: str, tmp_path: Path, way: Way) -> None:
+    flights = scheduled_departures()[["topic", "posting_time"]]
+    tweets = [Tweet(topic, time) for topic, time in flights.itertuples(index=False)]
+    assert len(tweets) > 300_000
+    env = environment(spark, way)
+    sink = CollectSink[HotTopic]()
+    dataframe = spark.createDataFrame(flights)
+    stream = env.from_dataframe(dataframe, Tweet, records_per_batch=way.records_per_batch).with_parallelism(way.splits)
+    build(stream, threshold=FLIGHT_THRESHOLD, window=FLIGHT_WINDOW, lazy=False, extractors=1).to_sink(sink)
+    env.execute(checkpoint_location=checkpoint if way.records_per_batch else None)
+    check(way, tweets, sink.results, FLIGHT_THRESHOLD, FLIGHT_WINDOW)
+
+
+@pytest.mark.parametrize("way", [Way(1, 1, None), Way(2, 2, None)], ids=str)
+def test_the_same_locally(way: Way) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=11))
+    env.set_parallelism(way.detectors)
+    sink = CollectSink[HotTopic]()
+    stream = env.from_source(DataGeneratorSource(TweetGenerator(), count=TWEETS)).with_parallelism(way.splits)
+    build(stream, threshold=THRESHOLD, window=WINDOW, lazy=False, extractors=way.splits).to_sink(sink)
+    env.execute()
+    check(way, list(map(TweetGenerator(), range(TWEETS))), sink.results, THRESHOLD, WINDOW)

@@ -1,0 +1,80 @@
+"""Facts about Spark on which the runtime rests: a release that changes one fails here, and says what may go."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+from dsv2 import ExecutionEnvironment
+from dsv2.clock import SystemClock
+from dsv2.graph import Plan
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+from runtime_spark import SparkRuntime
+from runtime_spark.layout import Layout, spark_partition
+from runtime_spark.rows import ROW_SCHEMA
+from runtime_spark.session import starting
+from runtime_spark.sources import source_frames
+from runtime_spark.stage import STATE_SCHEMA, streaming_stage
+from runtime_spark.worker import pack_job
+
+
+def two_levels() -> Plan:
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection(range(4)).map(abs).shuffle().map(abs).with_parallelism(2).to_sink(CollectSink())
+    return env.build_plan()
+
+
+def test_a_slot_is_in_the_partition_that_spark_puts_it_into(spark: SparkSession) -> None:
+    slots = [*range(2000), -1, -2, 2**31 - 1, -(2**31), *range(10**6, 10**9, 10**6 * 7 + 1)]
+    frame = spark.createDataFrame([(slot,) for slot in slots], "slot int")
+    counts = (1, 2, 3, 7, 200)
+    rows = frame.select("slot", *(F.expr(f"pmod(hash(slot), {count})").alias(f"of{count}") for count in counts))
+    for slot, *partitions in rows.collect():
+        assert partitions == [spark_partition(slot, count) for count in counts]
+    # That this is where a shuffle puts it.
+    placed = frame.repartition(7, "slot").select("slot", F.spark_partition_id())
+    assert all(spark_partition(slot, 7) == partition for slot, partition in placed.collect())
+
+
+def query_over(spark: SparkSession, frames: DataFrame, folder: Path, check: bool) -> None:
+    """Run what comes out of ``frames`` to its end, with nothing but the settings that are given."""
+    with starting(spark, 2, unchecked=not check):
+        query = frames.writeStream.format("noop").option("checkpointLocation", str(folder)).trigger(availableNow=True)
+        started = query.start()
+    started.awaitTermination()
+
+
+def test_spark_still_refuses_two_stages_in_one_query(spark: SparkSession, tmp_path: Path) -> None:
+    frames = SparkRuntime(spark).compile(two_levels()).frames
+    error = None
+    try:
+        query_over(spark, frames, tmp_path / "checked", check=True)
+    except AnalysisException as refused:
+        error = refused
+    assert error is not None, (
+        "Spark takes two stateful stages now: unsupportedOperationCheck need not be switched off any more."
+    )
+    assert "Multiple applyInPandasWithStates are not supported" in str(error)
+    query_over(spark, frames, tmp_path / "unchecked", check=False)
+
+
+def test_stages_still_need_something_between_them(spark: SparkSession, tmp_path: Path) -> None:
+    # As runtime.py makes the stages of a plan, but straight from one into the next.
+    plan = two_levels()
+    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+    frames = source_frames(spark, plan, packed, "direct", SystemClock())
+    for level in range(2):
+        stage = streaming_stage(packed, level)
+        frames = frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")
+    error = None
+    try:
+        query_over(spark, frames, tmp_path, check=False)
+    except StreamingQueryException as failed:
+        error = failed
+    assert error is not None, "Rows may go straight from one stage into the next: runtime.py needs no barrier any more."
+    assert re.search("cannot be cast to class .*UnsafeRow", str(error))
