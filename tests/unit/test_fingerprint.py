@@ -91,7 +91,7 @@ SAME: dict[str, tuple[Selector, Selector]] = {
         defined("\n\n\nother = 1\nselector = lambda record: record.topic")),
     "reformatted": (
         defined("def selector(record): return (record.topic, record.author[0:1])"),
-        defined("def selector(record):\n\n    return (\n        record.topic,\n        record.author[ 0 : 1 ]  # why\n )")),
+        defined("def selector(record):\n\n    return (\n        record.topic,\n        record.author[ 0 : 1 ]\n )")),
     "another name of its parameter": (
         defined("selector = lambda record: record.topic"),
         defined("selector = lambda tweet: tweet.topic")),
