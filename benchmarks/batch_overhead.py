@@ -10,10 +10,10 @@ driver, as the plans' does:
 * *two groups*: the hardest opponent: groups are two hash buckets, which keep the counts of their keys as bytes, and
   ``groupBy`` puts one into each partition. It is what a plan does inside, without the plan.
 
-The source of the first table is Spark's own ``rate-micro-batch``, which costs next to nothing; that of the second is
-written in Python (``DataGeneratorSource`` in the plans, a ``DataSourceStreamReader`` by hand), where every micro-batch
-asks a Python process for offsets. The queries take turns, each with a checkpoint of its own; the first turn is only to
-warm everything up.
+The first table is about a source of Spark's own: Parquet files, one in each micro-batch, which the plans read through
+``from_dataframe``. The second one is about a source in Python: ``DataGeneratorSource`` in the plans, and by hand the
+least ``DataSourceStreamReader`` that does the same. The queries take turns, each with a checkpoint of its own; the
+first turn is only to warm everything up.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ import pickle
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
@@ -41,7 +43,6 @@ from benchmarks.common import (
     batch_seconds,
     checkpoint,
     conditions,
-    run_batches,
     spark_session,
 )
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
@@ -63,6 +64,7 @@ BASELINE = "by hand, per key"
 PER_LEVEL = 0.5
 """A plan of L levels is to cost at most 1 + PER_LEVEL * (L - 1) times the hand-written query."""
 
+_SCHEMA = "value long"
 _WARM_UP = 3  # micro-batches of each query: its first ones compile code and open state stores
 
 SHORT = {"rounds": 1, "skip": 0, "batches": 1}
@@ -70,8 +72,9 @@ SHORT = {"rounds": 1, "skip": 0, "batches": 1}
 # One bucket per partition, as a plan places its subtasks.
 _BUCKETS = [next(n for n in range(100) if spark_partition(n, PARTITIONS) == index) for index in range(PARTITIONS)]
 
-Start = Callable[[str], StreamingQuery]
-"""Starts a query that keeps its checkpoint in the given folder."""
+Run = Callable[[str], StreamingQuery]
+"""Runs a query to its end, with its checkpoint in the given folder."""
+Read = Callable[[ExecutionEnvironment], NonKeyedPartitionStream["Item"]]
 
 
 class Item(NamedTuple):
@@ -111,46 +114,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skip", type=int, default=1, help="rounds before those, to warm up (1)")
     parser.add_argument("--batches", type=int, default=10, help="that are measured of a query, after three (10)")
     options = parser.parse(arguments, SHORT)
-    with spark_session("batch overhead benchmark") as spark:
+    batches = _WARM_UP + options.batches
+    with spark_session("batch overhead benchmark") as spark, TemporaryDirectory() as files:
         report = Report(NAME, "The overhead of a micro-batch", conditions(spark, NAME, arguments))
-        spark.dataSource.register(CountingSource)
-        for source, contestants in _contestants(spark).items():
-            _compare(report, source, _measure(contestants, options))
+        _write_files(files, batches)
+        for source, queries in {
+            "source of Spark's own": _queries(spark, *_from_files(spark, files)),
+            "source in Python": _queries(spark, *_from_python(spark, batches)),
+        }.items():
+            _compare(report, source, _measure(queries, options))
     report.publish(options.results)
     return 0
 
 
-def _contestants(spark: SparkSession) -> dict[str, dict[str, Start]]:
-    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", RECORDS)
-    rate = rate.option("numPartitions", PARTITIONS)
-    python = spark.readStream.format(CountingSource.name())
+def _write_files(folder: str, batches: int) -> None:
+    for number in range(batches):
+        values = range(number * RECORDS, (number + 1) * RECORDS)
+        pq.write_table(pa.table({"value": list(values)}), f"{folder}/{number:04d}.parquet")
 
-    def from_rate(env: ExecutionEnvironment) -> NonKeyedPartitionStream[Item]:
-        return env.from_dataframe(rate.load(), Item)
 
-    def from_python(env: ExecutionEnvironment) -> NonKeyedPartitionStream[Item]:
-        return env.from_source(DataGeneratorSource(Item, records_per_batch=RECORDS))
+def _from_files(spark: SparkSession, folder: str) -> tuple[DataFrame, Read]:
+    values = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
+    return values, lambda env: env.from_dataframe(values, Item)
 
-    sources = {"source of Spark's own": (rate.load, from_rate), "source in Python": (python.load, from_python)}
+
+def _from_python(spark: SparkSession, batches: int) -> tuple[DataFrame, Read]:
+    spark.dataSource.register(CountingSource)
+    values = spark.readStream.format(CountingSource.name()).option("count", RECORDS * batches).load()
+    # One more: the last micro-batch of a generator also ends the input.
+    generator = DataGeneratorSource(Item, count=RECORDS * (batches + 1), records_per_batch=RECORDS)
+    return values, lambda env: env.from_source(generator)
+
+
+def _queries(spark: SparkSession, values: DataFrame, read: Read) -> dict[str, Run]:
     return {
-        name: {
-            BASELINE: by_hand_per_key(load()),
-            "by hand, two groups": by_hand_two_groups(load()),
-            **{f"plan, {levels} level{'s'[: levels - 1]}": plan_of(spark, levels, read) for levels in LEVELS},
-        }
-        for name, (load, read) in sources.items()
+        BASELINE: by_hand_per_key(values),
+        "by hand, two groups": by_hand_two_groups(values),
+        **{_name(levels): plan_of(spark, levels, read) for levels in LEVELS},
     }
 
 
-def _measure(contestants: dict[str, Start], options: argparse.Namespace) -> dict[str, Sample]:
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+def _name(levels: int) -> str:
+    return f"plan, {levels} level{'s' if levels > 1 else ''}"
+
+
+def _measure(queries: dict[str, Run], options: argparse.Namespace) -> dict[str, Sample]:
+    seconds: dict[str, list[float]] = {name: [] for name in queries}
     for turn in range(options.skip + options.rounds):
-        for name, start in contestants.items():
+        for name, run in queries.items():
             with checkpoint() as folder:
-                query = start(folder)
-                run_batches(query, _WARM_UP + options.batches)
-                if turn >= options.skip:
-                    seconds[name] += batch_seconds(query, _WARM_UP, options.batches)
+                query = run(folder)
+            if turn >= options.skip:
+                seconds[name] += batch_seconds(query, _WARM_UP, options.batches)
     return {name: Sample.of(values) for name, values in seconds.items()}
 
 
@@ -163,31 +178,29 @@ def _compare(report: Report, source: str, samples: dict[str, Sample]) -> None:
     title = f"{source[0].upper()}{source[1:]}: {RECORDS} records a micro-batch"
     report.table(title, ("query", "median ms", "spread", f"times {BASELINE}", "batches"), rows)
     for levels in LEVELS:
-        name = f"plan, {levels} level{'s'[: levels - 1]}"
-        report.at_most(f"{source}: {name}", samples[name].median / base, 1 + PER_LEVEL * (levels - 1))
+        measured = samples[_name(levels)].median / base
+        report.at_most(f"{source}: {_name(levels)}", measured, 1 + PER_LEVEL * (levels - 1))
 
 
-def plan_of(
-    spark: SparkSession, levels: int, read: Callable[[ExecutionEnvironment], NonKeyedPartitionStream[Item]]
-) -> Start:
+def plan_of(spark: SparkSession, levels: int, read: Read) -> Run:
     """A plan that counts ``levels`` times in a row."""
 
-    def start(folder: str) -> StreamingQuery:
+    def run(folder: str) -> StreamingQuery:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(PARTITIONS)
         stream: NonKeyedPartitionStream[Any] = read(env)
         for _ in range(levels):
             stream = stream.key_by(key_of).process(CountPerKey())
         stream.to_sink(ForeachBatchSink(lambda records, batch_id: None))
-        trigger = Trigger.processing_time()
-        job = env.execute_async(f"count, {levels} levels", checkpoint_location=folder, trigger=trigger)
+        job = env.execute_async(_name(levels), checkpoint_location=folder, trigger=Trigger.available_now())
         assert isinstance(job, StreamingJob)
+        job.result()
         return job.query
 
-    return start
+    return run
 
 
-def by_hand_per_key(values: DataFrame) -> Start:
+def by_hand_per_key(values: DataFrame) -> Run:
     """A group for each key."""
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -196,10 +209,10 @@ def by_hand_per_key(values: DataFrame) -> Start:
         yield pd.DataFrame({"key": [key[0]], "count": [total]})
 
     groups = values.selectExpr(f"value % {KEYS} as key").groupBy("key")
-    return _started(groups.applyInPandasWithState(count, "key long, count long", "count long", "append", "NoTimeout"))
+    return _writing(groups.applyInPandasWithState(count, "key long, count long", "count long", "append", "NoTimeout"))
 
 
-def by_hand_two_groups(values: DataFrame) -> Start:
+def by_hand_two_groups(values: DataFrame) -> Run:
     """A group for each partition."""
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -213,44 +226,55 @@ def by_hand_two_groups(values: DataFrame) -> Start:
 
     buckets = f"array({', '.join(map(str, _BUCKETS))})[value % {PARTITIONS}] as bucket"
     groups = values.selectExpr(f"value % {KEYS} as key", buckets).groupBy("bucket")
-    return _started(
+    return _writing(
         groups.applyInPandasWithState(count, "key long, count long", "counts binary", "append", "NoTimeout")
     )
 
 
-def _started(counts: DataFrame) -> Start:
+def _writing(counts: DataFrame) -> Run:
     def collect(batch: DataFrame, batch_id: int) -> None:
         batch.collect()
 
-    def start(folder: str) -> StreamingQuery:
-        writer = counts.writeStream.option("checkpointLocation", folder).trigger(processingTime="0 seconds")
-        return writer.foreachBatch(collect).start()
+    def run(folder: str) -> StreamingQuery:
+        writer = counts.writeStream.option("checkpointLocation", folder).trigger(availableNow=True)
+        query = writer.foreachBatch(collect).start()
+        query.awaitTermination()
+        return query
 
-    return start
+    return run
 
 
 class CountingSource(DataSource):
-    """The numbers 0, 1, 2, …: ``RECORDS`` of them in a micro-batch, in ``PARTITIONS`` partitions."""
+    """The numbers up to the option ``count``: ``RECORDS`` of them in a micro-batch, in ``PARTITIONS`` partitions."""
 
     @classmethod
     def name(cls) -> str:
         return "counting"
 
     def schema(self) -> str:
-        return "value long"
+        return _SCHEMA
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return CountingReader()
+        return CountingReader(int(self.options["count"]))
 
 
-class CountingReader(DataSourceStreamReader):
+class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are the number that comes next."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         return {"next": 0}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadMaxRows(RECORDS)
+
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"next": start["next"] + RECORDS}
+        return {"next": min(start["next"] + RECORDS, self._count)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return [InputPartition(range(start["next"] + part, end["next"], PARTITIONS)) for part in range(PARTITIONS)]

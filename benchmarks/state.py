@@ -1,8 +1,8 @@
 """Many keys held, few touched: what a micro-batch costs as the state grows.
 
-One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in large micro-batches; a second one
-goes on from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. The keys
-are kept because they were seen (so that ``apply_to_all_partitions`` finds them); they hold nothing else.
+One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in one micro-batch; a second one goes on
+from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. The keys are kept
+because they were seen (so that ``apply_to_all_partitions`` finds them); they hold nothing else.
 
 The second table is about the same subtasks without Spark: the size of the state, and the processor time to restore it,
 process the 1,000 records and take the snapshot.
@@ -24,14 +24,13 @@ from benchmarks.common import (
     batch_seconds,
     checkpoint,
     conditions,
-    run_batches,
     spark_session,
 )
 from benchmarks.common.outside import OutsideSpark
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import DataGeneratorSource
+from dsv2.sources import DataGeneratorSource, Source
 from runtime_spark.query import StreamingJob
 
 __all__ = ("main",)
@@ -42,7 +41,6 @@ PARALLELISM = 2
 LIMIT = 5.0
 """How many times as long a micro-batch may take with the most keys as with the fewest."""
 
-_LOADED_AT_ONCE = 100_000
 _WARM_UP = 3  # micro-batches of the second query
 _REPEATS = 5  # without Spark
 
@@ -101,32 +99,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def pipeline(env: ExecutionEnvironment, keys: int, records_per_batch: int) -> None:
-    """Visits by user, without an end."""
+def pipeline(env: ExecutionEnvironment, source: Source[Visit]) -> None:
+    """Visits by user."""
     env.set_parallelism(PARALLELISM)
-    visits = env.from_source(DataGeneratorSource(Visits(keys), records_per_batch=records_per_batch), "visits")
-    kept = visits.with_uid("visits").key_by(lambda visit: visit.user).process(Forget()).with_uid("keys")
+    visits = env.from_source(source, "visits").with_uid("visits")
+    kept = visits.key_by(lambda visit: visit.user).process(Forget()).with_uid("keys")
     kept.to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("nowhere")
 
 
 def on_spark(spark: SparkSession, keys: int, batches: int) -> Sample:
     """Micro-batches that touch ``TOUCHED`` of ``keys`` keys."""
     with checkpoint() as folder:
-        at_once = min(keys, _LOADED_AT_ONCE)
-        loaded = run_batches(_started(spark, keys, at_once, folder), -(-keys // at_once))
-        query = _started(spark, keys, TOUCHED, folder)
-        first = loaded + _WARM_UP
-        run_batches(query, first + batches)
-        return Sample.of(batch_seconds(query, first, batches))
+        _finished(spark, Visits(keys), keys, None, folder)
+        # One more: the last micro-batch also ends the input.
+        query = _finished(spark, Visits(keys), TOUCHED, keys + TOUCHED * (_WARM_UP + batches + 1), folder)
+        return Sample.of(batch_seconds(query, 1 + _WARM_UP, batches))
 
 
 def outside_spark(keys: int) -> tuple[str, float, float, float]:
     """Bytes of state, and milliseconds to restore, process and snapshot ``TOUCHED`` records on ``keys`` keys."""
     env = ExecutionEnvironment.get_instance(runtime="local")
-    pipeline(env, keys, TOUCHED)
+    pipeline(env, DataGeneratorSource(Visits(keys)))
     run = OutsideSpark(env.build_plan())
-    for begin in range(0, keys, _LOADED_AT_ONCE):
-        run.run_batch(min(_LOADED_AT_ONCE, keys - begin))
+    run.run_batch(keys)
     run.watches.clear()
     for _ in range(_REPEATS):
         run.run_batch(TOUCHED)
@@ -138,11 +133,15 @@ def outside_spark(keys: int) -> tuple[str, float, float, float]:
     return sizes, restore, process, snapshot
 
 
-def _started(spark: SparkSession, keys: int, records_per_batch: int, folder: str) -> StreamingQuery:
+def _finished(
+    spark: SparkSession, visits: Visits, records_per_batch: int, count: int | None, folder: str
+) -> StreamingQuery:
+    """A query that has run: up to ``count`` records, or one micro-batch."""
     env = ExecutionEnvironment.get_instance(spark=spark)
-    pipeline(env, keys, records_per_batch)
-    job = env.execute_async("visits", checkpoint_location=folder, trigger=Trigger.processing_time())
+    pipeline(env, DataGeneratorSource(visits, count=count, records_per_batch=records_per_batch))
+    job = env.execute_async("visits", checkpoint_location=folder, trigger=Trigger.available_now())
     assert isinstance(job, StreamingJob)
+    job.result()
     return job.query
 
 

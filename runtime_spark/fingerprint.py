@@ -52,8 +52,6 @@ def _describe(value: Any, seen: set[int]) -> str:
         return f"{_describe(type(value), seen)} {sorted(_describe(item, seen) for item in value)}"
     if isinstance(value, dict):
         return f"{_describe(type(value), seen)} {sorted(_describe(item, seen) for item in value.items())}"
-    if hasattr(value, "__wrapped__"):  # functools.lru_cache
-        return f"wrapper {_describe(value.__wrapped__, seen)}"
     return _describe_object(value, seen)
 
 

@@ -1,6 +1,6 @@
 """What the benchmarks share: the session, the measuring, the report."""
 
-from benchmarks.common.measure import Sample, batch_seconds, checkpoint, run_batches, spark_session
+from benchmarks.common.measure import Sample, batch_seconds, checkpoint, spark_session
 from benchmarks.common.report import Arguments, Report, conditions
 
 __all__ = (
@@ -10,6 +10,5 @@ __all__ = (
     "batch_seconds",
     "checkpoint",
     "conditions",
-    "run_batches",
     "spark_session",
 )

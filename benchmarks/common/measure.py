@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ("SETTINGS", "Sample", "batch_seconds", "checkpoint", "run_batches", "spark_session")
+__all__ = ("SETTINGS", "Sample", "batch_seconds", "checkpoint", "spark_session")
 
 SETTINGS = {
     "spark.master": "local[2]",
@@ -26,9 +25,6 @@ SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "10000",  # the times are read from there, after the run
 }
 """Everything that is not Spark's default; no setting is there to make anything faster."""
-
-_POLL_SECONDS = 0.02
-_PAUSE_POLL_SECONDS = 0.002
 
 
 @contextmanager
@@ -49,25 +45,6 @@ def checkpoint() -> Iterator[str]:
     """A folder for the checkpoint of one query; gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="dsv2-benchmark-") as folder:
         yield f"{folder}/checkpoint"
-
-
-def run_batches(query: StreamingQuery, stop: int) -> int:
-    """Let ``query`` run up to, but not including, micro-batch number ``stop``, then stop it between two micro-batches.
-
-    By then it may have run some more. Returns the number of the one that comes next.
-    """
-    while query.isActive and _next_batch(query) < stop:
-        time.sleep(_POLL_SECONDS)
-    while query.isActive and query.status["isTriggerActive"]:
-        time.sleep(_PAUSE_POLL_SECONDS)
-    query.stop()
-    if (error := query.exception()) is not None:
-        raise error
-    return _next_batch(query)
-
-
-def _next_batch(query: StreamingQuery) -> int:
-    return 0 if (last := query.lastProgress) is None else last.batchId + 1
 
 
 def batch_seconds(query: StreamingQuery, first: int, batches: int) -> list[float]:

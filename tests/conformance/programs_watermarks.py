@@ -426,8 +426,9 @@ class HeldForLong(Program):
     DECLARATION = new_builder("held").type_long().combine_wait_for_all_channels(True).aligned().build()
 
     def build(self, p: Pipeline) -> None:
-        last = len(NUMBERS) - p.parallelism  # the first subtask sends with every record, the others with their last
-        sender = Sender(self.DECLARATION, lambda n: n if n % p.parallelism == 0 or n >= last else None)
+        lanes = p.parallelism
+        last = len(NUMBERS) - lanes  # the first subtask sends with every record, the others with their last
+        sender = Sender(self.DECLARATION, lambda n: n if n % lanes == 0 or n >= last else None)
         p.collect(p.source(NUMBERS).process(sender).shuffle().process(Recorder()).second)
 
     def check(self, run: Run) -> None:

@@ -60,6 +60,16 @@ class Picker:
         self.by = ByField(name)
 
 
+# A class with a repr of its own, and with the call of another one.
+INHERITING = """
+class Base:
+    def __call__(self, record): return {}
+class Child(Base):
+    def __repr__(self): return "Child()"
+selector = Child()
+"""
+
+
 def defined(source: str, **names: Any) -> Selector:
     """The function ``selector`` that ``source`` defines, with ``names`` as globals of its module."""
     names = {"functools": functools, **names}
@@ -166,6 +176,9 @@ DIFFERENT: dict[str, tuple[Selector, Selector]] = {
     "another field of one with slots": (ByPrefix(1), ByPrefix(2)),
     "a callable object of another class": (ByField("topic"), ByFieldOfChild("topic")),
     "another call of a callable object": (ByField("topic"), ByUpperField("topic")),
+    "another call inherited": (
+        defined(INHERITING.format("record.topic")),
+        defined(INHERITING.format("record.author"))),
     "the method of another object": (ByField("topic").select, ByField("author").select),
     "another method of the same object": (ByField("topic").select, ByField("topic").__call__),
     "the method of another dict": ({"a": 1}.get, {"a": 2}.get),
@@ -206,7 +219,11 @@ class Object:
     def __call__(self, record):
         return record
 
-captured = [{"apple", "pear", "plum"}, [print, Object], Object({"a", "b", "c"}), operator]
+class Shown:
+    def __repr__(self):
+        return f"Shown of {object()}"
+
+captured = [{"apple", "pear", "plum"}, [print, Object], Object({"a", "b", "c"}), operator, Shown()]
 print(*map(fingerprint, (
     lambda record: record.topic in {"apple", "pear", "plum", "fig"},
     lambda record: (record, captured),

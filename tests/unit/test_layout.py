@@ -110,6 +110,12 @@ def test_a_plan_without_operators_has_no_level() -> None:
     assert len(set(layout.slots_of(sink))) == 3
 
 
+def test_a_partition_is_that_of_murmur3() -> None:
+    # SELECT hash(1), hash(42)
+    assert spark_partition(1, 1 << 31) == -559580957 % (1 << 31)
+    assert spark_partition(42, 1 << 31) == 29417773
+
+
 @pytest.mark.parametrize("slot", [0, 1, 2, 7, -1, 12345, 2**31 - 1, -(2**31)])
 def test_a_partition_is_a_number_below_their_count(slot: int) -> None:
     assert all(0 <= spark_partition(slot, partitions) < partitions for partitions in range(1, 20))

@@ -249,6 +249,7 @@ def test_record_types_take_the_columns_that_they_name() -> None:
     assert RecordReader(Point, names).read(batch) == [Point(2, 1), Point(None, 3)]  # type: ignore[arg-type]
     assert RecordReader(dict, names).read(batch) == [{"more": "a", "y": 1, "x": 2}, {"more": "b", "y": 3, "x": None}]
     assert RecordReader(Row, names).read(batch) == [Row(more="a", y=1, x=2), Row(more="b", y=3, x=None)]
+    assert RecordReader(Row, names).read(batch)[0].asDict() == {"more": "a", "y": 1, "x": 2}
     assert RecordReader(Point, names).columns == ["x", "y"]
     assert RecordReader(dict, names).columns == ["more", "y", "x"]
 
