@@ -3,12 +3,14 @@
 Everything counts per key, 100 records a micro-batch over 20 keys, in two partitions of ``local[2]``. A level is a keyed
 function that keeps a count per key in a field and passes on ``(key, count)``; the next one counts those by key again.
 
-The hand-written queries are one ``applyInPandasWithState`` each, with the same source and a sink that collects on the
-driver, as the plans' does:
+The hand-written queries have the same source, and a sink that collects on the driver, as the plans' does:
 
-* *per key*: as one writes it, ``groupBy("key")`` with a count as the state of each of the 20 groups;
-* *two groups*: the hardest opponent: groups are two hash buckets, which keep the counts of their keys as bytes, and
-  ``groupBy`` puts one into each partition. It is what a plan does inside, without the plan.
+* *per key*: as one writes it, one ``applyInPandasWithState`` over ``groupBy("key")``, with a count as the state of each
+  of the 20 groups; what everything is compared with;
+* *1, 2 and 3 stages*: the hardest opponents, one for each plan: so many ``applyInPandasWithState`` in a row, with two
+  hash buckets as groups, one in each partition, which keep the counts of their keys as bytes. It is what a plan does
+  inside, without the plan, and less of it: a stage passes on one row per key, a level one record per record. What they
+  take is Spark's own; no plan can be faster.
 
 The first table is about a source of Spark's own: Parquet files, one in each micro-batch, which the plans read through
 ``from_dataframe``. The second one is about a source in Python: ``DataGeneratorSource`` in the plans, and by hand the
@@ -52,6 +54,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
 from runtime_spark.layout import spark_partition
 from runtime_spark.query import StreamingJob
+from runtime_spark.session import starting
 
 __all__ = ("main",)
 
@@ -65,9 +68,7 @@ PER_LEVEL = 0.5
 """A plan of L levels is to cost at most 1 + PER_LEVEL * (L - 1) times the hand-written query."""
 
 _SCHEMA = "value long"
-_WARM_UP = 3  # micro-batches of each query: its first ones compile code and open state stores
-
-SHORT = {"rounds": 1, "skip": 0, "batches": 1}
+SHORT = {"levels": (1, 2), "rounds": 1, "skip": 0, "warm_up": 1, "batches": 1}
 
 # One bucket per partition, as a plan places its subtasks.
 _BUCKETS = [next(n for n in range(100) if spark_partition(n, PARTITIONS) == index) for index in range(PARTITIONS)]
@@ -110,19 +111,22 @@ def key_of(record: Item | Count) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments``; returns the exit code."""
     parser = Arguments(NAME, __doc__)
+    parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="of the plans (1 2 3)")
     parser.add_argument("--rounds", type=int, default=4, help="in which every query runs once (4)")
     parser.add_argument("--skip", type=int, default=1, help="rounds before those, to warm up (1)")
-    parser.add_argument("--batches", type=int, default=10, help="that are measured of a query, after three (10)")
+    # A query's first micro-batches compile code and open state stores.
+    parser.add_argument("--warm-up", type=int, default=3, help="micro-batches of a query before the measured ones (3)")
+    parser.add_argument("--batches", type=int, default=10, help="that are measured of a query (10)")
     options = parser.parse(arguments, SHORT)
-    batches = _WARM_UP + options.batches
+    batches = options.warm_up + options.batches
     with spark_session("batch overhead benchmark") as spark, TemporaryDirectory() as files:
         report = Report(NAME, "The overhead of a micro-batch", conditions(spark, NAME, arguments))
         _write_files(files, batches)
         for source, queries in {
-            "source of Spark's own": _queries(spark, *_from_files(spark, files)),
-            "source in Python": _queries(spark, *_from_python(spark, batches)),
+            "source of Spark's own": _queries(spark, options.levels, *_from_files(spark, files)),
+            "source in Python": _queries(spark, options.levels, *_from_python(spark, batches)),
         }.items():
-            _compare(report, source, _measure(queries, options))
+            _compare(report, source, options.levels, _measure(queries, options))
     report.publish(options.results)
     return 0
 
@@ -146,15 +150,19 @@ def _from_python(spark: SparkSession, batches: int) -> tuple[DataFrame, Read]:
     return values, lambda env: env.from_source(generator)
 
 
-def _queries(spark: SparkSession, values: DataFrame, read: Read) -> dict[str, Run]:
+def _queries(spark: SparkSession, numbers: Sequence[int], values: DataFrame, read: Read) -> dict[str, Run]:
     return {
         BASELINE: by_hand_per_key(values),
-        "by hand, two groups": by_hand_two_groups(values),
-        **{_name(levels): plan_of(spark, levels, read) for levels in LEVELS},
+        **{_by_hand(stages): by_hand_in_stages(values, stages) for stages in numbers},
+        **{_plan(levels): plan_of(spark, levels, read) for levels in numbers},
     }
 
 
-def _name(levels: int) -> str:
+def _by_hand(stages: int) -> str:
+    return f"by hand, {stages} stage{'s' if stages > 1 else ''}"
+
+
+def _plan(levels: int) -> str:
     return f"plan, {levels} level{'s' if levels > 1 else ''}"
 
 
@@ -165,21 +173,27 @@ def _measure(queries: dict[str, Run], options: argparse.Namespace) -> dict[str, 
             with checkpoint() as folder:
                 query = run(folder)
             if turn >= options.skip:
-                seconds[name] += batch_seconds(query, _WARM_UP, options.batches)
+                seconds[name] += batch_seconds(query, options.warm_up, options.batches)
     return {name: Sample.of(values) for name, values in seconds.items()}
 
 
-def _compare(report: Report, source: str, samples: dict[str, Sample]) -> None:
+def _compare(report: Report, source: str, numbers: Sequence[int], samples: dict[str, Sample]) -> None:
+    title = f"{source[0].upper()}{source[1:]}"
     base = samples[BASELINE].median
     rows = [
         (name, round(sample.median * 1000), sample.spread, sample.median / base, len(sample.seconds))
         for name, sample in samples.items()
     ]
-    title = f"{source[0].upper()}{source[1:]}: {RECORDS} records a micro-batch"
-    report.table(title, ("query", "median ms", "spread", f"times {BASELINE}", "batches"), rows)
-    for levels in LEVELS:
-        measured = samples[_name(levels)].median / base
-        report.at_most(f"{source}: {_name(levels)}", measured, 1 + PER_LEVEL * (levels - 1))
+    header: tuple[str, ...] = ("query", "median ms", "spread", f"times {BASELINE}", "batches")
+    report.table(f"{title}: {RECORDS} records a micro-batch", header, rows)
+    pairs = {levels: (samples[_plan(levels)].median, samples[_by_hand(levels)].median) for levels in numbers}
+    rows_of_pairs = [
+        (levels, round(plan * 1000), round(by_hand * 1000), plan / by_hand) for levels, (plan, by_hand) in pairs.items()
+    ]
+    header = ("levels or stages", "plan ms", "by hand ms", "plan / by hand")
+    report.table(f"{title}: plans beside as many stages by hand", header, rows_of_pairs)
+    for levels, (plan, _) in pairs.items():
+        report.at_most(f"{source}: {_plan(levels)}", plan / base, 1 + PER_LEVEL * (levels - 1))
 
 
 def plan_of(spark: SparkSession, levels: int, read: Read) -> Run:
@@ -192,7 +206,7 @@ def plan_of(spark: SparkSession, levels: int, read: Read) -> Run:
         for _ in range(levels):
             stream = stream.key_by(key_of).process(CountPerKey())
         stream.to_sink(ForeachBatchSink(lambda records, batch_id: None))
-        job = env.execute_async(_name(levels), checkpoint_location=folder, trigger=Trigger.available_now())
+        job = env.execute_async(_plan(levels), checkpoint_location=folder, trigger=Trigger.available_now())
         assert isinstance(job, StreamingJob)
         job.result()
         return job.query
@@ -212,8 +226,8 @@ def by_hand_per_key(values: DataFrame) -> Run:
     return _writing(groups.applyInPandasWithState(count, "key long, count long", "count long", "append", "NoTimeout"))
 
 
-def by_hand_two_groups(values: DataFrame) -> Run:
-    """A group for each partition."""
+def by_hand_in_stages(values: DataFrame, stages: int) -> Run:
+    """A group for each partition, ``stages`` times in a row."""
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         counts: Counter[int] = pickle.loads(state.get[0]) if state.exists else Counter()  # noqa: S301 - our own bytes
@@ -224,20 +238,23 @@ def by_hand_two_groups(values: DataFrame) -> Run:
         state.update((pickle.dumps(counts),))
         yield pd.DataFrame({"key": list(touched), "count": [counts[key] for key in touched]})
 
-    buckets = f"array({', '.join(map(str, _BUCKETS))})[value % {PARTITIONS}] as bucket"
-    groups = values.selectExpr(f"value % {KEYS} as key", buckets).groupBy("bucket")
-    return _writing(
-        groups.applyInPandasWithState(count, "key long, count long", "counts binary", "append", "NoTimeout")
-    )
+    counts = values.selectExpr(f"value % {KEYS} as key")
+    for _ in range(stages):
+        # Computed between two stages, the bucket is also the projection without which Spark fails.
+        bucket = f"array({', '.join(map(str, _BUCKETS))})[key % {PARTITIONS}] as bucket"
+        groups = counts.selectExpr("key", bucket).groupBy("bucket")
+        counts = groups.applyInPandasWithState(count, "key long, count long", "counts binary", "append", "NoTimeout")
+    return _writing(counts, unchecked=stages > 1)
 
 
-def _writing(counts: DataFrame) -> Run:
+def _writing(counts: DataFrame, *, unchecked: bool = False) -> Run:
     def collect(batch: DataFrame, batch_id: int) -> None:
         batch.collect()
 
     def run(folder: str) -> StreamingQuery:
         writer = counts.writeStream.option("checkpointLocation", folder).trigger(availableNow=True)
-        query = writer.foreachBatch(collect).start()
+        with starting(counts.sparkSession, PARTITIONS, unchecked=unchecked):
+            query = writer.foreachBatch(collect).start()
         query.awaitTermination()
         return query
 

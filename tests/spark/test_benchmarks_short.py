@@ -1,0 +1,68 @@
+"""The short form of every benchmark: it runs, says what it is supposed to say, and keeps it where it is told to.
+
+Each in a process of its own, as users start them: a benchmark brings its own session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ROOT = Path(__file__).parent.parent.parent
+DETECTORS = ("document", "lazy")
+
+
+def run_short(name: str, results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
+    """What the benchmark prints, and the JSON that it keeps."""
+    run = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--short", "--results", str(results), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stderr
+    assert (results / f"{name}.md").read_text() in run.stdout
+    return run.stdout, json.loads((results / f"{name}.json").read_text())
+
+
+def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
+    """The report has tables of so many rows, as wide as their headers, and so many verdicts, with positive numbers."""
+    assert [len(table["rows"]) for table in report["tables"]] == rows
+    assert all(len(row) == len(table["header"]) for table in report["tables"] for row in table["rows"])
+    assert len(report["verdicts"]) == verdicts
+    assert all(verdict["measured"] > 0 for verdict in report["verdicts"])
+    assert {"date", "command", "python", "pyspark", "java", "cpus", "load average before"} <= report[
+        "conditions"
+    ].keys()
+    assert not any(str(folder) in json.dumps(report) for folder in (ROOT, Path(sys.prefix), Path(gettempdir())))
+
+
+def test_hot_topics(tmp_path: Path) -> None:
+    _, report = run_short("hot_topics", tmp_path, "--parallelism", "1", "--profile")
+    main, *profiles = report["tables"]
+    check({**report, "tables": [main]}, rows=[3 * len(DETECTORS)], verdicts=len(DETECTORS))
+    events = main["header"].index("hot events")
+    assert len({row[events] for row in main["rows"]}) == 1
+    assert main["rows"][0][events] > 0
+    assert len(profiles) == 2 * len(DETECTORS)
+
+
+def test_batch_overhead(tmp_path: Path) -> None:
+    _, report = run_short("batch_overhead", tmp_path)
+    check(report, rows=[5, 2, 5, 2], verdicts=4)
+
+
+def test_state(tmp_path: Path) -> None:
+    _, report = run_short("state", tmp_path)
+    check(report, rows=[2, 2], verdicts=1)
