@@ -1,38 +1,69 @@
 """The keyed state of one operator in one subtask: pages of entries, decoded only when one of their keys is touched.
 
 The cost of a micro-batch follows the keys that it touches, not the keys that are held: untouched pages pass from one
-snapshot to the next as bytes. The number of pages grows with the keys, so that a page stays small.
+snapshot to the next as bytes. The number of pages grows with the keys, so that a page stays small. What has to happen
+at some time (timers, expiry) is found by each page's earliest deadline, so nothing is ever scanned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, TypeAlias
 
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.keys import stable_hash
 
-__all__ = ("PagedKeyedStore",)
+__all__ = ("Domain", "Entry", "PagedKeyedStore")
 
 _KEYS_PER_PAGE = 64
 _MAX_PAGES = 1 << 15
 
 
-class PagedKeyedStore:
-    """Maps keys to entries. An entry is any value that the codec takes; None marks a key that was merely seen."""
+class Domain:
+    """Kinds of deadlines. An entry keeps those of a kind as a sorted list, under the kind's number."""
 
-    def __init__(self, codec: Codec, owner: str) -> None:
+    EVENT_TIME: Final = 0
+    PROCESSING_TIME: Final = 1
+    EXPIRY: Final = 2
+
+
+_DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
+
+
+Entry: TypeAlias = dict[Any, Any]
+"""What is kept for one key: by name of a state its value, by ``Domain`` its deadlines. Nothing empty stays in it."""
+
+
+class PagedKeyedStore:
+    """Maps keys to entries.
+
+    ``remember``: a key stays once it was touched, even if its entry is empty. Else a key goes with its last value.
+    """
+
+    def __init__(self, codec: Codec, owner: str, remember: bool = True) -> None:
         self._codec = codec
         self._owner = owner
-        self._encoded: list[bytes] = [b""]
-        self._decoded: dict[int, dict[Any, Any]] = {}
+        self.remembers = remember
+        self._pages = 1  # a power of two
+        self._encoded: dict[int, bytes] = {}
+        self._decoded: dict[int, dict[Any, Entry | None]] = {}
         self._dirty: set[int] = set()
         self._count = 0
+        self._earliest: dict[int, dict[int, int]] = {domain: {} for domain in _DOMAINS}
+        self._heaps: dict[int, list[tuple[int, int]]] = {domain: [] for domain in _DOMAINS}
         self.touched: set[Any] = set()
+        self.live: dict[Any, Entry] = {}
+        """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
 
     def __len__(self) -> int:
         return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        """Every key of this moment, page by page, whatever is added or removed meanwhile."""
+        pages = (self._load(number) for number in range(self._pages))
+        yield from [key for page in pages for key, entry in page.items() if entry or self.remembers]
 
     def touch(self, key: Any) -> None:
         """Note that ``key`` was seen. Callers skip the call for keys that are in ``touched``.
@@ -41,71 +72,151 @@ class PagedKeyedStore:
         """
         if key is None:
             raise InvalidKeyError("The assigned key must not be None.")
-        if key not in self._page(key):
-            self.put(key, None)
+        if self.remembers:
+            number = self._number(key)
+            page = self._load(number)
+            if key not in page:
+                page[key] = None
+                self._added(number)
         self.touched.add(key)
 
-    def get(self, key: Any) -> Any:
-        """The entry of ``key``, or None. A caller that changes the entry in place must ``put`` it again."""
-        return self._page(key).get(key)
-
-    def put(self, key: Any, entry: Any) -> None:
-        """Set the entry of ``key``."""
-        number = self._number(key)
-        page = self._load(number)
-        if key not in page:
-            self._count += 1
-        page[key] = entry
-        self._dirty.add(number)
-        if self._count > _KEYS_PER_PAGE * len(self._encoded) and len(self._encoded) < _MAX_PAGES:
-            self._grow()
-
-    def remove(self, key: Any) -> None:
-        """Forget ``key``; nothing happens if it is not there."""
-        number = self._number(key)
-        if self._load(number).pop(key, self) is not self:
-            self._count -= 1
+    def entry(self, key: Any) -> Entry:
+        """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
+        entry = self.live.get(key)
+        if entry is None:
+            number = self._number(key)
+            page = self._load(number)
             self._dirty.add(number)
-        self.touched.discard(key)
+            entry = page.get(key)
+            if entry is None:
+                entry = {}
+                is_new = key not in page
+                page[key] = entry
+                if is_new:
+                    self._added(number)
+            self.live[key] = entry
+        return entry
 
-    def __iter__(self) -> Iterator[Any]:
-        """Every key of this moment, page by page, whatever is added or removed meanwhile."""
-        yield from [key for number in range(len(self._encoded)) for key in self._load(number)]
+    def find(self, key: Any) -> Entry | None:
+        """The entry of ``key`` to look at, or None."""
+        return self._load(self._number(key)).get(key)
 
-    def snapshot(self) -> tuple[int, list[bytes]]:
-        """Number of keys and the pages as bytes; encodes only the pages that changed."""
+    def add_deadline(self, domain: int, key: Any, time: int) -> None:
+        """Note a deadline that was put into the entry of ``key``."""
+        number = self._number(key)
+        earliest = self._earliest[domain]
+        if time < earliest.get(number, time + 1):
+            earliest[number] = time
+            heappush(self._heaps[domain], (time, number))
+
+    def next_deadline(self, domain: int) -> int | None:
+        """The earliest deadline, or a time before it if that one was taken back; None if there is none."""
+        heap, earliest = self._heaps[domain], self._earliest[domain]
+        while heap and earliest.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take_due(self, domain: int, time: int) -> list[tuple[int, Any]]:
+        """Deadlines up to ``time`` with their keys, in no particular but a repeatable order; each is given once.
+
+        The caller takes them out of the entries.
+        """
+        due: list[tuple[int, Any]] = []
+        while (first := self.next_deadline(domain)) is not None and first <= time:
+            _, number = heappop(self._heaps[domain])
+            del self._earliest[domain][number]
+            later: int | None = None
+            for key, entry in self._load(number).items():
+                for deadline in entry.get(domain, ()) if entry else ():
+                    if deadline > time:
+                        later = deadline if later is None else min(later, deadline)
+                        break
+                    due.append((deadline, key))
+            if later is not None:
+                self._earliest[domain][number] = later
+                heappush(self._heaps[domain], (later, number))
+        return due
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """Everything as plain values and the pages as bytes; encodes only the pages that changed."""
+        self._drop_empty()
         for number in sorted(self._dirty):
             page = self._decoded[number]
-            self._encoded[number] = self._codec.dumps(page) if page else b""
+            for domain in _DOMAINS:
+                self._set_earliest(domain, number, page)
+            if page:
+                self._encoded[number] = self._codec.dumps(page)
+            else:
+                self._encoded.pop(number, None)
         self._dirty.clear()
-        return self._count, list(self._encoded)
+        self.live.clear()  # whoever changes an entry from now on has to ask for it again
+        if not self._count:
+            self._pages = 1
+            self._decoded.clear()
+        deadlines = {domain: dict(pages) for domain, pages in self._earliest.items() if pages}
+        return self._count, self._pages, dict(self._encoded), deadlines
 
-    def restore(self, state: tuple[int, list[bytes]]) -> None:
+    def restore(self, state: tuple[Any, ...]) -> None:
         """Take over an earlier ``snapshot``."""
-        self._count, self._encoded = state[0], list(state[1])
+        self._count, self._pages, encoded, deadlines = state
+        self._encoded = dict(encoded)
+        for domain in _DOMAINS:
+            self._earliest[domain] = dict(deadlines.get(domain, {}))
+            self._rebuild_heap(domain)
         self._decoded.clear()
         self._dirty.clear()
         self.touched.clear()
+        self.live.clear()
 
     def _number(self, key: Any) -> int:
         # The high half: the low bits chose the subtask, so within one subtask they are much alike.
-        return (stable_hash(key) >> 16) & (len(self._encoded) - 1)
+        return (stable_hash(key) >> 16) & (self._pages - 1)
 
-    def _page(self, key: Any) -> dict[Any, Any]:
-        return self._load(self._number(key))
-
-    def _load(self, number: int) -> dict[Any, Any]:
+    def _load(self, number: int) -> dict[Any, Entry | None]:
         page = self._decoded.get(number)
         if page is None:
-            data = self._encoded[number]
-            page = self._decoded[number] = self._codec.loads(data, self._owner) if data else {}
+            data = self._encoded.get(number)
+            page = self._decoded[number] = self._codec.loads(data, self._owner) if data is not None else {}
         return page
 
+    def _added(self, number: int) -> None:
+        self._count += 1
+        self._dirty.add(number)
+        if self._count > _KEYS_PER_PAGE * self._pages and self._pages < _MAX_PAGES:
+            self._grow()
+
+    def _drop_empty(self) -> None:
+        for number in self._dirty:
+            page = self._decoded[number]
+            for key in [key for key, entry in page.items() if entry is not None and not entry]:
+                if self.remembers:
+                    page[key] = None
+                else:
+                    del page[key]
+                    self._count -= 1
+
     def _grow(self) -> None:
-        entries = [item for number in range(len(self._encoded)) for item in self._load(number).items()]
-        pages = len(self._encoded) * 4
-        self._encoded = [b""] * pages
-        self._decoded = {number: {} for number in range(pages)}
-        self._dirty = set(range(pages))
-        for key, entry in entries:
+        items = [item for number in range(self._pages) for item in self._load(number).items()]
+        self._pages *= 4
+        self._encoded = {}
+        self._decoded = {number: {} for number in range(self._pages)}
+        self._dirty = set(range(self._pages))
+        for key, entry in items:
             self._decoded[self._number(key)][key] = entry
+        for domain in _DOMAINS:
+            self._earliest[domain] = {}
+            for number, page in self._decoded.items():
+                self._set_earliest(domain, number, page)
+            self._rebuild_heap(domain)
+
+    def _set_earliest(self, domain: int, number: int, page: dict[Any, Entry | None]) -> None:
+        firsts = [deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain))]
+        if not firsts:
+            self._earliest[domain].pop(number, None)
+        elif self._earliest[domain].get(number) != (first := min(firsts)):
+            self._earliest[domain][number] = first
+            heappush(self._heaps[domain], (first, number))
+
+    def _rebuild_heap(self, domain: int) -> None:
+        self._heaps[domain] = [(time, number) for number, time in self._earliest[domain].items()]
+        heapify(self._heaps[domain])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError
 from dsv2.runtime.codec import Codec, Names
-from dsv2.runtime.keyed_store import PagedKeyedStore
+from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
 from tests.support import unhurried
@@ -34,28 +34,33 @@ class CountingCodec(Codec):
         return super().dumps(value)
 
 
-def new_store(codec: Codec | None = None) -> PagedKeyedStore:
-    return PagedKeyedStore(codec or Codec(TypeRegistry()), "Keyed state")
+def new_store(codec: Codec | None = None, remember: bool = True) -> PagedKeyedStore:
+    return PagedKeyedStore(codec or Codec(TypeRegistry()), "Keyed state", remember)
 
 
-def filled(keys: Any, codec: Codec | None = None) -> PagedKeyedStore:
-    store = new_store(codec)
+def filled(keys: Any, codec: Codec | None = None, remember: bool = True) -> PagedKeyedStore:
+    store = new_store(codec, remember)
     for key in keys:
-        store.put(key, [key])
+        store.entry(key)["state"] = key
     return store
 
 
 def reloaded(store: PagedKeyedStore, codec: Codec | None = None) -> PagedKeyedStore:
-    other = new_store(codec)
+    other = new_store(codec, store.remembers)
     other.restore(store.snapshot())
     return other
+
+
+def contents(store: PagedKeyedStore) -> dict[Any, Any]:
+    """Every key with its entry; a key that is merely remembered has none."""
+    return {key: store.find(key) or None for key in store}
 
 
 # Few keys, so that they meet again; some are equal to one of another type.
 KEYS = st.integers(0, 9) | st.sampled_from(["a", "b", b"a", 1.0, 2.5, True, ("a", 1), ("a", 1.0), (), -1])
 STEPS: st.SearchStrategy[list[Step]] = st.lists(
     st.tuples(
-        st.sampled_from(["put", "put", "get", "touch", "remove", "change", "snapshot", "restore"]),
+        st.sampled_from(["set", "set", "change", "clear", "look", "touch", "snapshot", "restore"]),
         KEYS,
         st.integers(0, 5),
     ),
@@ -64,36 +69,94 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 
 
 @unhurried
-@given(st.sampled_from([0, 64, 256]), STEPS)
-def test_it_is_a_dict_whatever_is_done_to_it(before: int, steps: list[Step]) -> None:
+@given(st.booleans(), st.sampled_from([0, 64, 256]), STEPS)
+def test_it_is_a_dict_whatever_is_done_to_it(remember: bool, before: int, steps: list[Step]) -> None:
     """``before``: keys that are there already, besides those of the steps; one more, and the pages are divided."""
-    store = filled(range(100, 100 + before))
-    model: dict[Any, Any] = {key: [key] for key in range(100, 100 + before)}
+    store = filled(range(100, 100 + before), remember=remember)
+    model: dict[Any, Any] = {key: {"state": key} for key in range(100, 100 + before)}
     for what, key, value in steps:
         match what:
-            case "put":
-                store.put(key, [value])
-                model[key] = [value]
+            case "set":
+                store.entry(key)["list"] = [value]
+                model[key] = {**(model.get(key) or {}), "list": [value]}
+            case "change" if "list" in (model.get(key) or {}):
+                store.entry(key)["list"].append(value)
+                model[key] = {**model[key], "list": [*model[key]["list"], value]}
+            case "clear":
+                store.entry(key).clear()
+                model[key] = None
             case "touch":
                 store.touch(key)
                 model.setdefault(key, None)
-            case "remove":
-                store.remove(key)
-                model.pop(key, None)
-            case "change" if model.get(key) is not None:
-                entry = store.get(key)
-                entry.append(value)
-                store.put(key, entry)
-                model[key] = [*model[key], value]
             case "snapshot":
-                assert store.snapshot()[0] == len(model)
+                store.snapshot()
             case "restore":
                 store = reloaded(store)
-        assert store.get(key) == model.get(key)
-        assert len(store) == len(model)
-    found = list(store)
-    assert len(found) == len(model)
-    assert {key: store.get(key) for key in found} == model
+        if not remember:
+            model = {key: entry for key, entry in model.items() if entry}
+        assert (store.find(key) or None) == model.get(key)
+    assert len(list(store)) == len(model)
+    assert contents(store) == model
+    assert store.snapshot()[0] == len(store) == len(model)
+
+
+DEADLINES: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(st.sampled_from(["add", "add", "add", "take back", "due", "snapshot", "restore"]), KEYS, st.integers(0, 40)),
+    max_size=60,
+)
+
+
+@unhurried
+@given(st.sampled_from([0, 64, 256]), DEADLINES)
+def test_deadlines_are_found_once_each_whatever_happens(before: int, steps: list[Step]) -> None:
+    store = filled(range(100, 100 + before), remember=False)
+    model: dict[Any, set[int]] = {}
+    for what, key, time in steps:
+        times = model.setdefault(key, set())
+        match what:
+            case "add" if time not in times:
+                times.add(time)
+                store.entry(key)[Domain.EVENT_TIME] = sorted(times)
+                store.add_deadline(Domain.EVENT_TIME, key, time)
+            case "take back" if times:
+                times.discard(min(times))
+                set_deadlines(store, key, times)
+            case "due":
+                expected = [(t, k) for k, kept in model.items() for t in kept if t <= time]
+                assert sorted(store.take_due(Domain.EVENT_TIME, time), key=repr) == sorted(expected, key=repr)
+                for other, kept in model.items():
+                    if min(kept, default=time + 1) <= time:
+                        kept.difference_update(range(time + 1))
+                        set_deadlines(store, other, kept)
+            case "snapshot":
+                store.snapshot()
+            case "restore":
+                store = reloaded(store)
+        earliest = min((t for kept in model.values() for t in kept), default=None)
+        found = store.next_deadline(Domain.EVENT_TIME)
+        assert earliest is None or (found is not None and found <= earliest)
+    store.snapshot()
+    assert store.next_deadline(Domain.EVENT_TIME) == min((t for kept in model.values() for t in kept), default=None)
+    assert store.next_deadline(Domain.PROCESSING_TIME) is None
+
+
+def set_deadlines(store: PagedKeyedStore, key: Any, times: set[int]) -> None:
+    entry = store.entry(key)
+    if times:
+        entry[Domain.EVENT_TIME] = sorted(times)
+    else:
+        entry.pop(Domain.EVENT_TIME, None)
+
+
+def test_a_deadline_decodes_only_its_own_page() -> None:
+    before = filled(range(1000))
+    set_deadlines(before, 17, {5, 9})
+    before.add_deadline(Domain.EVENT_TIME, 17, 5)
+    codec = CountingCodec()
+    store = reloaded(before, codec)
+    assert (store.take_due(Domain.EVENT_TIME, 4), codec.decoded) == ([], 0)
+    assert (store.take_due(Domain.EVENT_TIME, 5), codec.decoded) == ([(5, 17)], 1)
+    assert store.next_deadline(Domain.EVENT_TIME) == 9
 
 
 def test_only_the_page_of_a_key_is_decoded() -> None:
@@ -101,92 +164,95 @@ def test_only_the_page_of_a_key_is_decoded() -> None:
     store = reloaded(filled(range(1000)), codec)
     assert codec.decoded == 0
     for _ in range(3):
-        assert store.get(17) == [17]
+        assert store.entry(17) == {"state": 17}
         store.touch(17)
-        store.remove("another key")
+        store.find("another key")
     assert codec.decoded <= 2
     assert sorted(store) == list(range(1000))
-    assert codec.decoded == len(store.snapshot()[1])
+    assert codec.decoded == len(store.snapshot()[2])
 
 
 def test_only_pages_that_changed_are_encoded_and_the_others_stay_the_same_objects() -> None:
     codec = CountingCodec()
     store = reloaded(filled(range(1000)), codec)
-    _, before = store.snapshot()
-    store.get(3)
+    before = store.snapshot()[2]
+    store.find(3)
     store.touch(4)
-    store.put(17, "changed")
-    _, after = store.snapshot()
+    store.entry(17)["state"] = "changed"
+    after = store.snapshot()[2]
     assert codec.encoded == 1
-    assert sum(new is not old for new, old in zip(after, before, strict=True)) == 1
-    assert store.snapshot()[1] == after
+    assert sum(after[number] is not old for number, old in before.items()) == 1
+    assert store.snapshot()[2] == after
     assert codec.encoded == 1
 
 
 def test_a_snapshot_does_not_change_with_the_store() -> None:
     store = filled(range(100))
-    count, pages = store.snapshot()
-    kept = list(pages)
+    first = store.snapshot()
+    kept = (*first[:2], dict(first[2]))
     filled_again = reloaded(store)
-    store.put(3, "changed")
+    store.entry(3)["state"] = "changed"
     store.snapshot()
-    assert (count, pages) == (100, kept)
-    assert filled_again.get(3) == [3]
+    assert first[:3] == kept
+    assert filled_again.find(3) == {"state": 3}
+
+
+def test_a_change_after_a_snapshot_is_in_the_next_one() -> None:
+    """``live`` is what hot code looks at: an entry in it must be one that will be encoded."""
+    store = filled(["a"])
+    store.snapshot()
+    assert not store.live
+    store.entry("a")["state"] = "changed"
+    assert reloaded(store).find("a") == {"state": "changed"}
 
 
 def test_merely_seen_keys_are_kept() -> None:
     """``apply_to_all_partitions`` visits them after a restart as well; Flink's does not."""
     store = new_store()
     store.touch("a")
-    store.put("b", 1)
+    store.entry("b")["state"] = 1
     again = reloaded(store)
     assert set(again) == {"a", "b"}
     assert again.touched == set()
     again.touch("b")
     assert again.touched == {"b"}
-    assert again.get("b") == 1
+    assert again.find("b") == {"state": 1}
 
 
-def test_a_removed_key_is_not_taken_for_seen() -> None:
-    """Loops do not touch what is in ``touched``."""
-    store = new_store()
-    store.touch("a")
-    store.remove("a")
-    assert store.touched == set()
-    store.touch("a")
-    assert list(store) == ["a"]
-
-
-def test_a_removed_key_is_not_there_after_a_restart() -> None:
-    store = reloaded(filled(["a", "b"]))
-    store.remove("a")
-    assert list(reloaded(store)) == ["b"]
+def test_a_store_that_need_not_remember_goes_back_to_nothing() -> None:
+    nothing = new_store(remember=False).snapshot()
+    store = reloaded(filled(range(1000), remember=False))
+    for key in range(1000):
+        store.touch(key)
+        store.entry(key).clear()
+    assert store.snapshot() == nothing
+    assert list(store) == []
 
 
 def test_a_key_that_divides_the_pages_takes_nothing_away() -> None:
     store = reloaded(filled(range(64)))
-    store.put("one more", 1)
+    store.entry("one more")["state"] = 1
     assert len(set(reloaded(store))) == 65
 
 
 def test_a_restore_forgets_what_was_there() -> None:
     earlier = filled(["a"]).snapshot()
     store = filled(["a", "b"])
-    store.put("a", "changed")
+    store.entry("a")["state"] = "changed"
     store.touch("a")
     store.restore(earlier)
     assert store.touched == set()
-    assert {key: store.get(key) for key in store} == {"a": ["a"]}
+    assert contents(store) == {"a": {"state": "a"}}
     assert store.snapshot() == earlier
 
 
 def test_keys_may_come_and_go_while_all_are_visited() -> None:
-    store = filled(range(100))
+    store = filled(range(100), remember=False)
     visited = []
     for key in store:
         visited.append(key)
-        store.put(key + 1000, "new")
-        store.remove(key)
+        store.entry(key + 1000)["state"] = "new"
+        store.entry(key).clear()
     assert sorted(visited) == list(range(100))
     assert sorted(store) == list(range(1000, 1100))
 
@@ -195,8 +261,8 @@ def test_keys_may_come_and_go_while_all_are_visited() -> None:
 def test_pages_stay_small_although_the_keys_are_those_of_one_subtask(count: int) -> None:
     keys = [key for key in range(8 * count) if subtask_of(key, 128, 8) == 3]
     codec = Codec(TypeRegistry())
-    _, pages = filled(keys, codec).snapshot()
-    sizes = [len(codec.loads(page, "page")) for page in pages if page]
+    _, _, pages, _ = filled(keys, codec).snapshot()
+    sizes = [len(codec.loads(page, "page")) for page in pages.values()]
     assert sum(sizes) == len(keys)
     assert max(sizes) <= 3 * 64
     assert len(pages) <= len(keys) / 8
