@@ -19,6 +19,7 @@ __all__ = (
     "MetricGroup",
     "NonPartitionedContext",
     "PartitionedContext",
+    "ProcessingTimeManager",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "StateManager",
@@ -46,7 +47,13 @@ class Collector(Protocol[OUT_contra]):
     """Takes the records that a function emits."""
 
     def collect(self, record: OUT_contra, /) -> None:
-        """Emit ``record`` downstream. Do not change the record afterwards: it may not have been sent yet."""
+        """Emit ``record`` downstream. Do not change the record afterwards: it may not have been sent yet.
+
+        It gets the timestamp of the record in hand, or of the event timer; elsewhere it has none.
+        """
+
+    def collect_and_overwrite_timestamp(self, record: OUT_contra, timestamp: int, /) -> None:
+        """Emit ``record`` with ``timestamp`` (ms). Later records are not affected (in Flink they are)."""
 
 
 class JobInfo(Protocol):
@@ -132,6 +139,27 @@ class WatermarkManager(Protocol):
         """
 
 
+class ProcessingTimeManager(Protocol):
+    """Timers of the current key, by the wall clock. Every method raises ``ContractError`` in a function that is not
+    keyed.
+
+    The clock stands still within a micro-batch, so that a repeated one repeats itself exactly.
+    """
+
+    def register_timer(self, timestamp: int, /) -> None:
+        """Have ``on_processing_timer`` called for the current key once the clock reads ``timestamp`` (ms).
+
+        There is one timer for each key and time. Timers survive a restart; those that are left when bounded input ends
+        fire then (Flink drops them).
+        """
+
+    def delete_timer(self, timestamp: int, /) -> None:
+        """Take a timer of the current key back; nothing happens if there is none."""
+
+    def current_time(self) -> int:
+        """The clock: milliseconds since the epoch."""
+
+
 class StateManager(Protocol):
     """State of the current partition."""
 
@@ -146,6 +174,14 @@ class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
     @property
     def state_manager(self) -> StateManager:
         """State of the current partition."""
+
+    @property
+    def processing_time_manager(self) -> ProcessingTimeManager:
+        """Timers of the current key, by the wall clock."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp (ms) of the record or the event timer in hand; None if it has none."""
 
     @property
     def non_partitioned_context(self) -> NonPartitionedContext[OUT_contra]:
@@ -172,6 +208,14 @@ class TwoOutputPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_con
     @property
     def state_manager(self) -> StateManager:
         """State of the current partition."""
+
+    @property
+    def processing_time_manager(self) -> ProcessingTimeManager:
+        """Timers of the current key, by the wall clock."""
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp (ms) of the record or the event timer in hand; None if it has none."""
 
     @property
     def non_partitioned_context(self) -> TwoOutputNonPartitionedContext[OUT1_contra, OUT2_contra]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.frames import Control, Frame
+from dsv2.runtime.frames import Control, Frame, Timestamps
 from dsv2.runtime.records import pack, unpack
 from runtime_spark.layout import Layout
 
@@ -36,7 +36,7 @@ class FrameEncoder:
 
     def emit(self, frame: Frame) -> None:
         """Encode ``frame``; one whose bytes are too many becomes several."""
-        payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls))
+        payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls, frame.timestamps))
         if len(payload) > MAX_FRAME_BYTES and len(frame.records) > 1:
             for part in frame.split(len(frame.records) // 2):
                 self.emit(part)
@@ -57,10 +57,10 @@ class FrameEncoder:
         return rows
 
 
-def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control]]:
-    """Records and controls of a payload. Raises ``CorruptDataError``, naming ``owner``."""
-    packed, controls = codec.unseal(BlobKind.FRAME, payload, owner)
-    return unpack(packed), controls
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control], Timestamps]:
+    """Records, controls and timestamps of a payload. Raises ``CorruptDataError``, naming ``owner``."""
+    packed, controls, timestamps = codec.unseal(BlobKind.FRAME, payload, owner)
+    return unpack(packed), controls, timestamps
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

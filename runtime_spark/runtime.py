@@ -9,6 +9,7 @@ from urllib.parse import urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.streaming.state import GroupStateTimeout
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
@@ -121,22 +122,23 @@ def compile_plan(spark: SparkSession, plan: Plan, clock: Clock) -> CompiledPlan:
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock)
     for level in range(len(layout.levels)):
-        frames = _level(frames, plan, layout, packed, level)
+        frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
     return CompiledPlan(layout, packed, frames, unchecked=reads_rows or len(layout.levels) > 1)
 
 
-def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int) -> DataFrame:
+def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:
     if plan.mode is RuntimeExecutionMode.BATCH:
         placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
-        return placed.mapInArrow(batch_stage(packed, level), ROW_SCHEMA)
+        return placed.mapInArrow(batch_stage(packed, level, clock.now_ms()), ROW_SCHEMA)
     if level > 0:
         # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format. Only
         # a projection that computes something, as far as the optimizer can tell, stands between the two.
         frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
-    return frames.groupBy("slot").applyInPandasWithState(
-        streaming_stage(packed, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
-    )
+    timed = any(operator.needs_clock for head in layout.levels[level] for operator in plan.chains[head])
+    timeout = GroupStateTimeout.ProcessingTimeTimeout if timed else GroupStateTimeout.NoTimeout
+    stage = streaming_stage(packed, level, timed=timed)
+    return frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)
 
 
 def _checkpoint(location: str | None) -> str:

@@ -96,7 +96,7 @@ def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes
             writer = RecordWriter(struct, name, time_zone)
             for batch in batches:
                 for payload in batch.column(0).to_pylist():
-                    records, _ = decode_frame(codec, payload, name)
+                    records = decode_frame(codec, payload, name)[0]
                     if records:
                         yield writer.write(records)
 

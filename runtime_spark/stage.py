@@ -32,15 +32,18 @@ StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState],
 BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def streaming_stage(packed: bytes, level: int) -> StreamingStage:
-    """The function for ``applyInPandasWithState`` at ``level`` (counted from 0)."""
+def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> StreamingStage:
+    """The function for ``applyInPandasWithState`` at ``level`` (counted from 0).
+
+    ``timed``: the query has processing-time timeouts at this level, and the stage sets them.
+    """
 
     def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         job = load_job(packed)
         slot = int(key[0])
         operator, subtask = job.layout.addresses.get(slot, (None, 0))
         if operator in job.layout.levels[level]:
-            for rows in _run_subtask(job, operator, subtask, frames, state):
+            for rows in _run_subtask(job, operator, subtask, frames, state, timed):
                 yield pd.DataFrame(rows, columns=COLUMNS)
         else:
             yield from (frame[list(COLUMNS)] for frame in frames)
@@ -49,40 +52,49 @@ def streaming_stage(packed: bytes, level: int) -> StreamingStage:
 
 
 def _run_subtask(
-    job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: GroupState
+    job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: GroupState, timed: bool
 ) -> Iterator[list[Row]]:
     with marked_failures():
         rows: list[tuple[int, int, bytes]] = []
         for frame in frames:
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
         rows.sort(key=lambda row: row[:2])
-        run = _SubtaskRun(job, head, index)
+        now_ms = state.getCurrentProcessingTimeMs()  # of the micro-batch: a repeated one has it again
+        run = _SubtaskRun(job, head, index, now_ms)
         before: bytes | None = None
         if state.exists:
             before = bytes(state.get[0])
             run.subtask.restore(before)
         else:
             run.subtask.open()
+        run.subtask.begin_batch()
         rows.reverse()
         while rows:
             _, channel, payload = rows.pop()  # a payload is free as soon as it is processed
             yield from run.receive(channel, payload)
+        run.subtask.end_batch()
         run.subtask.flush()
         blob = run.subtask.snapshot()
         if len(blob) > _LARGEST_STATE:
             raise JobError(f"{run.owner}: its state has grown to {len(blob)} bytes. Raise the parallelism.")
         if blob != before:
             state.update((blob,))
+        deadline = run.subtask.next_deadline()
+        if timed and deadline is not None:
+            state.setTimeoutDuration(max(1, deadline - now_ms))
         yield run.finish()
 
 
-def batch_stage(packed: bytes, level: int) -> BatchStage:
-    """The function for ``mapInArrow`` at ``level`` (counted from 0), over rows sorted by slot, seq and channel."""
+def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
+    """The function for ``mapInArrow`` at ``level`` (counted from 0), over rows sorted by slot, seq and channel.
+
+    ``now_ms``: processing time, which stands still for the whole job.
+    """
 
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
         with marked_failures():
-            for rows in _run_sorted(job, job.layout.levels[level], _rows(batches)):
+            for rows in _run_sorted(job, job.layout.levels[level], _rows(batches), now_ms):
                 yield to_arrow(rows)
 
     return run_partition
@@ -93,7 +105,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
         yield from zip(*(batch.column(name).to_pylist() for name in COLUMNS), strict=True)
 
 
-def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now_ms: int) -> Iterator[list[Row]]:
     run: _SubtaskRun | None = None
     current: int | None = None
     for row in rows:
@@ -103,7 +115,7 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row]) -> 
                 yield run.end()
             current = slot
             operator, subtask = job.layout.addresses.get(slot, (None, 0))
-            run = _SubtaskRun(job, operator, subtask) if operator in heads else None
+            run = _SubtaskRun(job, operator, subtask, now_ms) if operator in heads else None
             if run is not None:
                 run.subtask.open()
         if run is None:
@@ -117,15 +129,14 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row]) -> 
 class _SubtaskRun:
     """A subtask for the length of one call, with its encoder."""
 
-    def __init__(self, job: WorkerJob, head: int, index: int) -> None:
+    def __init__(self, job: WorkerJob, head: int, index: int, now_ms: int) -> None:
         self._codec = job.codec()
         self._encoder = FrameEncoder(job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
-        self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec)
+        self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms)
 
     def receive(self, channel: int, payload: bytes) -> Iterator[list[Row]]:
-        records, controls = decode_frame(self._codec, payload, f"A frame for {self.owner}")
-        self.subtask.receive(channel, records, controls)
+        self.subtask.receive(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))
         if self._encoder.size >= _OUTPUT_BYTES:
             yield self._encoder.take()
 

@@ -17,6 +17,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.operator_task import JobContext
 from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import Sink
 from dsv2.sources import Source
@@ -41,14 +42,15 @@ class WorkerJob:
         """A codec of the job's own types."""
         return Codec(self.registry)
 
-    def new_subtask(self, head: int, index: int, encoder: FrameEncoder, codec: Codec) -> Subtask:
-        """A subtask with function objects of its own."""
+    def new_subtask(self, head: int, index: int, encoder: FrameEncoder, codec: Codec, now_ms: int) -> Subtask:
+        """A subtask with function objects of its own; ``now_ms`` is the processing time of the micro-batch."""
         task = TaskContext.get()
         context = JobContext(
             self.plan.job_name,
             self.plan.mode,
             self.plan.declarations,
             codec,
+            BatchTime(now_ms),
             task.attemptNumber() if task is not None else 0,
         )
         functions: dict[int, ProcessFunction] = {

@@ -21,6 +21,7 @@ from dsv2.runtime.codec import Codec
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator_task import JobContext
 from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 
@@ -120,7 +121,7 @@ def operator_named(plan: Plan, uid: str) -> Operator:
 
 
 def job_context(plan: Plan) -> JobContext:
-    return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)))
+    return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)), BatchTime(0))
 
 
 class NoRows:

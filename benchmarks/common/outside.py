@@ -55,6 +55,9 @@ class KeptState(GroupState):
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 - Spark's name
         (self.blob,) = newValue
 
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
 
 class OutsideSpark:
     """Runs a plan of one indexed source, subtask by subtask. ``watches`` tell, per phase, the times of its parts."""

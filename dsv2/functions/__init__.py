@@ -1,6 +1,6 @@
 """The process functions that users subclass (FLIP-409), one base class for each shape."""
 
-from dsv2.functions.base import ProcessFunction
+from dsv2.functions.base import Position, ProcessFunction, TickingFunction, no_output_until_end_of_input
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 from dsv2.functions.two_input import (
@@ -15,8 +15,11 @@ __all__ = (
     "FlatMapFunction",
     "MapFunction",
     "OneInputStreamProcessFunction",
+    "Position",
     "ProcessFunction",
+    "TickingFunction",
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",
     "TwoOutputStreamProcessFunction",
+    "no_output_until_end_of_input",
 )

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TypeVar
 
+from dsv2.context import WatermarkManager
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("ProcessFunction",)
+__all__ = ("Position", "ProcessFunction", "TickingFunction", "no_output_until_end_of_input")
+
+F = TypeVar("F", bound="type[ProcessFunction]")
+
+_AT_END = "_emits_only_at_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in a pipeline a function stands.
+
+    ``keyed``: its partitions are keys. ``parallel``: not on a global stream. ``key_preserving``: called with key
+    selectors for its outputs.
+    """
+
+    keyed: bool
+    parallel: bool
+    key_preserving: bool
 
 
 class ProcessFunction:
@@ -17,6 +38,28 @@ class ProcessFunction:
     never change follow the program. Define ``__getstate__`` and ``__setstate__`` to decide for yourself.
     """
 
+    remember_keys = True
+    """Whether ``apply_to_all_partitions`` visits every key that was ever seen, or only those that have state or timers.
+
+    False for functions over keys without end: what is remembered stays in the state for ever.
+    """
+
+    partition_by_constant = False
+    """Whether a function on a stream that is not keyed runs as if all its records had one key; for extensions."""
+
+    @property
+    def emits_only_at_end(self) -> bool:
+        """Whether the class is marked with ``no_output_until_end_of_input``."""
+        return _AT_END in vars(type(self))
+
+    def check_position(self, position: Position) -> None:
+        """Raise ``PlanError`` if the function cannot run there. Called once, while the plan is built."""
+
+    def uses_processing_timers(self) -> bool:
+        """Whether the job has to go on when no records come. Asked once, while the plan is built."""
+        owner = next((kind for kind in type(self).__mro__ if "on_processing_timer" in vars(kind)), ProcessFunction)
+        return not owner.__module__.startswith("dsv2.functions")
+
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         """The watermarks that this function brings into the job; read once, while the plan is built."""
         return ()
@@ -26,3 +69,24 @@ class ProcessFunction:
 
         Nothing can be emitted here. A streaming job that is stopped goes on later: it does not close.
         """
+
+
+class TickingFunction(ProcessFunction, ABC):
+    """A function of any kind, keyed or not, that acts as time passes; for extensions such as watermark generators."""
+
+    @abstractmethod
+    def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
+        """Called at the end of each micro-batch, and of those without records, once ``next_tick`` has come."""
+
+    @abstractmethod
+    def next_tick(self) -> int | None:
+        """When ``tick`` is to be called next, in ms by the wall clock; None: not until there are records."""
+
+
+def no_output_until_end_of_input(function_class: F) -> F:
+    """Class decorator: the function emits nothing before its input has ended (FLIP-466 ``NoOutputUntilEndOfInput``).
+
+    Emitting earlier is an error that names the function. Subclasses do not inherit it.
+    """
+    setattr(function_class, _AT_END, True)
+    return function_class

@@ -28,6 +28,9 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once, when every channel of the input has ended; may still emit."""
 
+    def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+
     def on_watermark(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:

@@ -43,6 +43,9 @@ class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN
     def end_second_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once, when the second input has ended; may still emit."""
 
+    def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+
     def on_watermark_from_first_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
@@ -77,6 +80,9 @@ class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_c
 
     def end_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once, when the broadcast input has ended; may still emit."""
+
+    def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
 
     def on_watermark_from_non_broadcast_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]

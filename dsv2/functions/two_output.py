@@ -35,6 +35,15 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
     def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
         """Called once, when every channel of the input has ended; may still emit."""
 
+    def on_processing_timer(
+        self,
+        timestamp: int,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+    ) -> None:
+        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+
     def on_watermark(
         self,
         watermark: Watermark,

@@ -9,7 +9,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
-from dsv2.functions import ProcessFunction
+from dsv2.functions import Position, ProcessFunction
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.sinks import Sink
 from dsv2.sources import Source
@@ -138,6 +138,11 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         raise ConfigurationError(
             f"{node.name} at {node.location}: parallelism {parallelism} is above max parallelism {max_parallelism}."
         )
+    input_keys = tuple(ref.key_selector for ref in node.inputs)
+    if isinstance(node.body, ProcessFunction):
+        _check_position(node, node.body, input_keys)
+        if node.body.partition_by_constant and not any(input_keys):
+            input_keys = (_one_partition,) * len(input_keys)
     return Operator(
         id=node.id,
         uid=uid,
@@ -147,9 +152,21 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         parallelism=parallelism,
         max_parallelism=max_parallelism,
         location=node.location,
-        input_keys=tuple(ref.key_selector for ref in node.inputs),
+        input_keys=input_keys,
         output_keys=node.output_keys,
     )
+
+
+def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[KeySelector | None, ...]) -> None:
+    position = Position(any(input_keys), not node.non_parallel, any(node.output_keys))
+    try:
+        function.check_position(position)
+    except PlanError as error:
+        raise PlanError(f"{node.name} at {node.location}: {error}") from error
+
+
+def _one_partition(record: Any) -> int:
+    return 0
 
 
 def _inherited_parallelism(node: Node) -> int | None:

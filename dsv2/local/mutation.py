@@ -11,7 +11,6 @@ from dsv2.errors import RecordMutatedError, SerializationError
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.failure import shorten
-from dsv2.runtime.outputs import Collect
 
 __all__ = ("MutationCheck",)
 
@@ -22,15 +21,6 @@ class MutationCheck:
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self._emitted: list[tuple[Operator, Any, bytes, str]] = []
-
-    def wrap(self, operator: Operator, collect: Collect) -> Collect:
-        """``collect`` of one output of ``operator``, watched."""
-
-        def remember(record: Any) -> None:
-            self.remember(operator, record)
-            collect(record)
-
-        return remember
 
     def remember(self, operator: Operator, record: Any) -> None:
         """Note what ``record``, which ``operator`` emits, is now."""

@@ -60,6 +60,19 @@ class LocalRun:
     def run_batch(self, records: int | None) -> bool:
         """Read ``records`` of every source (None: all), process until nothing is left; False when all has ended."""
         limits = {id(reader): reader.position + records if records is not None else None for reader in self._sources}
+        for subtask in self._subtasks.values():
+            subtask.begin_batch()
+            subtask.flush()
+        self._process(limits)
+        for head, index in self._subtasks:  # upstream first, so that what time brings forth is still of this batch
+            self._subtasks[head, index].end_batch()
+            self._subtasks[head, index].flush()
+            self._process(limits)
+        if self._mutation is not None:
+            self._mutation.verify()
+        return any(not reader.ended for reader in self._sources)
+
+    def _process(self, limits: dict[int, int | None]) -> None:
         while True:
             ready = [reader for reader in self._sources if reader.can_read(limits[id(reader)])]
             if not ready and not self._waiting:
@@ -69,9 +82,6 @@ class LocalRun:
                 reader.read(self._choice, limits[id(reader)])
             else:
                 self._deliver_one()
-        if self._mutation is not None:
-            self._mutation.verify()
-        return any(not reader.ended for reader in self._sources)
 
     def restart(self) -> None:
         """Put every subtask into bytes and go on with new ones made from those."""
@@ -103,8 +113,8 @@ class LocalRun:
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: _own_copy(operator) for operator in self._plan.chains[head]}
-        wrap = None if self._mutation is None else self._mutation.wrap
-        return Subtask(self._plan, head, index, functions, self._job, self._receive, wrap)
+        watch = None if self._mutation is None else self._mutation.remember
+        return Subtask(self._plan, head, index, functions, self._job, self._receive, watch)
 
     def _receive(self, frame: Frame) -> None:
         if frame.operator in self._collected:
@@ -129,7 +139,7 @@ class LocalRun:
             self._waiting.pop()
         head, index, channel = key
         subtask = self._subtasks[head, index]
-        subtask.receive(channel, frame.records, frame.controls)
+        subtask.receive(channel, frame.records, frame.controls, frame.timestamps)
         subtask.flush()
 
 

@@ -16,6 +16,7 @@ from dsv2.local.run import LocalRun
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.operator_task import JobContext
 from dsv2.runtime.progress import job_progress
+from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
 from dsv2.sources import IndexedSource
@@ -58,26 +59,27 @@ class LocalRuntime:
         begin = self._clock.now_ms()
         job = FinishedJob(plan)
         try:
-            self._run(plan, job)
+            self._run(plan, job, BatchTime(begin))
         except Dsv2Error as error:
             job.error = error
         job.seconds = (self._clock.now_ms() - begin) / 1000
         return job
 
-    def _run(self, plan: Plan, job: FinishedJob) -> None:
+    def _run(self, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         codec = Codec(TypeRegistry.of(plan))
         mutation = MutationCheck(codec) if self._check_mutation else None
-        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec)
+        context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
         run = LocalRun(plan, context, random.Random(self._seed), mutation)
         try:
-            self._run_batches(run, plan, job)
+            self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
             raise
 
-    def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob) -> None:
+    def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         run.open()
         for batch_id, size in enumerate(self._sizes(plan)):
+            time.now_ms = self._clock.now_ms()
             more = run.run_batch(size)
             for operator, records in run.take_collected():
                 _write(operator, records, batch_id)

@@ -8,19 +8,25 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark.event_time import EventTimeOfInputs
 
 __all__ = (
     "NO_KEY",
+    "EventTimers",
     "JobFacts",
     "Metrics",
+    "Moment",
     "NonPartitioned",
     "Partitioned",
     "PartitionState",
+    "PartitionTimers",
     "Tally",
     "TaskFacts",
     "WatermarkEmitter",
     "counter_named",
+    "event_time_manager",
 )
 
 NO_KEY: Any = object()
@@ -103,6 +109,74 @@ class PartitionState:
             )
         return self.key
 
+    def require_keyed(self, what: str) -> None:
+        """Raise ``ContractError`` if the function is not keyed."""
+        if not self._keyed:
+            raise ContractError(f"{what} is only there for functions on a keyed stream: call key_by before process.")
+
+
+class Moment:
+    """What is in hand just now: the timestamp of the record or timer, in ms, if it has one."""
+
+    __slots__ = ("timestamp",)
+
+    def __init__(self) -> None:
+        self.timestamp: int | None = None
+
+
+class PartitionTimers:
+    """``ProcessingTimeManager``: timers of the current key."""
+
+    __slots__ = ("_partition", "_time", "_timers")
+
+    def __init__(self, partition: PartitionState, timers: TimerService, time: BatchTime) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._time = time
+
+    def register_timer(self, timestamp: int) -> None:
+        """Call ``on_processing_timer`` for the current key at ``timestamp`` ms."""
+        self._timers.register(self._partition.current_key, timestamp)
+
+    def delete_timer(self, timestamp: int) -> None:
+        """Take it back."""
+        self._timers.delete(self._partition.current_key, timestamp)
+
+    def current_time(self) -> int:
+        """Milliseconds since the epoch."""
+        self._partition.require_keyed("Processing time")
+        return self._time.now_ms
+
+
+class EventTimers:
+    """``EventTimeManager``: event timers of the current key. A function may keep it in a field."""
+
+    __slots__ = ("_inputs", "_partition", "_timers")
+
+    def __init__(self, partition: PartitionState, timers: TimerService, inputs: EventTimeOfInputs) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._inputs = inputs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return event_time_manager, ()
+
+    def register_timer(self, timestamp: int) -> None:
+        """Call ``on_event_timer`` for the current key when event time has reached ``timestamp`` ms."""
+        self._timers.register(self._partition.current_key, timestamp)
+
+    def delete_timer(self, timestamp: int) -> None:
+        """Take it back."""
+        self._timers.delete(self._partition.current_key, timestamp)
+
+    def current_time(self) -> int:
+        """Event time here, in ms."""
+        return self._inputs.current
+
+
+def event_time_manager() -> EventTimers:
+    raise NotImplementedError("only a name in pickles: FunctionFields answers with the manager of its function")
+
 
 class WatermarkEmitter:
     """``WatermarkManager``."""
@@ -164,11 +238,32 @@ class NonPartitioned:
 class Partitioned:
     """``PartitionedContext``, of one or two outputs."""
 
-    __slots__ = ("job_info", "metric_group", "non_partitioned_context", "state_manager", "task_info")
+    __slots__ = (
+        "_moment",
+        "job_info",
+        "metric_group",
+        "non_partitioned_context",
+        "processing_time_manager",
+        "state_manager",
+        "task_info",
+    )
 
-    def __init__(self, non_partitioned_context: NonPartitioned, state_manager: PartitionState) -> None:
+    def __init__(
+        self,
+        non_partitioned_context: NonPartitioned,
+        state_manager: PartitionState,
+        processing_time_manager: PartitionTimers,
+        moment: Moment,
+    ) -> None:
         self.non_partitioned_context = non_partitioned_context
         self.state_manager = state_manager
+        self.processing_time_manager = processing_time_manager
+        self._moment = moment
         self.job_info = non_partitioned_context.job_info
         self.task_info = non_partitioned_context.task_info
         self.metric_group = non_partitioned_context.metric_group
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp of the record or timer in hand, in ms."""
+        return self._moment.timestamp

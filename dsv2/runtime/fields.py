@@ -6,13 +6,13 @@ threshold given to the constructor, say) and be obeyed. A function that defines 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.contexts import Metrics, counter_named
 
 __all__ = ("FunctionFields",)
 
@@ -22,11 +22,18 @@ _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 class FunctionFields:
     """Watches one function object; made right after it was built or unpickled, before any callback."""
 
-    def __init__(self, function: ProcessFunction, operator: Operator, codec: Codec, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        function: ProcessFunction,
+        operator: Operator,
+        codec: Codec,
+        named: Mapping[Callable[..., Any], Callable[..., Any]],
+    ) -> None:
+        """``named``: what stands in pickles by the name of a function, and where the real thing is found again."""
         self._function = function
         self._operator = operator
         self._codec = codec
-        self._names = {(counter_named.__module__, counter_named.__name__): metrics.counter}
+        self._names = {(name.__module__, name.__qualname__): find for name, find in named.items()}
         self._custom = type(function).__getstate__ is not object.__getstate__
         self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}

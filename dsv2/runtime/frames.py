@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ("END", "MAX_FRAME_RECORDS", "START", "STATUS", "WATERMARK", "ChannelWriter", "Control", "Emit", "Frame")
+__all__ = (
+    "END",
+    "MAX_FRAME_RECORDS",
+    "START",
+    "STATUS",
+    "WATERMARK",
+    "ChannelWriter",
+    "Control",
+    "Emit",
+    "Frame",
+    "Timestamps",
+)
 
 WATERMARK: Final = 0
 STATUS: Final = 1
@@ -14,6 +25,9 @@ START: Final = 3  # opens a subtask that may get nothing else
 
 Control: TypeAlias = tuple[int, int, str, int | bool]
 """(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
+
+Timestamps: TypeAlias = list[int | None] | None
+"""In ms, one for each record; None if no record has one, which is what most pipelines are."""
 
 MAX_FRAME_RECORDS: Final = 8192
 
@@ -24,22 +38,33 @@ class Frame:
     ``records`` and ``controls`` (by position) give the order. Frames of a channel are received in the order of sending.
     """
 
-    __slots__ = ("channel", "controls", "operator", "records", "subtask")
+    __slots__ = ("channel", "controls", "operator", "records", "subtask", "timestamps")
 
-    def __init__(self, operator: int, subtask: int, channel: int, records: list[Any], controls: list[Control]) -> None:
+    def __init__(
+        self,
+        operator: int,
+        subtask: int,
+        channel: int,
+        records: list[Any],
+        controls: list[Control],
+        timestamps: Timestamps = None,
+    ) -> None:
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
         self.records = records
         self.controls = controls
+        self.timestamps = timestamps
 
     def split(self, at: int) -> tuple[Frame, Frame]:
         """Two frames that say the same: the first with ``at`` records."""
         before = [control for control in self.controls if control[0] < at]
         after = [(position - at, *control) for position, *control in self.controls if position >= at]
+        stamps = self.timestamps
+        early, late = (None, None) if stamps is None else (stamps[:at], stamps[at:])
         return (
-            Frame(self.operator, self.subtask, self.channel, self.records[:at], before),
-            Frame(self.operator, self.subtask, self.channel, self.records[at:], after),  # type: ignore[arg-type]
+            Frame(self.operator, self.subtask, self.channel, self.records[:at], before, early),
+            Frame(self.operator, self.subtask, self.channel, self.records[at:], after, late),  # type: ignore[arg-type]
         )
 
 
@@ -47,9 +72,22 @@ Emit: TypeAlias = Callable[[Frame], None]
 
 
 class ChannelWriter:
-    """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own."""
+    """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own.
 
-    __slots__ = ("append", "channel", "controls", "count", "operator", "records", "subtask")
+    ``append_stamped`` adds a record with a timestamp; both may be mixed.
+    """
+
+    __slots__ = (
+        "append",
+        "append_stamped",
+        "channel",
+        "controls",
+        "count",
+        "operator",
+        "records",
+        "subtask",
+        "timestamps",
+    )
 
     def __init__(self, operator: int, subtask: int, channel: int) -> None:
         self.operator = operator
@@ -57,8 +95,10 @@ class ChannelWriter:
         self.channel = channel
         self.count = 0  # records in frames so far
         self.records: list[Any] = []
+        self.timestamps: list[int | None] = []  # may end before the records do: the others have none
         self.controls: list[Control] = []
         self.append = self.records.append
+        self.append_stamped = _stamped_append(self.records, self.timestamps)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Add a control element behind the records so far."""
@@ -68,7 +108,9 @@ class ChannelWriter:
         """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
         if not self.records and not self.controls:
             return
-        frame = Frame(self.operator, self.subtask, self.channel, self.records[:], self.controls)
+        frame = Frame(
+            self.operator, self.subtask, self.channel, self.records[:], self.controls, self._take_timestamps()
+        )
         self.count += len(self.records)
         self.records.clear()  # keeps the list, to which the collectors hold a bound append
         self.controls = []
@@ -76,3 +118,23 @@ class ChannelWriter:
             head, frame = frame.split(MAX_FRAME_RECORDS)
             emit(head)
         emit(frame)
+
+    def _take_timestamps(self) -> Timestamps:
+        if not self.timestamps:
+            return None
+        missing = len(self.records) - len(self.timestamps)
+        taken = [*self.timestamps, *[None] * missing]
+        self.timestamps.clear()
+        return taken
+
+
+def _stamped_append(records: list[Any], timestamps: list[int | None]) -> Callable[[Any, int | None], None]:
+    append, stamp = records.append, timestamps.append
+
+    def append_stamped(record: Any, timestamp: int | None) -> None:
+        if len(timestamps) != len(records):
+            timestamps.extend([None] * (len(records) - len(timestamps)))
+        append(record)
+        stamp(timestamp)
+
+    return append_stamped

@@ -11,21 +11,21 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import InternalError
-from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Timestamps
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 
 __all__ = ("GateListener", "InputGate")
 
-_Piece: TypeAlias = tuple[list[Any], list[Control], int]
-"""What is left of a frame: records, controls, and how many records are gone, which the positions still count."""
+_Piece: TypeAlias = tuple[list[Any], list[Control], Timestamps, int]
+"""What is left of a frame: records, controls, timestamps, and how many records are gone, which positions count."""
 
 
 class GateListener(Protocol):
     """The operator behind a gate."""
 
-    def on_records(self, input_index: int, records: list[Any]) -> None:
-        """Records of one channel, in order."""
+    def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+        """Records of one channel, in order, with their timestamps, if any has one."""
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         """A combined watermark."""
@@ -68,11 +68,11 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records that wait behind aligned watermarks."""
-        return sum(len(records) for _, pieces in self._held.values() for records, _, _ in pieces)
+        return sum(len(piece[0]) for _, pieces in self._held.values() for piece in pieces)
 
-    def receive(self, channel: int, records: list[Any], controls: list[Control]) -> None:
+    def receive(self, channel: int, records: list[Any], controls: list[Control], timestamps: Timestamps = None) -> None:
         """Elements of ``channel``: records, with controls at positions between them."""
-        self._accept(channel, (records, controls, 0))
+        self._accept(channel, (records, controls, timestamps, 0))
         while self._released:
             self._accept(*self._released.popleft())
 
@@ -80,18 +80,22 @@ class InputGate:
         if channel in self._held:
             self._held[channel][1].append(piece)
             return
-        records, controls, gone = piece
+        records, controls, stamps, gone = piece
         done = 0
         for index, (position, kind, identifier, value) in enumerate(controls):
-            if position - gone > done:
-                self._listener.on_records(self._input, records[done : position - gone])
-                done = position - gone
+            if (stop := position - gone) > done:
+                self._listener.on_records(
+                    self._input, records[done:stop], None if stamps is None else stamps[done:stop]
+                )
+                done = stop
             if kind == WATERMARK and self._declarations[identifier].combination_policy.aligned:
-                self._align(channel, identifier, value, (records[done:], controls[index + 1 :], gone + done))
+                rest = None if stamps is None else stamps[done:]
+                self._align(channel, identifier, value, (records[done:], controls[index + 1 :], rest, gone + done))
                 return
             self.control(channel, kind, identifier, value)
         if done < len(records):
-            self._listener.on_records(self._input, records[done:] if done else records)
+            rest = stamps[done:] if stamps is not None and done else stamps
+            self._listener.on_records(self._input, records[done:] if done else records, rest)
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """One control element of ``channel``; not for aligned watermarks of gates with several channels."""

@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
-from dsv2.errors import InternalError, InvalidKeyError
+from dsv2.errors import ContractError, InternalError, InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
-from dsv2.runtime.contexts import PartitionState
+from dsv2.runtime.contexts import Moment, PartitionState
 from dsv2.runtime.failure import raise_user_failure, shorten
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit
 from dsv2.runtime.keys import subtask_of
 
-__all__ = ("Collect", "EdgeOutput", "OutputCollector", "fan_out", "key_checked")
+__all__ = (
+    "Collect",
+    "CollectStamped",
+    "EdgeOutput",
+    "OutputCollector",
+    "at_end_only",
+    "fan_out",
+    "fan_out_stamped",
+    "key_checked",
+    "key_checked_stamped",
+)
 
 Collect: TypeAlias = Callable[[Any], None]
+CollectStamped: TypeAlias = Callable[[Any, int | None], None]
+"""Takes a record and its timestamp in ms."""
 
 _CACHED_KEYS = 1 << 16
 
 
 class OutputCollector:
-    """What user functions see as ``Collector``: nothing but the function that takes a record."""
+    """What user functions see as ``Collector``: nothing but the functions that take a record.
 
-    __slots__ = ("collect",)
+    ``collect`` is one of two, which the operator sets: most records have no timestamp, and cost nothing for it.
+    """
 
-    def __init__(self, collect: Collect) -> None:
+    __slots__ = ("_collect_inheriting", "_collect_plainly", "collect", "collect_and_overwrite_timestamp")
+
+    def __init__(self, collect: Collect, collect_stamped: CollectStamped, moment: Moment) -> None:
+        def inherit(record: Any) -> None:
+            collect_stamped(record, moment.timestamp)
+
+        self._collect_plainly = collect
+        self._collect_inheriting = inherit
         self.collect = collect
+        self.collect_and_overwrite_timestamp = collect_stamped
+
+    def inherit_timestamps(self, inherit: bool) -> None:
+        """Whether ``collect`` gives records the timestamp of the moment, or none."""
+        self.collect = self._collect_inheriting if inherit else self._collect_plainly
 
 
 class EdgeOutput:
@@ -47,7 +72,8 @@ class EdgeOutput:
         self._first = self._next = subtask % len(self._writers)
         self._sent_before = 0  # records of the run that this one goes on from
         self._routes: dict[Any, Collect] = {}
-        self.collect = self._collector()
+        self._stamped_routes: dict[Any, CollectStamped] = {}
+        self.collect, self.collect_stamped = self._collectors()
 
     @property
     def records_sent(self) -> int:
@@ -65,8 +91,9 @@ class EdgeOutput:
         for writer in self._writers:
             if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
                 writer.flush(emit)
-        if len(self._routes) > _CACHED_KEYS:
-            self._routes.clear()
+        for routes in (self._routes, self._stamped_routes):
+            if len(routes) > _CACHED_KEYS:
+                routes.clear()
 
     def seek(self, position: int) -> None:
         """Let the round go on as it would after ``position`` records: for sources, which keep no state."""
@@ -80,20 +107,22 @@ class EdgeOutput:
         """Take over an earlier ``snapshot``."""
         self._next, self._sent_before = state
 
-    def _collector(self) -> Collect:
-        appends = [writer.append for writer in self._writers]
+    def _collectors(self) -> tuple[Collect, CollectStamped]:
+        writers = self._writers
         if self._edge.exchange is Exchange.BROADCAST:
-            return fan_out(appends)
+            every = [writer.append_stamped for writer in writers]
+            return fan_out([writer.append for writer in writers]), fan_out_stamped(every)
         if self._edge.exchange is Exchange.HASH:
             if self._edge.key_selector is None:
                 raise InternalError("A hash edge has a key selector.")
-            return self._hash_collector(self._edge.key_selector, appends)
-        if len(appends) == 1:
-            return appends[0]
-        return self._round_robin_collector(appends)
+            return self._hash_collectors(self._edge.key_selector)
+        if len(writers) == 1:
+            return writers[0].append, writers[0].append_stamped
+        return self._round_robin_collectors()
 
-    def _hash_collector(self, select: KeySelector, appends: Sequence[Collect]) -> Collect:
-        routes, max_parallelism = self._routes, self._target.max_parallelism
+    def _hash_collectors(self, select: KeySelector) -> tuple[Collect, CollectStamped]:
+        routes, stamped_routes = self._routes, self._stamped_routes
+        failed = self._failed_to_route
 
         def collect(record: Any) -> None:
             try:
@@ -101,17 +130,38 @@ class EdgeOutput:
                 try:
                     append = routes.get(key)
                 except TypeError as error:
-                    raise InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.") from error
+                    raise _not_hashable(key, error) from error
                 if append is None:
-                    append = routes[key] = appends[subtask_of(key, max_parallelism, len(appends))]
+                    append = routes[key] = self._writer_of(key).append
             except BaseException as error:
-                # Else it would be laid on the function that emitted the record.
-                raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
+                failed(record, error)
             append(record)
 
-        return collect
+        def collect_stamped(record: Any, timestamp: int | None) -> None:
+            try:
+                key = select(record)
+                try:
+                    append = stamped_routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if append is None:
+                    append = stamped_routes[key] = self._writer_of(key).append_stamped
+            except BaseException as error:
+                failed(record, error)
+            append(record, timestamp)
 
-    def _round_robin_collector(self, appends: Sequence[Collect]) -> Collect:
+        return collect, collect_stamped
+
+    def _writer_of(self, key: Any) -> ChannelWriter:
+        return self._writers[subtask_of(key, self._target.max_parallelism, len(self._writers))]
+
+    def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
+        # Else it would be laid on the function that emitted the record.
+        raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
+
+    def _round_robin_collectors(self) -> tuple[Collect, CollectStamped]:
+        appends = [writer.append for writer in self._writers]
+        stamped_appends = [writer.append_stamped for writer in self._writers]
         count = len(appends)
 
         def collect(record: Any) -> None:
@@ -119,7 +169,16 @@ class EdgeOutput:
             appends[turn](record)
             self._next = (turn + 1) % count
 
-        return collect
+        def collect_stamped(record: Any, timestamp: int | None) -> None:
+            turn = self._next
+            stamped_appends[turn](record, timestamp)
+            self._next = (turn + 1) % count
+
+        return collect, collect_stamped
+
+
+def _not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
+    return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")
 
 
 def fan_out(collects: Sequence[Collect]) -> Collect:
@@ -142,16 +201,65 @@ def fan_out(collects: Sequence[Collect]) -> Collect:
     return collect_all
 
 
+def fan_out_stamped(collects: Sequence[CollectStamped]) -> CollectStamped:
+    """``fan_out`` for records with timestamps."""
+    if len(collects) == 1:
+        return collects[0]
+
+    def collect_all(record: Any, timestamp: int | None) -> None:
+        for collect in collects:
+            collect(record, timestamp)
+
+    return collect_all
+
+
 def key_checked(collect: Collect, select: KeySelector, partition: PartitionState) -> Collect:
     """``collect`` for a key-preserving output: refuses records of another key than the current one."""
 
     def checked(record: Any) -> None:
-        key, expected = select(record), partition.current_key
-        if key != expected:
-            raise InvalidKeyError(
-                f"The output key must equal the input key when the stream stays keyed: record {shorten(record)} has "
-                f"the key {shorten(key)}, the current key is {shorten(expected)}."
-            )
+        _check_key(record, select(record), partition.current_key)
         collect(record)
 
     return checked
+
+
+def key_checked_stamped(collect: CollectStamped, select: KeySelector, partition: PartitionState) -> CollectStamped:
+    """``key_checked`` for records with timestamps."""
+
+    def checked(record: Any, timestamp: int | None) -> None:
+        _check_key(record, select(record), partition.current_key)
+        collect(record, timestamp)
+
+    return checked
+
+
+def at_end_only(
+    collect: Collect, collect_stamped: CollectStamped, has_ended: Callable[[], bool]
+) -> tuple[Collect, CollectStamped]:
+    """Both for a function that has promised to emit nothing before the end of its input."""
+
+    def collect_at_end(record: Any) -> None:
+        _check_ended(record, has_ended)
+        collect(record)
+
+    def collect_stamped_at_end(record: Any, timestamp: int | None) -> None:
+        _check_ended(record, has_ended)
+        collect_stamped(record, timestamp)
+
+    return collect_at_end, collect_stamped_at_end
+
+
+def _check_ended(record: Any, has_ended: Callable[[], bool]) -> None:
+    if not has_ended():
+        raise ContractError(
+            f"The function is marked with no_output_until_end_of_input and emits {shorten(record)} before that. "
+            f"Emit in end_input, or take the mark away."
+        )
+
+
+def _check_key(record: Any, key: Any, expected: Any) -> None:
+    if key != expected:
+        raise InvalidKeyError(
+            f"The output key must equal the input key when the stream stays keyed: record {shorten(record)} has "
+            f"the key {shorten(key)}, the current key is {shorten(expected)}."
+        )

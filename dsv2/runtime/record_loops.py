@@ -1,7 +1,8 @@
 """The hot loops: a run of records through one callback. Everything that can be looked up beforehand is.
 
 A loop takes a list of records; a step takes one record and is what an operator chained upstream calls as its collector.
-Both leave error handling to the (free) exception path, where ``fail(error, record, key)`` raises what is to be raised.
+``stamped_loop`` takes timestamps too. All leave error handling to the (free) exception path, where
+``fail(error, record, key)`` raises what is to be raised.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.graph import KeySelector
-from dsv2.runtime.contexts import NO_KEY, PartitionState, Tally
+from dsv2.runtime.contexts import NO_KEY, Moment, PartitionState, Tally
 from dsv2.runtime.keyed_store import PagedKeyedStore
 
-__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "step")
+__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "stamped_loop", "step")
 
 Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
 _NO_RECORD: Any = None
@@ -43,6 +44,38 @@ def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Cal
             fail(error, record, NO_KEY)
 
     return run_any
+
+
+def stamped_loop(
+    process: Callable[..., None],
+    args: tuple[Any, ...],
+    fail: Fail,
+    moment: Moment,
+    select: KeySelector | None,
+    store: PagedKeyedStore,
+    partition: PartitionState,
+) -> Callable[[list[Any], list[int | None]], None]:
+    """``process(record, *args)`` for each record in the moment of its timestamp, with its key, if there is one."""
+    touched, touch = store.touched, store.touch
+
+    def run(records: list[Any], timestamps: list[int | None]) -> None:
+        record = key = NO_KEY
+        try:
+            for record, moment.timestamp in zip(records, timestamps, strict=True):
+                if select is not None:
+                    key = NO_KEY
+                    selected = select(record)
+                    if selected not in touched:
+                        touch(selected)
+                    partition.key = key = selected
+                process(record, *args)
+        except BaseException as error:
+            fail(error, record, key)
+        finally:
+            partition.key = NO_KEY
+            moment.timestamp = None
+
+    return run
 
 
 def keyed_loop(

@@ -1,8 +1,9 @@
 """The subtask: a chain of operators, engine-neutral. Takes frames in, gives frames out, can be put into bytes.
 
 A runtime makes one per (chain, index), either ``open``s it or ``restore``s it, gives it frames with ``receive``,
-calls ``flush`` at the end of each micro-batch and keeps what ``snapshot`` returns. The same frames in the same order
-give the same frames and the same snapshot again.
+and keeps what ``snapshot`` returns; each micro-batch is framed by ``begin_batch`` and ``end_batch``, and ``flush``
+lets out what is held back. The same frames in the same order, at the same time, give the same frames and the same
+snapshot again.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from typing import Any
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.codec import BlobKind
-from dsv2.runtime.frames import MAX_FRAME_RECORDS, Control, Emit
+from dsv2.runtime.frames import MAX_FRAME_RECORDS, Control, Emit, Timestamps
 from dsv2.runtime.gate import InputGate
 from dsv2.runtime.operator_task import JobContext, OperatorTask, Output
-from dsv2.runtime.outputs import Collect, EdgeOutput, fan_out
+from dsv2.runtime.outputs import Collect, CollectStamped, EdgeOutput, fan_out, fan_out_stamped
 
-__all__ = ("CollectWrapper", "Subtask")
+__all__ = ("Subtask", "Watch")
 
 _PIECE = 1024  # records processed before full channels are looked for: bounds what a flat_map piles up
 
-CollectWrapper = Callable[[Operator, Collect], Collect]
+Watch = Callable[[Operator, Any], None]
+"""Is told of every record that an operator emits."""
 
 
 class Subtask:
@@ -37,15 +39,15 @@ class Subtask:
         functions: Mapping[int, ProcessFunction],
         job: JobContext,
         emit: Emit,
-        wrap_collect: CollectWrapper | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        """``functions``: per operator id an object of this subtask's own. ``wrap_collect``: may watch collectors."""
+        """``functions``: per operator id an object of this subtask's own."""
         self._plan = plan
         self._index = index
         self._functions = functions
         self._job = job
         self._emit = emit
-        self._wrap_collect = wrap_collect
+        self._watch = watch
         self._edges: list[EdgeOutput] = []
         self._tasks: list[OperatorTask] = []  # downstream first
         self._head = self._build(plan.operators[head])
@@ -66,16 +68,33 @@ class Subtask:
         for task in self._tasks:
             self._guarded(task.open)
 
-    def receive(self, channel: int, records: list[Any], controls: list[Control]) -> None:
+    def begin_batch(self) -> None:
+        """Fire the processing-time timers that have come due since the last micro-batch."""
+        for task in reversed(self._tasks):
+            self._guarded(task.begin_batch)
+        self._flush_full()
+
+    def end_batch(self) -> None:
+        """Let functions act on the time that has passed; no frames come any more in this micro-batch."""
+        for task in reversed(self._tasks):
+            self._guarded(task.end_batch)
+        self._flush_full()
+
+    def next_deadline(self) -> int | None:
+        """When ``begin_batch`` should be called even if there are no frames, in ms; None: no need."""
+        return min((time for task in self._tasks if (time := task.next_deadline()) is not None), default=None)
+
+    def receive(self, channel: int, records: list[Any], controls: list[Control], timestamps: Timestamps = None) -> None:
         """Elements of one channel. Raises ``UserFunctionError`` for what a callback raised."""
         gate, number = self._channels[channel]
         if controls:
-            self._guarded(lambda: gate.receive(number, records, controls))
+            self._guarded(lambda: gate.receive(number, records, controls, timestamps))
             self._flush_full()
             return
         for start in range(0, len(records), _PIECE):
-            piece = records[start : start + _PIECE]
-            self._guarded(lambda piece=piece: gate.receive(number, piece, controls))  # type: ignore[misc]
+            piece = slice(start, start + _PIECE)
+            stamps = None if timestamps is None else timestamps[piece]
+            self._guarded(lambda piece=piece, stamps=stamps: gate.receive(number, records[piece], controls, stamps))  # type: ignore[misc]
             self._flush_full()
 
     def flush(self) -> None:
@@ -120,24 +139,25 @@ class Subtask:
     def _output(self, operator: Operator, number: int) -> Output:
         consumers = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id] if edge.output == number]
         if not consumers:
-            return Output(lambda record: None, lambda kind, identifier, value: None, lambda: 0)
+            return _NOWHERE
         collect = fan_out([consumer.collect for consumer in consumers])
-        if self._wrap_collect is not None:
-            collect = self._wrap_collect(operator, collect)
+        collect_stamped = fan_out_stamped([consumer.collect_stamped for consumer in consumers])
+        if self._watch is not None:
+            collect, collect_stamped = _watched(self._watch, operator, collect, collect_stamped)
 
         def control(kind: int, identifier: str, value: int | bool) -> None:
             for consumer in consumers:
                 consumer.control(kind, identifier, value)
 
-        return Output(collect, control, consumers[0].records_sent)
+        return Output(collect, collect_stamped, control, consumers[0].records_sent)
 
     def _consumer(self, edge: Edge) -> Output:
         if self._plan.is_chained(edge):
             task = self._build(self._plan.operators[edge.target])
-            return Output(task.collector(), task.control_from_chain, task.records_received)
+            return Output(*task.collectors(), task.control_from_chain, task.records_received)
         output = EdgeOutput(self._plan, edge, self._index)
         self._edges.append(output)
-        return Output(output.collect, output.control, lambda: output.records_sent)
+        return Output(output.collect, output.collect_stamped, output.control, lambda: output.records_sent)
 
     def _flush_full(self) -> None:
         for edge in self._edges:
@@ -149,3 +169,20 @@ class Subtask:
         except BaseException:
             self.close()
             raise
+
+
+_NOWHERE = Output(lambda record: None, lambda record, timestamp: None, lambda kind, identifier, value: None, lambda: 0)
+
+
+def _watched(
+    watch: Watch, operator: Operator, collect: Collect, collect_stamped: CollectStamped
+) -> tuple[Collect, CollectStamped]:
+    def watched(record: Any) -> None:
+        watch(operator, record)
+        collect(record)
+
+    def watched_stamped(record: Any, timestamp: int | None) -> None:
+        watch(operator, record)
+        collect_stamped(record, timestamp)
+
+    return watched, watched_stamped

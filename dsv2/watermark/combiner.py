@@ -20,6 +20,7 @@ from dsv2.watermark.declaration import (
     WatermarkCombinationFunction,
     WatermarkDeclaration,
 )
+from dsv2.watermark.event_time import EVENT_TIME, EventTimeCombiner
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "new_combiner")
 
@@ -140,11 +141,13 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._round, self._inactive = dict(values), set(inactive)
 
 
-Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int]
+Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner
 
 
 def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:
     """The combiner that ``declaration`` asks for, over ``channels`` channels of which ``inactive`` are so already."""
+    if declaration.identifier == EVENT_TIME:
+        return EventTimeCombiner(channels, inactive)
     if declaration.combination_policy.aligned:
         return AlignedWatermarkCombiner(declaration, channels, inactive)
     return WatermarkCombiner(declaration, channels, inactive)

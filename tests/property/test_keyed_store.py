@@ -101,7 +101,9 @@ def test_it_is_a_dict_whatever_is_done_to_it(remember: bool, before: int, steps:
 
 
 DEADLINES: st.SearchStrategy[list[Step]] = st.lists(
-    st.tuples(st.sampled_from(["add", "add", "add", "take back", "due", "snapshot", "restore"]), KEYS, st.integers(0, 40)),
+    st.tuples(
+        st.sampled_from(["add", "add", "add", "take back", "due", "snapshot", "restore"]), KEYS, st.integers(0, 40)
+    ),
     max_size=60,
 )
 

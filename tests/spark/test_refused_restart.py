@@ -143,6 +143,9 @@ class State:
     def update(self, value: tuple[bytes]) -> None:
         (self.blob,) = value
 
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
 
 def flipped(blob: bytes, place: int) -> bytes:
     place %= len(blob)
@@ -180,9 +183,9 @@ def test_state_that_is_not_whole_is_refused_with_its_operator() -> None:
             call(stage, slot, State(blob))
 
 
-def tampering_stage(packed: bytes, level: int) -> StreamingStage:
+def tampering_stage(packed: bytes, level: int, *, timed: bool) -> StreamingStage:
     """The stage as it is, but the state of its third level comes back with a bit flipped."""
-    stage = streaming_stage(packed, level)
+    stage = streaming_stage(packed, level, timed=timed)
 
     def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         if level == 2 and state.exists:

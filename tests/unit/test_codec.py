@@ -30,7 +30,6 @@ from hypothesis import strategies as st
 
 from dsv2 import CorruptDataError, SerializationError
 from dsv2.runtime.codec import FORMAT_VERSION, BlobKind, Codec
-from dsv2.runtime.contexts import Metrics
 from dsv2.runtime.fields import FunctionFields
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.types import TypeRegistry
@@ -304,7 +303,7 @@ def test_harmful_fields_are_refused(harm: tuple[Calls, Path]) -> None:
     calls, file = harm
     operator = operator_named(counting(), "count")
     with pytest.raises(CorruptDataError, match=r"^Fields of Process \(uid 'count'\): The bytes name"):
-        FunctionFields(operator.function, operator, OWN, Metrics()).restore(pickle.dumps(({"field": calls}, [])))
+        FunctionFields(operator.function, operator, OWN, {}).restore(pickle.dumps(({"field": calls}, [])))
     assert not file.exists()
 
 

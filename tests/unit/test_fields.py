@@ -12,7 +12,7 @@ import pytest
 from dsv2 import SerializationError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.contexts import Metrics
+from dsv2.runtime.contexts import Metrics, counter_named
 from dsv2.runtime.fields import FunctionFields
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
@@ -39,7 +39,7 @@ class Watched:
         operator = operator_named(env.build_plan(), "f")
         self.function = function
         self.codec = Codec(TypeRegistry([Point]))
-        self.fields = FunctionFields(function, operator, self.codec, Metrics())
+        self.fields = FunctionFields(function, operator, self.codec, {counter_named: Metrics().counter})
         if state is not None:
             self.fields.restore(state)
 

@@ -90,7 +90,7 @@ class Driver:
             yield self.offset
 
     def decode(self, payload: bytes) -> tuple[list[Any], list[Control]]:
-        return decode_frame(self._job.codec(), payload, "test")
+        return decode_frame(self._job.codec(), payload, "test")[:2]
 
     def batch(self) -> list[Read] | None:
         """One micro-batch, per subtask; None if there is nothing new."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import InternalError
+from dsv2.runtime.frames import Timestamps
 from dsv2.runtime.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
 from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, unhurried, watermark
@@ -49,10 +50,11 @@ class Gate:
         self.gate = InputGate(5, self.channels, DECLARATIONS, self)
         self.gate.restore(state)
 
-    def on_records(self, input_index: int, records: list[Any]) -> None:
+    def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
         assert input_index == 5
         assert records
-        self.told += records
+        stamps = [None] * len(records) if timestamps is None else timestamps
+        self.told += [r if t is None else (r, t) for r, t in zip(records, stamps, strict=True)]
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         assert input_index == 5
@@ -81,7 +83,7 @@ def test_records_without_controls_are_handed_on_as_they_are() -> None:
     """Not as a copy: this is where all records pass."""
     gate, records = Gate(2), ["a", "b"]
     slices: list[Any] = []
-    gate.on_records = lambda input_index, records: slices.append(records)  # type: ignore[method-assign]
+    gate.on_records = lambda input_index, records, timestamps: slices.append(records)  # type: ignore[method-assign]
     gate.gate.receive(1, records, [])
     assert slices[0] is records
 

@@ -17,7 +17,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users write against, and what they built with it, without a word on how it runs.
 MODEL = {"context", "errors", "functions", "sinks", "sources", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "runtime"}
+RUNTIME = PLAN | {"clock", "extension", "runtime"}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row.
 MAY_IMPORT = {
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "watermark": {"errors"},
     "context": {"watermark"},
     "functions": {"context", "errors", "watermark"},
+    "extension": {"context", "errors", "functions", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"errors", "watermark"},
     "graph": MODEL,

@@ -362,7 +362,7 @@ def test_the_result_tells_what_each_operator_has_done() -> None:
     tail.with_uid("tail").to_sink(CollectSink())
     job = env.execute_async("my job")
     result = job.result()
-    assert (result.job_name, result.seconds, result.progress) == ("my job", 4.0, job.progress)
+    assert (result.job_name, result.seconds, result.progress) == ("my job", 16.0, job.progress)
     assert (job.status, job.exception(), job.await_termination(0)) == (JobStatus.FINISHED, None, True)
     assert result.progress.batch_id >= 2
     assert set(result.progress.operators) == {"head", "tail"}

@@ -17,7 +17,14 @@ INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "local", ROOT / "runtime_spa
 PUBLIC = [file for file in FILES if INNER.isdisjoint(file.parents)]
 
 # Everything a user needs comes from these.
-FOR_USERS = ("dsv2", "dsv2.functions", "dsv2.watermark", "dsv2.sources", "dsv2.sinks")
+FOR_USERS = (
+    "dsv2",
+    "dsv2.extension.event_time",
+    "dsv2.functions",
+    "dsv2.watermark",
+    "dsv2.sources",
+    "dsv2.sinks",
+)
 
 
 def bound(node: ast.stmt) -> set[str]:

@@ -1,0 +1,24 @@
+"""Event time: generators, functions with event timers, and the two watermarks they share (FLIP-499)."""
+
+from dsv2.extension.event_time.extension import EventTimeExtension
+from dsv2.extension.event_time.functions import (
+    EventTimeManager,
+    EventTimeProcessFunction,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputBroadcastEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+    TwoOutputEventTimeStreamProcessFunction,
+)
+from dsv2.extension.event_time.generator import EventTimeExtractor, EventTimeWatermarkGeneratorBuilder
+
+__all__ = (
+    "EventTimeExtension",
+    "EventTimeExtractor",
+    "EventTimeManager",
+    "EventTimeProcessFunction",
+    "EventTimeWatermarkGeneratorBuilder",
+    "OneInputEventTimeStreamProcessFunction",
+    "TwoInputBroadcastEventTimeStreamProcessFunction",
+    "TwoInputNonBroadcastEventTimeStreamProcessFunction",
+    "TwoOutputEventTimeStreamProcessFunction",
+)

@@ -1,0 +1,52 @@
+"""``EventTimeExtension``: the way in (Flink ``EventTimeExtension``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from dsv2.extension.event_time import declarations
+from dsv2.extension.event_time.functions import EventTimeProcessFunction
+from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder
+from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS
+
+__all__ = ("EventTimeExtension",)
+
+T = TypeVar("T")
+F = TypeVar("F", bound=EventTimeProcessFunction)
+
+
+class EventTimeExtension:
+    """Event time as a pair of generalized watermarks, and what makes and uses them."""
+
+    EVENT_TIME_WATERMARK_DECLARATION: Final[LongWatermarkDeclaration] = declarations.EVENT_TIME
+    """The greatest event time (ms) up to which all records have come."""
+    IDLE_STATUS_WATERMARK_DECLARATION: Final[BoolWatermarkDeclaration] = declarations.IDLE_STATUS
+    """True: nothing comes for now, do not wait."""
+
+    @staticmethod
+    def is_event_time_watermark(watermark: Watermark | str) -> bool:
+        """Whether a watermark, or an identifier, is that of event time."""
+        return _identifier(watermark) == EVENT_TIME
+
+    @staticmethod
+    def is_idle_status_watermark(watermark: Watermark | str) -> bool:
+        """Whether a watermark, or an identifier, is that of idleness."""
+        return _identifier(watermark) == IDLE_STATUS
+
+    @staticmethod
+    def new_watermark_generator_builder(
+        extract_timestamp: Callable[[T], int],
+    ) -> EventTimeWatermarkGeneratorBuilder[T]:
+        """Start a generator. ``extract_timestamp(record)`` gives the record's event time in ms since the epoch."""
+        return EventTimeWatermarkGeneratorBuilder(extract_timestamp)
+
+    @staticmethod
+    def wrap_process_function(function: F) -> F:
+        """``function`` itself: for programs that come from Flink, where it has to be wrapped."""
+        return function
+
+
+def _identifier(watermark: Watermark | str) -> str:
+    return watermark if isinstance(watermark, str) else watermark.identifier

@@ -1,0 +1,156 @@
+"""Functions that give records their timestamps and emit event-time watermarks (Flink ``EventTimeWatermarkGenerator``).
+
+A watermark ``t`` says that no record with a timestamp up to ``t`` is to come. So it is one less than the greatest
+timestamp seen (and less by the out-of-order time): another record with that timestamp is not late. (Flink's generator
+leaves the one out and loses such records.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from enum import Enum
+from typing import Generic, Self, TypeAlias, TypeVar
+
+from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
+from dsv2.errors import ConfigurationError
+from dsv2.extension.event_time import declarations
+from dsv2.functions import OneInputStreamProcessFunction, TickingFunction
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("EventTimeExtractor", "EventTimeWatermarkGeneratorBuilder", "Mode", "WatermarkGenerator")
+
+T = TypeVar("T")
+
+EventTimeExtractor: TypeAlias = Callable[[T], int]
+"""From a record to its event time, in ms since the epoch."""
+
+_DEFAULT_INTERVAL = timedelta(milliseconds=200)  # Flink's pipeline.auto-watermark-interval
+
+
+class Mode(Enum):
+    """When a generator emits watermarks."""
+
+    NO_WATERMARK = "none"
+    PERIODIC = "periodic"
+    PER_EVENT = "per event"
+
+
+class EventTimeWatermarkGeneratorBuilder(Generic[T]):
+    """Says what a generator does; the last call of a kind wins."""
+
+    def __init__(self, extract_timestamp: EventTimeExtractor[T]) -> None:
+        if not callable(extract_timestamp):
+            raise ConfigurationError(f"A generator takes a callable (record) -> ms, not {extract_timestamp!r}.")
+        self._extract = extract_timestamp
+        self._mode = Mode.PERIODIC
+        self._interval = _DEFAULT_INTERVAL
+        self._idleness = timedelta(0)
+        self._out_of_order = timedelta(0)
+
+    def with_idleness(self, idleness: timedelta) -> Self:
+        """Call a subtask idle that has had no record for so long (by the wall clock). Default: never."""
+        self._idleness = idleness
+        return self
+
+    def with_max_out_of_order_time(self, out_of_order: timedelta) -> Self:
+        """How far a record may lag behind the newest one without being late. Default: not at all."""
+        self._out_of_order = out_of_order
+        return self
+
+    def no_watermark(self) -> Self:
+        """Only give records their timestamps."""
+        self._mode = Mode.NO_WATERMARK
+        return self
+
+    def periodic_watermark(self, interval: timedelta = _DEFAULT_INTERVAL) -> Self:
+        """Emit a watermark each ``interval`` (by the wall clock; at most once in a micro-batch). The default."""
+        self._mode = Mode.PERIODIC
+        self._interval = interval
+        return self
+
+    def per_event_watermark(self) -> Self:
+        """Emit a watermark behind every record that moves event time on."""
+        self._mode = Mode.PER_EVENT
+        return self
+
+    def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
+        """The generator, for ``process``. Raises ``ConfigurationError`` for a time span that makes no sense."""
+        interval, idle, slack = map(_milliseconds, (self._interval, self._idleness, self._out_of_order))
+        if interval <= 0:
+            raise ConfigurationError(f"The watermark interval must be greater than 0, not {self._interval}.")
+        if idle < 0 or slack < 0:
+            raise ConfigurationError(
+                f"Idleness ({self._idleness}) and out-of-order time ({self._out_of_order}) cannot be negative."
+            )
+        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
+
+
+class WatermarkGenerator(OneInputStreamProcessFunction[T, T], TickingFunction, Generic[T]):
+    """Made by the builder. ``interval``, ``idle_after`` (0: never) and ``slack`` in ms.
+
+    Its fields, the greatest timestamp among them, are checkpointed. (Flink's generator begins anew at a restart.)
+    """
+
+    def __init__(self, extract: EventTimeExtractor[T], mode: Mode, interval: int, idle_after: int, slack: int) -> None:
+        self._extract = extract
+        self._mode = mode
+        self._interval = interval
+        self._idle_after = idle_after
+        self._behind = slack + 1
+        self._per_event = mode is Mode.PER_EVENT
+        self._next: int | None = None  # the watermark that the records so far give
+        self._last: int | None = None  # the watermark that was emitted
+        self._idle = False
+        self._active_since_tick = False
+        self._last_active: int | None = None
+        self._next_tick: int | None = None
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        if self._idle_after:
+            return declarations.EVENT_TIME, declarations.IDLE_STATUS
+        return (declarations.EVENT_TIME,)
+
+    def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
+        timestamp = self._extract(record)
+        if not self._active_since_tick:
+            self._become_active(ctx.non_partitioned_context)
+        output.collect_and_overwrite_timestamp(record, timestamp)
+        watermark = timestamp - self._behind
+        if self._next is None or watermark > self._next:
+            self._next = watermark
+            if self._per_event:
+                self._emit(ctx.non_partitioned_context.watermark_manager)
+
+    def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
+        if self._active_since_tick or self._last_active is None:
+            self._last_active = now_ms
+            self._active_since_tick = False
+        if self._next_tick is not None and now_ms < self._next_tick:
+            return
+        self._next_tick = now_ms + self._interval
+        if self._idle_after and not self._idle and now_ms - self._last_active >= self._idle_after:
+            self._idle = True
+            watermarks.emit_watermark(declarations.IDLE_STATUS.new_watermark(True))
+        elif self._mode is Mode.PERIODIC:
+            self._emit(watermarks)
+
+    def next_tick(self) -> int | None:
+        if self._mode is Mode.PERIODIC and self._next != self._last:
+            return self._next_tick
+        return self._next_tick if self._idle_after and not self._idle else None
+
+    def _become_active(self, ctx: NonPartitionedContext[T]) -> None:
+        self._active_since_tick = True
+        if self._idle:
+            self._idle = False
+            ctx.watermark_manager.emit_watermark(declarations.IDLE_STATUS.new_watermark(False))
+
+    def _emit(self, watermarks: WatermarkManager) -> None:
+        if self._next is not None and (self._last is None or self._next > self._last):
+            self._last = self._next
+            watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))
+
+
+def _milliseconds(span: timedelta) -> int:
+    return round(span / timedelta(milliseconds=1))
