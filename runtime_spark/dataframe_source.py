@@ -20,7 +20,7 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
 from runtime_spark.schema import RecordReader
-from runtime_spark.worker import WorkerJob, load_job
+from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
 __all__ = ("DataFrameFrames",)
 
@@ -96,7 +96,7 @@ def _frame_maker(
 
     def to_frames(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job, task = load_job(packed), TaskContext.get()
-        with marked_failures():
+        with marked_failures(), patient_collector():
             for batch in batches:
                 first_id = batch.column(batch.num_columns - 1)[0].as_py()
                 partition, row = divmod(first_id, _ROWS_APART)

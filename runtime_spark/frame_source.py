@@ -25,7 +25,7 @@ from dsv2.sources import CollectionSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import ROW_SCHEMA, FrameEncoder, Row, to_arrow
-from runtime_spark.worker import WorkerJob, load_job
+from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
 __all__ = (
     "DEFAULT_RECORDS_PER_BATCH",
@@ -227,7 +227,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield to_arrow(partition.rows)
             return
         feed, _ = from_bytes(self._pickled)
-        with marked_failures():
+        with marked_failures(), patient_collector():
             for rows in feed.rows(load_job(self._packed), self._operator_id, partition.split):
                 yield to_arrow(rows)
 

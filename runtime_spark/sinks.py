@@ -19,7 +19,7 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
-from runtime_spark.worker import load_job
+from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
 
@@ -91,7 +91,7 @@ def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes
     assert time_zone is not None  # has a default
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with marked_failures():
+        with marked_failures(), patient_collector():
             codec: Codec = load_job(packed).codec()
             writer = RecordWriter(struct, name, time_zone)
             for batch in batches:

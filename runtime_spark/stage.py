@@ -19,7 +19,7 @@ from dsv2.runtime.subtask import Subtask
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
-from runtime_spark.worker import WorkerJob, load_job
+from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
 __all__ = ("STATE_SCHEMA", "batch_stage", "streaming_stage")
 
@@ -54,7 +54,7 @@ def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> Stream
 def _run_subtask(
     job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: GroupState, timed: bool
 ) -> Iterator[list[Row]]:
-    with marked_failures():
+    with marked_failures(), patient_collector():
         rows: list[tuple[int, int, bytes]] = []
         for frame in frames:
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
@@ -93,7 +93,7 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
 
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
-        with marked_failures():
+        with marked_failures(), patient_collector():
             for rows in _run_sorted(job, job.layout.levels[level], _rows(batches), now_ms):
                 yield to_arrow(rows)
 

@@ -1,6 +1,14 @@
 """The process functions that users subclass (FLIP-409), one base class for each shape."""
 
-from dsv2.functions.base import Position, ProcessFunction, TickingFunction, no_output_until_end_of_input
+from dsv2.functions.base import (
+    CollectAll,
+    FailedRecordError,
+    Position,
+    ProcessFunction,
+    RunFunction,
+    TickingFunction,
+    no_output_until_end_of_input,
+)
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 from dsv2.functions.two_input import (
@@ -11,12 +19,15 @@ from dsv2.functions.two_output import TwoOutputStreamProcessFunction
 
 __all__ = (
     "CallableFunction",
+    "CollectAll",
+    "FailedRecordError",
     "FilterFunction",
     "FlatMapFunction",
     "MapFunction",
     "OneInputStreamProcessFunction",
     "Position",
     "ProcessFunction",
+    "RunFunction",
     "TickingFunction",
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",

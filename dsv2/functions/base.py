@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from dsv2.context import WatermarkManager
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Position", "ProcessFunction", "TickingFunction", "no_output_until_end_of_input")
+__all__ = (
+    "CollectAll",
+    "FailedRecordError",
+    "Position",
+    "ProcessFunction",
+    "RunFunction",
+    "TickingFunction",
+    "no_output_until_end_of_input",
+)
 
 F = TypeVar("F", bound="type[ProcessFunction]")
+
+CollectAll: TypeAlias = Callable[[list[Any], list[int | None] | None], None]
+"""Takes records and their timestamps (in ms), or None."""
 
 _AT_END = "_emits_only_at_end"
 
@@ -81,6 +92,30 @@ class TickingFunction(ProcessFunction, ABC):
     @abstractmethod
     def next_tick(self) -> int | None:
         """When ``tick`` is to be called next, in ms by the wall clock; None: not until there are records."""
+
+
+class FailedRecordError(Exception):
+    """Raised by ``process_run``, from what user code raised on ``record``."""
+
+    def __init__(self, record: object) -> None:
+        super().__init__(record)
+        self.record = record
+
+
+class RunFunction(ProcessFunction, ABC):
+    """A one-input function that would rather have a run of records of one channel at once: for built-in functions."""
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether ``process_run`` may stand for ``process_record``."""
+        return True
+
+    @abstractmethod
+    def process_run(self, records: list[Any], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+        """Process ``records``, which have ``timestamps`` (in ms) or none; ``collect_all`` emits as many at once.
+
+        Never for keyed functions. Raises ``FailedRecordError`` from what user code raised.
+        """
 
 
 def no_output_until_end_of_input(function_class: F) -> F:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
+from dsv2.functions.base import CollectAll, FailedRecordError, RunFunction
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 
 __all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
@@ -15,7 +17,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 
-class MapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+class MapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
     """Emits ``function(record)``."""
 
     def __init__(self, function: Callable[[IN], OUT]) -> None:
@@ -24,8 +26,19 @@ class MapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         output.collect(self.function(record))
 
+    def process_run(self, records: list[IN], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+        function, record = self.function, None
+        results: list[OUT] = []
+        append = results.append
+        try:
+            for record in records:
+                append(function(record))
+        except Exception as error:
+            raise FailedRecordError(record) from error
+        collect_all(results, timestamps)
 
-class FilterFunction(OneInputStreamProcessFunction[T, T], Generic[T]):
+
+class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T]):
     """Emits the records for which ``predicate(record)`` is true."""
 
     def __init__(self, predicate: Callable[[T], bool]) -> None:
@@ -34,6 +47,17 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], Generic[T]):
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         if self.predicate(record):
             output.collect(record)
+
+    def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+        predicate, record = self.predicate, None
+        kept: list[bool] = []
+        append = kept.append
+        try:
+            for record in records:
+                append(bool(predicate(record)))
+        except Exception as error:
+            raise FailedRecordError(record) from error
+        collect_all(list(compress(records, kept)), None if timestamps is None else list(compress(timestamps, kept)))
 
 
 class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):

@@ -80,6 +80,7 @@ class ChannelWriter:
     __slots__ = (
         "append",
         "append_stamped",
+        "appends",
         "channel",
         "controls",
         "count",
@@ -99,10 +100,22 @@ class ChannelWriter:
         self.controls: list[Control] = []
         self.append = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
+        self.appends = (self.append, self.timestamps.append)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Add a control element behind the records so far."""
         self.controls.append((len(self.records), kind, identifier, value))
+
+    def extend(self, records: list[Any], timestamps: Timestamps) -> None:
+        """Add a run of records."""
+        if timestamps is not None:
+            self.pad()
+            self.timestamps.extend(timestamps)
+        self.records.extend(records)
+
+    def pad(self) -> None:
+        """Give the records so far that lack a timestamp None; called before records are added by ``appends``."""
+        self.timestamps.extend([None] * (len(self.records) - len(self.timestamps)))
 
     def flush(self, emit: Emit) -> None:
         """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
@@ -122,8 +135,8 @@ class ChannelWriter:
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:
             return None
-        missing = len(self.records) - len(self.timestamps)
-        taken = [*self.timestamps, *[None] * missing]
+        self.pad()
+        taken = self.timestamps[:]
         self.timestamps.clear()
         return taken
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.extension.event_time import EventTimeProcessFunction
-from dsv2.functions import ProcessFunction, TickingFunction
+from dsv2.functions import CollectAll, ProcessFunction, RunFunction, TickingFunction
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.contexts import (
@@ -40,7 +40,7 @@ from dsv2.runtime.outputs import (
     key_checked,
     key_checked_stamped,
 )
-from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_step, loop, stamped_loop, step
+from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_step, loop, run_loop, stamped_loop, step
 from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.watermark import (
     BoolWatermark,
@@ -75,6 +75,7 @@ class Output:
 
     collect: Collect
     collect_stamped: CollectStamped
+    collect_all: CollectAll
     control: Callable[[int, str, int | bool], None]
     records_sent: Callable[[], int]
 
@@ -151,6 +152,7 @@ class OperatorTask:
         self._build_contexts()
         self._callbacks = _CALLBACKS[operator.kind]
         self._loops = [self._record_loop(index) for index in range(len(self._callbacks))]
+        self._run_loop = self._new_run_loop()
         self._stamped_loops = [self._stamped_loop(index) for index in range(len(self._callbacks))]
         self.gates = [InputGate(index, count, job.declarations, self) for index, count in enumerate(channels)]
 
@@ -159,8 +161,8 @@ class OperatorTask:
         """Whether all inputs have ended and the function is closed."""
         return self._closed
 
-    def collectors(self) -> tuple[Collect, CollectStamped]:
-        """What an operator chained upstream calls with each record, without and with a timestamp."""
+    def collectors(self) -> tuple[Collect, CollectStamped, CollectAll]:
+        """What an operator chained upstream calls with each record, without and with a timestamp, and with many."""
         process, args, fail = self._process_call(0)
         tally = self._chained_in
         select = self.operator.input_keys[0]
@@ -176,7 +178,10 @@ class OperatorTask:
             finally:
                 self._inherit_nothing()
 
-        return collect, collect_stamped
+        def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+            self.on_records(0, records, timestamps)
+
+        return collect, collect_stamped, collect_all
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """What an operator chained upstream calls with each control element."""
@@ -218,6 +223,9 @@ class OperatorTask:
     def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
         """Records of one channel of an input, in order."""
         self._records_in += len(records)
+        if self._run_loop is not None:
+            self._run_loop(records, timestamps)
+            return
         if timestamps is None:
             self._loops[input_index](records)
             return
@@ -409,6 +417,13 @@ class OperatorTask:
         if select is None or self._is_broadcast(input_index):
             return loop(process, args, fail)
         return keyed_loop(process, args, fail, select, self._store, self._partition)
+
+    def _new_run_loop(self) -> Callable[[list[Any], Timestamps], None] | None:
+        function, operator = self._function, self.operator
+        plain = not operator.keyed and not any(operator.output_keys) and not function.emits_only_at_end
+        if not (plain and isinstance(function, RunFunction) and function.takes_runs):
+            return None
+        return run_loop(function.process_run, self._outputs[0].collect_all, self._process_call(0)[2])
 
     def _stamped_loop(self, input_index: int) -> Callable[[list[Any], list[int | None]], None]:
         process, args, fail = self._process_call(input_index)

@@ -9,7 +9,7 @@ from dsv2.errors import ContractError, InternalError, InvalidKeyError
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.contexts import Moment, PartitionState
 from dsv2.runtime.failure import raise_user_failure, shorten
-from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit
+from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit, Timestamps
 from dsv2.runtime.keys import subtask_of
 
 __all__ = (
@@ -74,6 +74,7 @@ class EdgeOutput:
         self._routes: dict[Any, Collect] = {}
         self._stamped_routes: dict[Any, CollectStamped] = {}
         self.collect, self.collect_stamped = self._collectors()
+        self._pair_routes: dict[Any, tuple[Collect, Collect]] = {}
 
     @property
     def records_sent(self) -> int:
@@ -91,9 +92,67 @@ class EdgeOutput:
         for writer in self._writers:
             if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
                 writer.flush(emit)
-        for routes in (self._routes, self._stamped_routes):
+        for routes in (self._routes, self._stamped_routes, self._pair_routes):
             if len(routes) > _CACHED_KEYS:
                 routes.clear()
+
+    def collect_all(self, records: list[Any], timestamps: Timestamps) -> None:
+        """A run of records, in the order of ``records``: as if ``collect`` took each, but faster."""
+        if self._edge.exchange is Exchange.HASH:
+            if timestamps is None:
+                self._hash_all(records)
+            else:
+                self._hash_all_stamped(records, timestamps)
+        elif self._edge.exchange is Exchange.BROADCAST or len(self._writers) == 1:
+            for writer in self._writers:
+                writer.extend(records, timestamps)
+        else:
+            count, first = len(self._writers), self._next
+            for turn in range(count):
+                own = slice(turn, None, count)
+                stamps = None if timestamps is None else timestamps[own]
+                self._writers[(first + turn) % count].extend(records[own], stamps)
+            self._next = (first + len(records)) % count
+
+    def _hash_all(self, records: list[Any]) -> None:
+        select, routes = self._selector(), self._routes
+        record: Any = None
+        try:
+            for record in records:
+                key = select(record)
+                try:
+                    append = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if append is None:
+                    append = routes[key] = self._writer_of(key).append
+                append(record)
+        except BaseException as error:
+            self._failed_to_route(record, error)
+
+    def _hash_all_stamped(self, records: list[Any], timestamps: list[int | None]) -> None:
+        select, routes = self._selector(), self._pair_routes
+        for writer in self._writers:
+            writer.pad()
+        record: Any = None
+        try:
+            for record, timestamp in zip(records, timestamps, strict=True):
+                key = select(record)
+                try:
+                    appends = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if appends is None:
+                    appends = routes[key] = self._writer_of(key).appends
+                appends[0](record)
+                appends[1](timestamp)
+        except BaseException as error:
+            self._failed_to_route(record, error)
+
+    def _selector(self) -> KeySelector:
+        if self._edge.key_selector is None:
+            raise InternalError("A hash edge has a key selector.")
+        return self._edge.key_selector
 
     def seek(self, position: int) -> None:
         """Let the round go on as it would after ``position`` records: for sources, which keep no state."""
@@ -113,9 +172,7 @@ class EdgeOutput:
             every = [writer.append_stamped for writer in writers]
             return fan_out([writer.append for writer in writers]), fan_out_stamped(every)
         if self._edge.exchange is Exchange.HASH:
-            if self._edge.key_selector is None:
-                raise InternalError("A hash edge has a key selector.")
-            return self._hash_collectors(self._edge.key_selector)
+            return self._hash_collectors(self._selector())
         if len(writers) == 1:
             return writers[0].append, writers[0].append_stamped
         return self._round_robin_collectors()

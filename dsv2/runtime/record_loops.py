@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
+from dsv2.functions import CollectAll, FailedRecordError
 from dsv2.graph import KeySelector
 from dsv2.runtime.contexts import NO_KEY, Moment, PartitionState, Tally
+from dsv2.runtime.frames import Timestamps
 from dsv2.runtime.keyed_store import PagedKeyedStore
 
-__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "stamped_loop", "step")
+__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "run_loop", "stamped_loop", "step")
 
 Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
 _NO_RECORD: Any = None
@@ -74,6 +76,20 @@ def stamped_loop(
         finally:
             partition.key = NO_KEY
             moment.timestamp = None
+
+    return run
+
+
+def run_loop(
+    process_run: Callable[..., None], collect_all: CollectAll, fail: Fail
+) -> Callable[[list[Any], Timestamps], None]:
+    """All records at once, for functions that take them so."""
+
+    def run(records: list[Any], timestamps: Timestamps) -> None:
+        try:
+            process_run(records, timestamps, collect_all)
+        except FailedRecordError as failed:
+            fail(failed.__cause__ or failed, failed.record, NO_KEY)
 
     return run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, Emit
-from dsv2.runtime.outputs import EdgeOutput, fan_out
+from dsv2.runtime.outputs import EdgeOutput
 
 __all__ = ("SourceTask",)
 
@@ -19,7 +19,6 @@ class SourceTask:
     def __init__(self, plan: Plan, source: Operator, index: int, emit: Emit) -> None:
         self._emit = emit
         self._edges = [EdgeOutput(plan, edge, index) for edge in plan.edges_out_of[source.id]]
-        self._collect = fan_out([edge.collect for edge in self._edges]) if self._edges else lambda record: None
 
     def start(self) -> None:
         """Tell downstream that there is something here; at the very beginning of the job."""
@@ -29,11 +28,10 @@ class SourceTask:
         """Route ``records``, of which the first is number ``position`` of this subtask."""
         for edge in self._edges:
             edge.seek(position)
-        collect = self._collect
         for start in range(0, len(records), _PIECE):
-            for record in records[start : start + _PIECE]:
-                collect(record)
+            piece = records[start : start + _PIECE]
             for edge in self._edges:
+                edge.collect_all(piece, None)
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
 
     def end(self) -> None:

@@ -9,10 +9,10 @@ snapshot again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dsv2.functions import ProcessFunction
+from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.codec import BlobKind
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, Control, Emit, Timestamps
@@ -142,14 +142,17 @@ class Subtask:
             return _NOWHERE
         collect = fan_out([consumer.collect for consumer in consumers])
         collect_stamped = fan_out_stamped([consumer.collect_stamped for consumer in consumers])
+        collect_all = _all_of([consumer.collect_all for consumer in consumers])
         if self._watch is not None:
-            collect, collect_stamped = _watched(self._watch, operator, collect, collect_stamped)
+            collect, collect_stamped, collect_all = _watched(
+                self._watch, operator, collect, collect_stamped, collect_all
+            )
 
         def control(kind: int, identifier: str, value: int | bool) -> None:
             for consumer in consumers:
                 consumer.control(kind, identifier, value)
 
-        return Output(collect, collect_stamped, control, consumers[0].records_sent)
+        return Output(collect, collect_stamped, collect_all, control, consumers[0].records_sent)
 
     def _consumer(self, edge: Edge) -> Output:
         if self._plan.is_chained(edge):
@@ -157,7 +160,13 @@ class Subtask:
             return Output(*task.collectors(), task.control_from_chain, task.records_received)
         output = EdgeOutput(self._plan, edge, self._index)
         self._edges.append(output)
-        return Output(output.collect, output.collect_stamped, output.control, lambda: output.records_sent)
+        return Output(
+            output.collect,
+            output.collect_stamped,
+            output.collect_all,
+            output.control,
+            lambda: output.records_sent,
+        )
 
     def _flush_full(self) -> None:
         for edge in self._edges:
@@ -171,12 +180,29 @@ class Subtask:
             raise
 
 
-_NOWHERE = Output(lambda record: None, lambda record, timestamp: None, lambda kind, identifier, value: None, lambda: 0)
+_NOWHERE = Output(
+    lambda record: None,
+    lambda record, timestamp: None,
+    lambda records, timestamps: None,
+    lambda kind, identifier, value: None,
+    lambda: 0,
+)
+
+
+def _all_of(collects: Sequence[CollectAll]) -> CollectAll:
+    if len(collects) == 1:
+        return collects[0]
+
+    def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+        for collect in collects:
+            collect(records, timestamps)
+
+    return collect_all
 
 
 def _watched(
-    watch: Watch, operator: Operator, collect: Collect, collect_stamped: CollectStamped
-) -> tuple[Collect, CollectStamped]:
+    watch: Watch, operator: Operator, collect: Collect, collect_stamped: CollectStamped, collect_all: CollectAll
+) -> tuple[Collect, CollectStamped, CollectAll]:
     def watched(record: Any) -> None:
         watch(operator, record)
         collect(record)
@@ -185,4 +211,9 @@ def _watched(
         watch(operator, record)
         collect_stamped(record, timestamp)
 
-    return watched, watched_stamped
+    def watched_all(records: list[Any], timestamps: Timestamps) -> None:
+        for record in records:
+            watch(operator, record)
+        collect_all(records, timestamps)
+
+    return watched, watched_stamped, watched_all

@@ -15,8 +15,15 @@ from typing import Generic, Self, TypeAlias, TypeVar
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
-from dsv2.functions import OneInputStreamProcessFunction, TickingFunction
+from dsv2.functions import (
+    CollectAll,
+    FailedRecordError,
+    OneInputStreamProcessFunction,
+    RunFunction,
+    TickingFunction,
+)
 from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.event_time import LONG_MIN
 
 __all__ = ("EventTimeExtractor", "EventTimeWatermarkGeneratorBuilder", "Mode", "WatermarkGenerator")
 
@@ -86,7 +93,7 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
         return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
 
 
-class WatermarkGenerator(OneInputStreamProcessFunction[T, T], TickingFunction, Generic[T]):
+class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, TickingFunction, Generic[T]):
     """Made by the builder. ``interval``, ``idle_after`` (0: never) and ``slack`` in ms.
 
     Its fields, the greatest timestamp among them, are checkpointed. (Flink's generator begins anew at a restart.)
@@ -121,6 +128,26 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], TickingFunction, G
             self._next = watermark
             if self._per_event:
                 self._emit(ctx.non_partitioned_context.watermark_manager)
+
+    @property
+    def takes_runs(self) -> bool:
+        return not self._per_event and not self._idle_after  # else watermarks stand between the records
+
+    def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+        extract, record = self._extract, None
+        stamps: list[int | None] = []
+        append, newest = stamps.append, LONG_MIN
+        try:
+            for record in records:
+                timestamp = extract(record)
+                append(timestamp)
+                if timestamp > newest:
+                    newest = timestamp
+        except Exception as error:
+            raise FailedRecordError(record) from error
+        collect_all(records, stamps)
+        if self._next is None or newest - self._behind > self._next:
+            self._next = newest - self._behind
 
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
         if self._active_since_tick or self._last_active is None:
