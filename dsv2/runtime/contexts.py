@@ -8,6 +8,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
@@ -91,10 +92,11 @@ class Metrics:
 class PartitionState:
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "key")
+    __slots__ = ("_keyed", "_store", "key")
 
-    def __init__(self, keyed: bool) -> None:
+    def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
+        self._store = store
         self.key = NO_KEY
 
     @property
@@ -108,6 +110,10 @@ class PartitionState:
                 else "The key is only defined for functions on a keyed stream: call key_by before process."
             )
         return self.key
+
+    def entry(self) -> Entry:
+        """The live entry of the current key, made if there is none; extensions keep their state in it."""
+        return self._store.live.get(self.key) or self._store.entry(self.current_key)
 
     def require_keyed(self, what: str) -> None:
         """Raise ``ContractError`` if the function is not keyed."""

@@ -127,7 +127,7 @@ class OperatorTask:
         self._metrics = Metrics()
         owner = f"Keyed state of {operator}, subtask {subtask}"
         self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
-        self._partition = PartitionState(operator.keyed)
+        self._partition = PartitionState(operator.keyed, self._store)
         self._moment = Moment()
         self._event_time = EventTimeOfInputs(len(channels))
         self._event_timers = TimerService(Domain.EVENT_TIME, self._store)

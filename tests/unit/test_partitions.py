@@ -137,6 +137,34 @@ class TestCurrentKey:
         assert (kind, message) == ("ContractError", NO_KEY_AT_ALL)
 
 
+class TestEntry:
+    """What extensions keep for a key."""
+
+    @staticmethod
+    def count(record: Any, output: Any, ctx: Any) -> None:
+        entry = ctx.state_manager.entry()
+        entry["count"] = entry.get("count", 0) + 1
+        output.collect((ctx.state_manager.current_key, entry["count"]))
+
+    def test_is_that_of_the_current_key_and_is_kept(self) -> None:
+        driver = keyed(process_record=self.count)
+        driver.send(13, 24, 3)
+        driver.restart()
+        driver.send(33, 14)
+        assert driver.sent_to("out") == [(3, 1), (4, 1), (3, 2), (3, 3), (4, 2)]
+
+    def test_is_not_there_without_a_current_key(self) -> None:
+        contexts: list[Any] = []
+        driver = keyed(
+            process_record=lambda record, output, ctx: contexts.append(ctx),
+            end_input=lambda ctx: contexts[0].state_manager.entry(),
+        )
+        driver.send(13)
+        assert refused(lambda: driver.send(ENDED))[1] == "ContractError"
+        unkeyed = driven(lambda numbers: numbers.process(one_input(process_record=self.count)).with_uid("f"))
+        assert refused(lambda: unkeyed.send(13))[2] == NO_KEY_AT_ALL
+
+
 class TestAllPartitions:
     def test_a_function_without_keys_has_one_partition_from_the_beginning(self) -> None:
         def everywhere(ctx: Any) -> None:
