@@ -17,7 +17,7 @@ from pyspark import (
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry

@@ -19,7 +19,7 @@ from dsv2.functions import (
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
-from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry

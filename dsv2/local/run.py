@@ -14,7 +14,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import Emit, Frame
-from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
 from dsv2.sources import IndexedSource

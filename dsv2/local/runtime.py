@@ -14,7 +14,7 @@ from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.operator_task import JobContext
+from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.progress import job_progress
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.errors import ContractError, InternalError, InvalidKeyError
+from dsv2.functions import CollectAll
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.contexts import Moment, PartitionState
 from dsv2.runtime.failure import raise_user_failure, shorten
@@ -16,6 +18,7 @@ __all__ = (
     "Collect",
     "CollectStamped",
     "EdgeOutput",
+    "Output",
     "OutputCollector",
     "at_end_only",
     "fan_out",
@@ -29,6 +32,17 @@ CollectStamped: TypeAlias = Callable[[Any, int | None], None]
 """Takes a record and its timestamp in ms."""
 
 _CACHED_KEYS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One output of an operator: a collector for records, and a way for control elements, to all its consumers."""
+
+    collect: Collect
+    collect_stamped: CollectStamped
+    collect_all: CollectAll
+    control: Callable[[int, str, int | bool], None]
+    records_sent: Callable[[], int]
 
 
 class OutputCollector:

@@ -17,8 +17,9 @@ from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.codec import BlobKind
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, Control, Emit, Timestamps
 from dsv2.runtime.gate import InputGate
-from dsv2.runtime.operator_task import JobContext, OperatorTask, Output
-from dsv2.runtime.outputs import Collect, CollectStamped, EdgeOutput, fan_out, fan_out_stamped
+from dsv2.runtime.job_context import JobContext
+from dsv2.runtime.operator_task import OperatorTask
+from dsv2.runtime.outputs import Collect, CollectStamped, EdgeOutput, Output, fan_out, fan_out_stamped
 
 __all__ = ("Subtask", "Watch")
 

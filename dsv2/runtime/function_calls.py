@@ -1,0 +1,318 @@
+"""Every call into one function: with its contexts and collectors, under the right key, at the right moment.
+
+What a callback raises leaves here as an error that names operator, callback, key and record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dsv2.extension.event_time import EventTimeProcessFunction
+from dsv2.functions import CollectAll, ProcessFunction, RunFunction, TickingFunction
+from dsv2.graph import KeySelector, Operator, OperatorKind
+from dsv2.runtime.contexts import (
+    NO_KEY,
+    EventTimers,
+    JobFacts,
+    Metrics,
+    Moment,
+    NonPartitioned,
+    Partitioned,
+    PartitionState,
+    PartitionTimers,
+    Tally,
+    TaskFacts,
+    WatermarkEmitter,
+    counter_named,
+    event_time_manager,
+)
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.frames import Timestamps
+from dsv2.runtime.job_context import JobContext
+from dsv2.runtime.keyed_store import PagedKeyedStore
+from dsv2.runtime.outputs import (
+    Collect,
+    CollectStamped,
+    Output,
+    OutputCollector,
+    at_end_only,
+    key_checked,
+    key_checked_stamped,
+)
+from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_step, loop, run_loop, stamped_loop, step
+from dsv2.runtime.timers import TimerService
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+from dsv2.watermark.event_time import EventTimeOfInputs
+
+__all__ = ("FunctionCalls", "Timing")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What time it is for an operator, and what waits for it."""
+
+    event_time: EventTimeOfInputs
+    event_timers: TimerService
+    processing_timers: TimerService
+
+
+@dataclass(frozen=True, slots=True)
+class _InputCallbacks:
+    process: str
+    watermark: str
+    end: str
+
+
+_CALLBACKS = {
+    OperatorKind.ONE_INPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.TWO_OUTPUT: (_InputCallbacks("process_record", "on_watermark", "end_input"),),
+    OperatorKind.TWO_INPUT: (
+        _InputCallbacks("process_record_from_first_input", "on_watermark_from_first_input", "end_first_input"),
+        _InputCallbacks("process_record_from_second_input", "on_watermark_from_second_input", "end_second_input"),
+    ),
+    OperatorKind.TWO_INPUT_BROADCAST: (
+        _InputCallbacks(
+            "process_record_from_non_broadcast_input",
+            "on_watermark_from_non_broadcast_input",
+            "end_non_broadcast_input",
+        ),
+        _InputCallbacks(
+            "process_record_from_broadcast_input", "on_watermark_from_broadcast_input", "end_broadcast_input"
+        ),
+    ),
+}
+
+
+class FunctionCalls:
+    """Calls ``function``, which is the one of ``operator`` in subtask ``subtask``."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        subtask: int,
+        function: ProcessFunction,
+        outputs: Sequence[Output],
+        job: JobContext,
+        store: PagedKeyedStore,
+        timing: Timing,
+        *,
+        send_watermark: Callable[[str, int | bool], None],
+        has_ended: Callable[[], bool],
+    ) -> None:
+        """``has_ended``: whether all inputs have."""
+        self.metrics = Metrics()
+        self.has_event_time = isinstance(function, EventTimeProcessFunction)
+        self._operator = operator
+        self._subtask = subtask
+        self._function = function
+        self._store = store
+        self._has_ended = has_ended
+        self._partition = PartitionState(operator.keyed, store)
+        self._moment = Moment()
+        self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
+        self._outputs = outputs
+        self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
+        self._collectors = tuple(
+            self._new_collector(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
+        )
+        self._non_partitioned = NonPartitioned(
+            JobFacts(job.job_name, job.mode),
+            TaskFacts(operator.name, operator.parallelism, operator.max_parallelism, subtask, job.attempt_number),
+            self.metrics,
+            WatermarkEmitter(job.declarations, send_watermark),
+            self._apply_to_all_partitions,
+        )
+        processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
+        self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._moment)
+        self._callbacks = _CALLBACKS[operator.kind]
+        inputs = range(len(self._callbacks))
+        self._loops = [self._record_loop(index) for index in inputs]
+        self._stamped_loops = [self._stamped_loop(index) for index in inputs]
+        self._run_loop = self._new_run_loop()
+
+    @property
+    def kept_by_name(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+        """What a function may keep in a field although it is the runtime's: see ``FunctionFields``."""
+        return {counter_named: self.metrics.counter, event_time_manager: lambda: self._event_time_manager}
+
+    def init(self) -> None:
+        """Give a function with event time its manager: before ``open``, and after each restart."""
+        if self.has_event_time:
+            self._call("init_event_time_process_function", self._event_time_manager)
+
+    def open(self) -> None:
+        """Call ``open``."""
+        self._call("open", self._non_partitioned)
+
+    def close(self) -> None:
+        """Call ``close``."""
+        self._call("close")
+
+    def process(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+        """Call the function for each of ``records``, in order."""
+        if self._run_loop is not None:
+            self._run_loop(records, timestamps)
+            return
+        if timestamps is None:
+            self._loops[input_index](records)
+            return
+        self._inherit(None)
+        try:
+            self._stamped_loops[input_index](records, timestamps)
+        finally:
+            self._inherit_nothing()
+
+    def collectors(self, tally: Tally) -> tuple[Collect, CollectStamped, CollectAll]:
+        """What an operator chained upstream calls with each record, without and with a timestamp, and with many.
+
+        ``tally`` counts the records.
+        """
+        process, args, fail = self._process_call(0)
+        select = self._key_selector(0)
+        if select is None:
+            collect = step(process, args, fail, tally)
+        else:
+            collect = keyed_step(process, args, fail, tally, select, self._store, self._partition)
+
+        def collect_stamped(record: Any, timestamp: int | None) -> None:
+            self._inherit(timestamp)
+            try:
+                collect(record)
+            finally:
+                self._inherit_nothing()
+
+        def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+            tally.count += len(records)
+            self.process(0, records, timestamps)
+
+        return collect, collect_stamped, collect_all
+
+    def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
+        """Show ``watermark`` of an input to the function."""
+        callback = self._callbacks[input_index].watermark
+        result: WatermarkHandlingResult = self._call(callback, watermark, *self._collectors, self._non_partitioned)
+        return result
+
+    def event_time_watermark(self, time: int) -> None:
+        """Tell a function with event time how late it is."""
+        self._call("on_event_time_watermark", time, *self._collectors, self._non_partitioned)
+
+    def end(self, input_index: int) -> None:
+        """Tell the function that an input has ended."""
+        self._call(self._callbacks[input_index].end, self._non_partitioned)
+
+    def tick(self, now_ms: int) -> None:
+        """Let a function act on the time that has passed, if it does."""
+        if isinstance(self._function, TickingFunction):
+            self.attributed("tick", self._function.tick, now_ms, self._non_partitioned.watermark_manager)
+
+    def next_tick(self) -> int | None:
+        """When it wants to be called for that, in ms; None: not before there are records."""
+        return self._function.next_tick() if isinstance(self._function, TickingFunction) else None
+
+    def fire_event_timer(self, timestamp: int, key: Any) -> None:
+        """Call ``on_event_timer``; what it collects has the timer's time."""
+        self._inherit(timestamp)
+        try:
+            self._fire("on_event_timer", timestamp, key)
+        finally:
+            self._inherit_nothing()
+
+    def fire_processing_timer(self, timestamp: int, key: Any) -> None:
+        """Call ``on_processing_timer``."""
+        self._fire("on_processing_timer", timestamp, key)
+
+    def attributed(self, callback: str, action: Callable[..., Any], *args: Any) -> Any:
+        """``action(*args)``, and what it raises laid to ``callback`` of the function."""
+        try:
+            return action(*args)
+        except BaseException as error:
+            visited, key = self._failed_visit
+            key = key if visited is error else NO_KEY
+            raise_user_failure(self._operator, self._subtask, callback, error, key=key)
+
+    def _call(self, callback: str, *args: Any) -> Any:
+        return self.attributed(callback, getattr(self._function, callback), *args)
+
+    def _fire(self, callback: str, timestamp: int, key: Any) -> None:
+        self._partition.key = key
+        try:
+            getattr(self._function, callback)(timestamp, *self._collectors, self._partitioned)
+        except BaseException as error:
+            raise_user_failure(self._operator, self._subtask, callback, error, key=key)
+        finally:
+            self._partition.key = NO_KEY
+
+    def _new_collector(self, output: Output, select: KeySelector | None) -> OutputCollector:
+        collect, collect_stamped = output.collect, output.collect_stamped
+        if select is not None:
+            collect = key_checked(collect, select, self._partition)
+            collect_stamped = key_checked_stamped(collect_stamped, select, self._partition)
+        if self._function.emits_only_at_end:
+            collect, collect_stamped = at_end_only(collect, collect_stamped, self._has_ended)
+        return OutputCollector(collect, collect_stamped, self._moment)
+
+    def _inherit(self, timestamp: int | None) -> None:
+        self._moment.timestamp = timestamp
+        for collector in self._collectors:
+            collector.inherit_timestamps(True)
+
+    def _inherit_nothing(self) -> None:
+        self._moment.timestamp = None
+        for collector in self._collectors:
+            collector.inherit_timestamps(False)
+
+    def _record_loop(self, input_index: int) -> Callable[[list[Any]], None]:
+        process, args, fail = self._process_call(input_index)
+        select = self._key_selector(input_index)
+        if select is None:
+            return loop(process, args, fail)
+        return keyed_loop(process, args, fail, select, self._store, self._partition)
+
+    def _stamped_loop(self, input_index: int) -> Callable[[list[Any], list[int | None]], None]:
+        process, args, fail = self._process_call(input_index)
+        select = self._key_selector(input_index)
+        return stamped_loop(process, args, fail, self._moment, select, self._store, self._partition)
+
+    def _new_run_loop(self) -> Callable[[list[Any], Timestamps], None] | None:
+        function, operator = self._function, self._operator
+        plain = not operator.keyed and not any(operator.output_keys) and not function.emits_only_at_end
+        if not (plain and isinstance(function, RunFunction) and function.takes_runs):
+            return None
+        return run_loop(function.process_run, self._outputs[0].collect_all, self._process_call(0)[2])
+
+    def _process_call(self, input_index: int) -> tuple[Callable[..., None], tuple[Any, ...], Fail]:
+        callback = self._callbacks[input_index].process
+        process = getattr(self._function, callback)
+        args = (self._non_partitioned,) if self._is_broadcast(input_index) else (*self._collectors, self._partitioned)
+
+        def fail(error: BaseException, record: Any, key: Any) -> NoReturn:
+            where = callback
+            if key is NO_KEY and self._key_selector(input_index) is not None:
+                where = "key selector"  # it failed before there was a key
+            raise_user_failure(self._operator, self._subtask, where, error, record=record, key=key)
+
+        return process, args, fail
+
+    def _key_selector(self, input_index: int) -> KeySelector | None:
+        return None if self._is_broadcast(input_index) else self._operator.input_keys[input_index]
+
+    def _is_broadcast(self, input_index: int) -> bool:
+        return self._operator.kind is OperatorKind.TWO_INPUT_BROADCAST and input_index == 1
+
+    def _apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+        if not self._operator.keyed:
+            function(*self._collectors, self._partitioned)
+            return
+        partition = self._partition
+        outer = partition.key
+        try:
+            for partition.key in self._store:
+                function(*self._collectors, self._partitioned)
+        except BaseException as error:
+            self._failed_visit = error, partition.key  # to name the key, if nobody handles the error
+            raise
+        finally:
+            partition.key = outer
