@@ -26,6 +26,7 @@ __all__ = ("DataFrameFrames",)
 
 _ID = "__dsv2_id"
 _ROWS_APART = 1 << 33  # how far monotonically_increasing_id sets the first rows of two partitions apart
+_FRAMES_PER_ROW = 1 << 8  # that functions which run here may make of one row, and still keep the order
 _LAST_SEQ = (1 << 63) - 1
 
 
@@ -119,11 +120,12 @@ def _encode(
     job: WorkerJob, operator_id: int, records: list[Any], subtasks: list[int] | int, first_seq: int
 ) -> list[Row]:
     """``records``, each for one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
-    encoder = FrameEncoder(job.layout, job.codec(), first_seq)
+    encoder = FrameEncoder(job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
     for subtask, own in _by_subtask(records, subtasks):
-        source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit)
+        source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
         source.send(own, first_seq)
         source.flush()
+        encoder.report(source.progress())
     return encoder.take()
 
 
@@ -151,7 +153,7 @@ def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]
     begin, end = FrameEncoder(job.layout, job.codec(), -1), FrameEncoder(job.layout, job.codec(), _LAST_SEQ)
     for subtask in range(operator.parallelism):
         for encoder, action in ((begin, SourceTask.start), (end, SourceTask.end)):
-            task = SourceTask(job.plan, operator, subtask, encoder.emit)
+            task = SourceTask(job.plan, operator, subtask, encoder.emit, job.source_functions)
             action(task)
             task.flush()
     return [(s, c, -1, p) for s, c, _, p in begin.take()], [(s, c, _LAST_SEQ, p) for s, c, _, p in end.take()]

@@ -89,7 +89,7 @@ class IndexedFeed(Feed):
     def rows(self, job: WorkerJob, operator_id: int, split: Split) -> Iterator[list[Row]]:
         operator = job.plan.operators[operator_id]
         encoder = FrameEncoder(job.layout, job.codec())
-        task = SourceTask(job.plan, operator, split.subtask, encoder.emit)
+        task = SourceTask(job.plan, operator, split.subtask, encoder.emit, job.source_functions)
         if split.first:
             task.start()
         step = operator.parallelism
@@ -102,6 +102,7 @@ class IndexedFeed(Feed):
         if split.last:
             task.end()
         task.flush()
+        encoder.report(task.progress())
         yield encoder.take()
 
     def _read(self, indices: range, operator: Operator, split: Split) -> list[Any]:
@@ -118,7 +119,7 @@ class StartFeed(Feed):
 
     def rows(self, job: WorkerJob, operator_id: int, split: Split) -> Iterator[list[Row]]:
         encoder = FrameEncoder(job.layout, job.codec())
-        task = SourceTask(job.plan, job.plan.operators[operator_id], split.subtask, encoder.emit)
+        task = SourceTask(job.plan, job.plan.operators[operator_id], split.subtask, encoder.emit, job.source_functions)
         task.start()
         task.flush()
         yield encoder.take()

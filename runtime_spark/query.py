@@ -30,13 +30,23 @@ class _Reports:
         self._plan = plan
         self._latest: dict[tuple[str, int], dict[str, Any]] = {}
         self._batch_id = -1
+        # What runs where sources read has no state to count in: it tells of each portion by itself.
+        self._in_portions = {operator.uid for operator in plan.chained_to_sources}
+        self._sums: dict[tuple[str, int], dict[str, Any]] = {}
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        self._latest.update({(report["uid"], report["subtask"]): report for report in reports})
+        for report in reports:
+            place = (report["uid"], report["subtask"])
+            if report["uid"] in self._in_portions:
+                before = self._sums.get(place, {"records_in": 0, "records_out": 0})
+                sums = {count: before[count] + report[count] for count in ("records_in", "records_out")}
+                self._sums[place] = {**report, **sums}
+            else:
+                self._latest[place] = report
         self._batch_id = batch_id
 
     def progress(self) -> JobProgress:
-        return job_progress(self._plan, self._batch_id, list(self._latest.values()))
+        return job_progress(self._plan, self._batch_id, [*self._latest.values(), *self._sums.values()])
 
     def all_ended(self) -> bool:
         """Whether every subtask of every operator has seen the end of its input."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.runtime.codec import BlobKind, Codec
 from dsv2.runtime.frames import Control, Frame, Timestamps
 from dsv2.runtime.records import pack, unpack
-from runtime_spark.layout import Layout
+from runtime_spark.layout import REPORT_SLOT, Layout
 
 __all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "literal_rows", "to_arrow")
 
@@ -50,6 +51,11 @@ class FrameEncoder:
         """Keep a row that is encoded already."""
         self._rows.append(row)
         self.size += len(row[3])
+
+    def report(self, progress: list[dict[str, Any]]) -> None:
+        """Add a row that carries what operators have done to the driver."""
+        if progress:
+            self.add((REPORT_SLOT, 0, 0, json.dumps(progress).encode()))
 
     def take(self) -> list[Row]:
         """The rows since the last call."""

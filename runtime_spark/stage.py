@@ -6,7 +6,6 @@ partition that is sorted by slot, with no state at all. Rows for slots of later 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -17,7 +16,6 @@ from pyspark.sql.streaming.state import GroupState
 from dsv2.errors import JobError
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.failures import marked_failures
-from runtime_spark.layout import REPORT_SLOT
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
@@ -141,8 +139,7 @@ class _SubtaskRun:
             yield self._encoder.take()
 
     def finish(self) -> list[Row]:
-        report = json.dumps(self.subtask.progress()).encode()
-        self._encoder.add((REPORT_SLOT, 0, 0, report))
+        self._encoder.report(self.subtask.progress())
         return self._encoder.take()
 
     def end(self) -> list[Row]:

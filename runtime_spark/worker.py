@@ -7,7 +7,7 @@ import gc
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pyspark import (
@@ -41,6 +41,11 @@ class WorkerJob:
     layout: Layout
     registry: TypeRegistry
     functions: dict[int, bytes]
+
+    @cached_property
+    def source_functions(self) -> dict[int, ProcessFunction]:
+        """The functions that run where sources read; they keep nothing, so one object of each will do."""
+        return {op.id: from_bytes(self.functions[op.id]) for op in self.plan.chained_to_sources}
 
     def codec(self) -> Codec:
         """A codec of the job's own types."""

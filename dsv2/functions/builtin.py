@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import compress
+from itertools import chain, compress, repeat
+from operator import sub
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
 from dsv2.functions.base import CollectAll, FailedRecordError, RunFunction
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 
-__all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
+__all__ = ("STATELESS", "CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -60,7 +61,7 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T
         collect_all(list(compress(records, kept)), None if timestamps is None else list(compress(timestamps, kept)))
 
 
-class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
     """Emits every element of ``function(record)``."""
 
     def __init__(self, function: Callable[[IN], Iterable[OUT]]) -> None:
@@ -69,6 +70,26 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         for element in self.function(record):
             output.collect(element)
+
+    def process_run(self, records: list[IN], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+        function, record = self.function, None
+        results: list[OUT] = []
+        ends: list[int] = []
+        try:
+            for record in records:
+                results.extend(function(record))
+                ends.append(len(results))
+        except Exception as error:
+            raise FailedRecordError(record) from error
+        if timestamps is None:
+            collect_all(results, None)
+        else:
+            counts = map(sub, ends, [0, *ends])
+            collect_all(results, list(chain.from_iterable(map(repeat, timestamps, counts))))
+
+
+STATELESS = (MapFunction, FilterFunction, FlatMapFunction)
+"""Functions that keep nothing from one record to the next: they run where their records are read."""
 
 
 class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):

@@ -10,9 +10,10 @@ from typing import Any
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import Position, ProcessFunction
+from dsv2.functions.builtin import STATELESS
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.sinks import Sink
-from dsv2.sources import Source
+from dsv2.sources import CollectionSource, Source
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
@@ -154,6 +155,7 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         location=node.location,
         input_keys=input_keys,
         output_keys=node.output_keys,
+        runs_at_source=_runs_at_source(node.body, input_keys),
     )
 
 
@@ -163,6 +165,14 @@ def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[Key
         function.check_position(position)
     except PlanError as error:
         raise PlanError(f"{node.name} at {node.location}: {error}") from error
+
+
+def _runs_at_source(
+    body: ProcessFunction | Source[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
+) -> bool:
+    if isinstance(body, Source):
+        return not isinstance(body, CollectionSource)  # whose elements are with the driver
+    return type(body) in STATELESS and not any(input_keys)
 
 
 def _one_partition(record: Any) -> int:

@@ -58,6 +58,8 @@ class Operator:
 
     ``input_keys``: per input the key selector, or None where the input is not keyed.
     ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
+    ``runs_at_source``: the function keeps nothing from one record to the next, so it may run where a source reads;
+    the source reads in parallel tasks, where functions may run.
     ``location``: the user's file and line that made the operator.
     """
 
@@ -71,6 +73,7 @@ class Operator:
     location: str
     input_keys: tuple[KeySelector | None, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = ()
+    runs_at_source: bool = False
 
     @property
     def keyed(self) -> bool:
@@ -124,41 +127,49 @@ class Plan:
 
     @cached_property
     def chain_heads(self) -> Mapping[int, int]:
-        """Per process operator the operator whose subtask it runs in: itself, unless it is chained."""
+        """Per source and process operator the operator whose subtask it runs in: itself, unless it is chained."""
         heads: dict[int, int] = {}
         for operator in self.operators:
-            if operator.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+            if operator.kind is OperatorKind.SINK:
                 continue
-            edge = self.edges_into[operator.id][0]
-            heads[operator.id] = heads[edge.source] if self.is_chained(edge) else operator.id
+            edges = self.edges_into[operator.id]
+            chained = len(edges) == 1 and self._joins(operator, edges[0], heads[edges[0].source])
+            heads[operator.id] = heads[edges[0].source] if chained else operator.id
         return heads
+
+    def _joins(self, operator: Operator, edge: Edge, head: int) -> bool:
+        # As Flink chains forward edges. Source subtasks have no state here, so what joins them needs none.
+        at_source = operator.runs_at_source and self.operators[head].runs_at_source
+        return edge.exchange is Exchange.FORWARD and (at_source or not self._is_source(head))
 
     @cached_property
     def chains(self) -> Mapping[int, tuple[Operator, ...]]:
-        """Per chain head all operators that share its subtasks, upstream first."""
+        """Per chain head all operators that share its subtasks, upstream first; without the chains of sources."""
         members: dict[int, list[Operator]] = {}
         for operator_id, head in self.chain_heads.items():
-            members.setdefault(head, []).append(self.operators[operator_id])
+            if not self._is_source(head):
+                members.setdefault(head, []).append(self.operators[operator_id])
         return {head: tuple(operators) for head, operators in members.items()}
+
+    @cached_property
+    def chained_to_sources(self) -> tuple[Operator, ...]:
+        """The operators that run where a source reads."""
+        heads = self.chain_heads.items()
+        return tuple(self.operators[op] for op, head in heads if op != head and self._is_source(head))
 
     @cached_property
     def depths(self) -> Mapping[int, int]:
         """Per chain head the number of exchanges between it and its farthest source: 1 for what reads sources."""
         depths: dict[int, int] = {}
         for head in self.chains:
-            sources = (edge.source for edge in self.edges_into[head])
-            upstream = (0 if self._is_source(s) else depths[self.chain_heads[s]] for s in sources)
-            depths[head] = 1 + max(upstream)
+            upstream = [self.chain_heads[edge.source] for edge in self.edges_into[head]]
+            depths[head] = 1 + max(0 if self._is_source(other) else depths[other] for other in upstream)
         return depths
 
     def is_chained(self, edge: Edge) -> bool:
-        """Whether both ends of ``edge`` run in one subtask, as Flink chains forward edges."""
-        source, target = self.operators[edge.source], self.operators[edge.target]
-        return (
-            edge.exchange is Exchange.FORWARD
-            and source.kind is not OperatorKind.SOURCE
-            and target.kind in (OperatorKind.ONE_INPUT, OperatorKind.TWO_OUTPUT)
-        )
+        """Whether both ends of ``edge`` run in one subtask."""
+        heads = self.chain_heads
+        return edge.target in heads and heads[edge.target] == heads[edge.source] != edge.target
 
     def channels_of(self, edge: Edge) -> int:
         """How many channels ``edge`` brings to each subtask of its target."""

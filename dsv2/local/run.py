@@ -103,7 +103,8 @@ class LocalRun:
 
     def progress(self) -> list[dict[str, Any]]:
         """What every operator of every subtask has done so far."""
-        return [entry for subtask in self._subtasks.values() for entry in subtask.progress()]
+        parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._sources), *self._subtasks.values()]
+        return [entry for part in parts for entry in part.progress()]
 
     def check_ended(self) -> None:
         """After the end of all sources everything must have ended."""
@@ -151,7 +152,9 @@ class _SourceReader:
         self._source = operator.body
         self._operator = operator
         self._index = index
-        self._task = SourceTask(plan, operator, index, receive)
+        functions = {chained.id: _own_copy(chained) for chained in plan.chained_to_sources}
+        watch = None if mutation is None else mutation.remember
+        self.task = SourceTask(plan, operator, index, receive, functions, watch)
         self._mutation = mutation
         self.position = 0  # records of this subtask read so far
         self.ended = False
@@ -167,12 +170,12 @@ class _SourceReader:
         first = self._index + self.position * step
         stop = first + wanted * step
         indices = range(first, stop if count is None else min(stop, count), step)
-        self._task.send(self._records(indices), self.position)
+        self.task.send(self._records(indices), self.position)
         self.position += len(indices)
         if len(indices) < wanted:
             self.ended = True
-            self._task.end()
-        self._task.flush()
+            self.task.end()
+        self.task.flush()
 
     def _records(self, indices: range) -> list[Any]:
         try:

@@ -1,24 +1,46 @@
-"""One subtask of a source: routes the records that were read to the channels of its edges."""
+"""One subtask of a source: hands the records that were read to stateless functions, and routes them to the channels."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsv2.graph import Operator, Plan
-from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, Emit
+from dsv2.functions import CollectAll, ProcessFunction, RunFunction
+from dsv2.graph import Edge, Operator, Plan
+from dsv2.runtime.contexts import NO_KEY, Tally
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, Emit, Timestamps
 from dsv2.runtime.outputs import EdgeOutput
+from dsv2.runtime.record_loops import run_loop
 
 __all__ = ("SourceTask",)
 
 _PIECE = 1024
 
+Watch = Callable[[Operator, Any], None]
+
 
 class SourceTask:
     """Subtask ``index`` of ``source``. Keeps no state but the round of its edges: sources repeat themselves."""
 
-    def __init__(self, plan: Plan, source: Operator, index: int, emit: Emit) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        source: Operator,
+        index: int,
+        emit: Emit,
+        functions: Mapping[int, ProcessFunction],
+        watch: Watch | None = None,
+    ) -> None:
+        """``functions``: by operator id, those of the operators that are chained to the source."""
+        self._plan = plan
+        self._index = index
         self._emit = emit
-        self._edges = [EdgeOutput(plan, edge, index) for edge in plan.edges_out_of[source.id]]
+        self._functions = functions
+        self._watch = watch
+        self._edges: list[EdgeOutput] = []
+        self._tallies: list[tuple[Operator, Tally, Tally]] = []
+        self._collect = self._output(source)
 
     def start(self) -> None:
         """Tell downstream that there is something here; at the very beginning of the job."""
@@ -29,9 +51,8 @@ class SourceTask:
         for edge in self._edges:
             edge.seek(position)
         for start in range(0, len(records), _PIECE):
-            piece = records[start : start + _PIECE]
+            self._collect(records[start : start + _PIECE], None)
             for edge in self._edges:
-                edge.collect_all(piece, None)
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
 
     def end(self) -> None:
@@ -42,6 +63,61 @@ class SourceTask:
         """Send what is still held back."""
         for edge in self._edges:
             edge.flush(self._emit)
+
+    def progress(self) -> list[dict[str, Any]]:
+        """Per chained operator what it has done since this task was made, as plain values."""
+        nothing: dict[str, Any] = {"watermarks": {}, "counters": {}, "gauges": {}, "records_held": 0, "ended": False}
+        return [
+            {
+                **nothing,
+                "uid": operator.uid,
+                "subtask": self._index,
+                "records_in": taken.count,
+                "records_out": given.count,
+            }
+            for operator, taken, given in self._tallies
+        ]
+
+    def _output(self, operator: Operator) -> CollectAll:
+        collects = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id]]
+
+        def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+            for collect in collects:
+                collect(records, timestamps)
+
+        return collects[0] if len(collects) == 1 else collect_all
+
+    def _consumer(self, edge: Edge) -> CollectAll:
+        if self._plan.is_chained(edge):
+            return self._chained(self._plan.operators[edge.target])
+        output = EdgeOutput(self._plan, edge, self._index)
+        self._edges.append(output)
+        return output.collect_all
+
+    def _chained(self, operator: Operator) -> CollectAll:
+        function = self._functions[operator.id]
+        assert isinstance(function, RunFunction)
+        taken, given, watch = Tally(), Tally(), self._watch
+        self._tallies.append((operator, taken, given))
+        collect = self._output(operator)
+
+        def emit(records: list[Any], timestamps: Timestamps) -> None:
+            given.count += len(records)
+            if watch is not None:
+                for record in records:
+                    watch(operator, record)
+            collect(records, timestamps)
+
+        def fail(error: BaseException, record: Any, key: Any) -> Any:
+            raise_user_failure(operator, self._index, "process_record", error, record=record, key=NO_KEY)
+
+        run = run_loop(function.process_run, emit, fail)
+
+        def process(records: list[Any], timestamps: Timestamps) -> None:
+            taken.count += len(records)
+            run(records, timestamps)
+
+        return process
 
     def _control(self, kind: int) -> None:
         for edge in self._edges:

@@ -210,7 +210,7 @@ def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
     numbers.process(one_input()).with_uid("beside")
     numbers.shuffle().process(one_input()).with_uid("turns")
     plan = env.build_plan()
-    task = SourceTask(plan, operator_named(plan, "numbers"), 1, frames.append)
+    task = SourceTask(plan, operator_named(plan, "numbers"), 1, frames.append, {})
     task.start()
     task.send(["a", "b", "c"], 3)
     task.end()
@@ -233,7 +233,7 @@ def test_records_leave_before_they_pile_up() -> None:
     copies = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(10)])
     env.from_collection(list[Any]()).with_uid("numbers").process(copies).with_uid("f").to_sink(CollectSink())
     plan = env.build_plan()
-    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append).send([*range(50_000)], 0)
+    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append, {}).send([*range(50_000)], 0)
     assert len(elements(frames)) > 40_000
     driver = Driver(plan, "f").open()
     driver.subtask.receive(0, [*range(5_000)], [])

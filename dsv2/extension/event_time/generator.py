@@ -131,7 +131,8 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
 
     @property
     def takes_runs(self) -> bool:
-        return not self._per_event and not self._idle_after  # else watermarks stand between the records
+        # Else watermarks stand between the records.
+        return super().takes_runs and not self._per_event and not self._idle_after
 
     def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
         extract, record = self._extract, None

@@ -1,0 +1,160 @@
+"""Functions that take a run of records at once: the same as record by record; and where sources run them themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import ExecutionEnvironment, RecordMutatedError, UserFunctionError
+from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction
+from dsv2.graph import Plan
+from dsv2.local import LocalRuntime
+from dsv2.runtime.outputs import EdgeOutput
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from tests.support import broadcast_side, local_environment, operator_named, unhurried
+
+FUNCTIONS: list[Any] = [
+    MapFunction(lambda record: record + 100),
+    FilterFunction(lambda record: record % 3),
+    FlatMapFunction(lambda record: [record] * (record % 4)),
+]
+
+
+class Collected:
+    """A collector of records with their timestamps."""
+
+    def __init__(self, timestamp: int | None = None) -> None:
+        self.timestamp = timestamp
+        self.got: list[tuple[Any, int | None]] = []
+
+    def collect(self, record: Any) -> None:
+        self.got.append((record, self.timestamp))
+
+
+@unhurried
+@given(st.sampled_from(FUNCTIONS), st.lists(st.tuples(st.integers(0, 50), st.none() | st.integers(0, 9))))
+def test_a_run_gives_what_its_records_give_one_by_one(function: Any, stamped: list[tuple[int, int | None]]) -> None:
+    single = Collected()
+    for record, single.timestamp in stamped:
+        function.process_record(record, single, None)
+    runs: list[Any] = []
+    records, timestamps = [record for record, _ in stamped], [timestamp for _, timestamp in stamped]
+    function.process_run(records, timestamps, lambda *run: runs.extend(zip(*run, strict=True)))
+    assert runs == single.got
+    plain: list[Any] = []
+    function.process_run(records, None, lambda given, stamps: plain.extend([*given, stamps]))
+    assert plain == [*(record for record, _ in single.got), None]
+
+
+def test_a_subclass_that_changes_only_process_record_is_obeyed() -> None:
+    class Twice(MapFunction[int, int]):
+        def process_record(self, record: int, output: Any, ctx: Any) -> None:
+            output.collect(self.function(record))
+            output.collect(self.function(record))
+
+    env, sink = local_environment(), CollectSink[int]()
+    env.from_source(DataGeneratorSource(int, count=2)).process(Twice(lambda record: record)).to_sink(sink)
+    env.execute()
+    assert sink.results == [0, 0, 1, 1]
+
+
+def plan_of(build: Any, parallelism: int = 2) -> Plan:
+    env = local_environment(parallelism)
+    build(env)
+    return env.build_plan()
+
+
+def test_stateless_functions_run_where_the_source_reads() -> None:
+    def build(env: ExecutionEnvironment) -> None:
+        mapped = env.from_source(DataGeneratorSource(int, count=9)).map(str).with_uid("map")
+        kept = mapped.filter(bool).with_uid("filter")
+        kept.key_by(len).process(lambda record, output, ctx: None).with_uid("keyed").to_sink(CollectSink())
+        kept.process(lambda record, output, ctx: None).with_uid("stateful").to_sink(CollectSink())
+
+    plan = plan_of(build)
+    assert [operator.uid for operator in plan.chained_to_sources] == ["map", "filter"]
+    assert {plan.operators[head].uid: depth for head, depth in plan.depths.items()} == {"keyed": 1, "stateful": 1}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda env: env.from_collection([1]).map(str),  # its elements are made on the driver
+        lambda env: env.from_source(DataGeneratorSource(int, count=1)).shuffle().map(str),
+        lambda env: env.from_source(DataGeneratorSource(int, count=1)).key_by(int).process(MapFunction(str)),
+        lambda env: env.from_source(DataGeneratorSource(int, count=1)).map(str).with_parallelism(1),
+    ],
+)
+def test_others_get_subtasks_of_their_own(build: Any) -> None:
+    assert plan_of(build).chained_to_sources == ()
+
+
+def test_progress_counts_what_ran_at_the_source() -> None:
+    env, sink = local_environment(2), CollectSink[int]()
+    numbers = env.from_source(DataGeneratorSource(int, count=100))
+    numbers.filter(lambda n: n % 4 == 0).with_uid("quarter").flat_map(lambda n: [n, n]).with_uid("twice").to_sink(sink)
+    progress = env.execute().progress.operators
+    assert {uid: (o.records_in, o.records_out) for uid, o in progress.items()} == {
+        "quarter": (100, 25),
+        "twice": (25, 50),
+    }
+    assert sorted(sink.results) == sorted(2 * [*range(0, 100, 4)])
+
+
+def test_a_failure_at_the_source_names_operator_and_record() -> None:
+    env = local_environment()
+    source = env.from_source(DataGeneratorSource(int, count=10))
+    source.map(lambda n: 1 // (n - 7)).with_uid("inverse").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as raised:
+        env.execute()
+    assert (raised.value.operator, raised.value.record) == ("Map (uid 'inverse')", "7")
+    assert raised.value.callback == "process_record"
+
+
+def test_mutation_of_what_ran_at_the_source_is_found() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(check_mutation=True))
+    lists = env.from_source(DataGeneratorSource(int, count=3)).map(lambda n: [n])
+    lists.process(lambda record, output, ctx: record.append(0)).to_sink(CollectSink())
+    with pytest.raises(RecordMutatedError, match="after Map"):
+        env.execute()
+
+
+@unhurried
+@given(
+    st.sampled_from(["key_by", "shuffle", "broadcast", "global_"]),
+    st.lists(st.lists(st.tuples(st.integers(0, 20), st.none() | st.integers(0, 9)), max_size=9), max_size=5),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_an_edge_takes_runs_as_it_takes_records(how: str, runs: list[Any], stamped: list[bool]) -> None:
+    def sent(one_by_one: bool) -> list[Any]:
+        edge, frames = new_edge(how), list[Any]()
+        for run, has_stamps in zip(runs, stamped, strict=False):
+            if one_by_one and has_stamps:
+                for record, timestamp in run:
+                    edge.collect_stamped(record, timestamp)
+            elif one_by_one:
+                for record, _ in run:
+                    edge.collect(record)
+            else:
+                edge.collect_all([r for r, _ in run], [t for _, t in run] if has_stamps else None)
+        edge.flush(frames.append)
+        shown = [(f.subtask, f.channel, f.records, f.timestamps or [None] * len(f.records)) for f in frames]
+        return [*shown, edge.snapshot()]
+
+    assert sent(one_by_one=True) == sent(one_by_one=False)
+
+
+def new_edge(how: str) -> EdgeOutput:
+    env = local_environment(3)
+    source = env.from_source(DataGeneratorSource(int, count=1)).with_parallelism(2)
+    if how == "broadcast":
+        env.from_collection([1]).connect_and_process(source.broadcast(), broadcast_side()).with_uid("target")
+    else:
+        stream = source.key_by(lambda n: n) if how == "key_by" else getattr(source, how)()
+        stream.process(lambda record, output, ctx: None).with_uid("target")
+    plan = env.build_plan()
+    return EdgeOutput(plan, plan.edges_into[operator_named(plan, "target").id][-1], 1)
