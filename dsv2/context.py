@@ -7,8 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
+from dsv2.state import (
+    AggregatingState,
+    AggregatingStateDeclaration,
+    BroadcastState,
+    BroadcastStateDeclaration,
+    ListState,
+    ListStateDeclaration,
+    MapState,
+    MapStateDeclaration,
+    ReducingState,
+    ReducingStateDeclaration,
+    ValueState,
+    ValueStateDeclaration,
+)
 from dsv2.watermark import Watermark
 
 __all__ = (
@@ -30,6 +44,13 @@ __all__ = (
     "WatermarkManager",
 )
 
+T = TypeVar("T")
+R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+ACC = TypeVar("ACC")
+OUT = TypeVar("OUT")
 OUT_contra = TypeVar("OUT_contra", contravariant=True)
 OUT1_contra = TypeVar("OUT1_contra", contravariant=True)
 OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
@@ -167,6 +188,42 @@ class StateManager(Protocol):
     def current_key(self) -> object:
         """The key of the record in hand. Raises ``ContractError`` in a function that is not keyed."""
 
+    @overload
+    def get_state(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R]: ...
+    @overload
+    def get_state(self, declaration: ListStateDeclaration[T], /) -> ListState[T]: ...
+    @overload
+    def get_state(self, declaration: MapStateDeclaration[K, V], /) -> MapState[K, V]: ...
+    @overload
+    def get_state(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V]: ...
+    @overload
+    def get_state(self, declaration: ReducingStateDeclaration[T], /) -> ReducingState[T]: ...
+    @overload
+    def get_state(self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /) -> AggregatingState[IN, OUT]: ...
+    def get_state(self, declaration: Any, /) -> Any:
+        """The handle on a state; it follows the current key, and may be kept in a field of the function.
+
+        Raises ``UndeclaredStateError`` if the function does not return ``declaration`` from ``uses_states``. Using the
+        handle of a keyed state where there is no current key raises ``ContractError``.
+        """
+
+    @overload
+    def get_state_optional(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R] | None: ...
+    @overload
+    def get_state_optional(self, declaration: ListStateDeclaration[T], /) -> ListState[T] | None: ...
+    @overload
+    def get_state_optional(self, declaration: MapStateDeclaration[K, V], /) -> MapState[K, V] | None: ...
+    @overload
+    def get_state_optional(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V] | None: ...
+    @overload
+    def get_state_optional(self, declaration: ReducingStateDeclaration[T], /) -> ReducingState[T] | None: ...
+    @overload
+    def get_state_optional(
+        self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /
+    ) -> AggregatingState[IN, OUT] | None: ...
+    def get_state_optional(self, declaration: Any, /) -> Any:
+        """``get_state``, but None for a state that is not declared."""
+
 
 class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
     """Given with a record: bound to one partition (one key, on a keyed stream)."""
@@ -233,7 +290,6 @@ class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_
         """Call ``function(first_output, second_output, ctx)`` once for every partition of this subtask."""
 
 
-OUT = TypeVar("OUT")
 OUT1 = TypeVar("OUT1")
 OUT2 = TypeVar("OUT2")
 

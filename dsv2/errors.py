@@ -5,6 +5,8 @@
     Dsv2Error
     ├── PlanError                    the program is wrong; raised while it is built, before anything runs
     │   ├── WatermarkDeclarationError    conflicting or unusable watermark declarations
+    │   ├── StateDeclarationError        conflicting or unusable state declarations
+    │   ├── IllegalRedistributionModeError   a state of a mode that the stream does not have
     │   ├── ConfigurationError           a uid, name, parallelism or trigger that cannot be used
     │   ├── SchemaError                  record type and table schema do not fit
     │   └── SerializationError           a function, selector or field that cannot be pickled
@@ -12,6 +14,7 @@
     │   └── UserFunctionError            a callback of a process function raised
     ├── ContractError                a callback broke a rule; reaches the user wrapped in UserFunctionError
     │   ├── UndeclaredWatermarkError     emitted an identifier that nothing in the job declares
+    │   ├── UndeclaredStateError         asked for a state that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
     │   └── RecordMutatedError           a record was changed after it had been emitted
     ├── IncompatibleCheckpointError  the checkpoint belongs to another version of the program
@@ -28,6 +31,7 @@ __all__ = (
     "ContractError",
     "CorruptDataError",
     "Dsv2Error",
+    "IllegalRedistributionModeError",
     "IncompatibleCheckpointError",
     "InternalError",
     "InvalidKeyError",
@@ -36,6 +40,8 @@ __all__ = (
     "RecordMutatedError",
     "SchemaError",
     "SerializationError",
+    "StateDeclarationError",
+    "UndeclaredStateError",
     "UndeclaredWatermarkError",
     "UserFunctionError",
     "WatermarkDeclarationError",
@@ -52,6 +58,14 @@ class PlanError(Dsv2Error):
 
 class WatermarkDeclarationError(PlanError):
     """Two declarations of one identifier differ, or a declaration contradicts itself."""
+
+
+class StateDeclarationError(PlanError):
+    """Two declarations of one state differ, or a declaration contradicts itself."""
+
+
+class IllegalRedistributionModeError(PlanError):
+    """A function declares a state whose redistribution mode its stream does not allow."""
 
 
 class ConfigurationError(PlanError):
@@ -144,6 +158,10 @@ class ContractError(Dsv2Error):
 
 class UndeclaredWatermarkError(ContractError):
     """A watermark was emitted whose identifier no function and no source of the job declares."""
+
+
+class UndeclaredStateError(ContractError):
+    """A function asked for a state that it does not return from ``uses_states``."""
 
 
 class InvalidKeyError(ContractError):

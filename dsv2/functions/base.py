@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from dsv2.context import WatermarkManager
+from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = (
@@ -73,6 +74,13 @@ class ProcessFunction:
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         """The watermarks that this function brings into the job; read once, while the plan is built."""
+        return ()
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        """The states that this function asks for; read while the plan is built, and by each subtask.
+
+        A redistribution mode that the stream does not have raises ``IllegalRedistributionModeError`` then.
+        """
         return ()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users write against, and what they built with it, without a word on how it runs.
-MODEL = {"context", "errors", "functions", "sinks", "sources", "watermark"}
+MODEL = {"context", "errors", "functions", "sinks", "sources", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "extension", "runtime"}
 
@@ -24,9 +24,10 @@ MAY_IMPORT = {
     "clock": set[str](),
     "errors": set[str](),
     "watermark": {"errors"},
-    "context": {"watermark"},
-    "functions": {"context", "errors", "watermark"},
-    "extension": {"context", "errors", "functions", "watermark"},
+    "state": {"errors"},
+    "context": {"state", "watermark"},
+    "functions": {"context", "errors", "state", "watermark"},
+    "extension": {"context", "errors", "functions", "state", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"errors", "watermark"},
     "graph": MODEL,

@@ -24,6 +24,7 @@ FOR_USERS = (
     "dsv2.watermark",
     "dsv2.sources",
     "dsv2.sinks",
+    "dsv2.state",
 )
 
 

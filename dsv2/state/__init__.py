@@ -1,0 +1,46 @@
+"""State of functions: declared, typed, part of the checkpoint (FLIP-433). Pure; keeping it is the runtime's matter.
+
+A function returns its declarations, made by :class:`StateDeclarations`, from ``uses_states``; it reaches a state
+through ``ctx.state_manager.get_state(declaration)``.
+"""
+
+from dsv2.state.aggregate import AggregateFunction, aggregate_of
+from dsv2.state.builder import ListStateBuilder, MapStateBuilder, StateDeclarations
+from dsv2.state.declaration import (
+    AggregatingStateDeclaration,
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingStateDeclaration,
+    StateDeclaration,
+    ValueStateDeclaration,
+)
+from dsv2.state.handles import AggregatingState, BroadcastState, ListState, MapState, ReducingState, ValueState
+from dsv2.state.ttl import StateTtl, TtlUpdate
+
+__all__ = (
+    "AggregateFunction",
+    "AggregatingState",
+    "AggregatingStateDeclaration",
+    "BroadcastState",
+    "BroadcastStateDeclaration",
+    "ListState",
+    "ListStateBuilder",
+    "ListStateDeclaration",
+    "MapState",
+    "MapStateBuilder",
+    "MapStateDeclaration",
+    "RedistributionMode",
+    "RedistributionStrategy",
+    "ReducingState",
+    "ReducingStateDeclaration",
+    "StateDeclaration",
+    "StateDeclarations",
+    "StateTtl",
+    "TtlUpdate",
+    "ValueState",
+    "ValueStateDeclaration",
+    "aggregate_of",
+)

@@ -1,0 +1,104 @@
+"""What can be told of a type as a declaration names it: ``int``, ``list[str]``, ``Order | None``, a dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, NewType, TypeVar
+
+from typing_extensions import TypeAliasType, is_typeddict
+
+from dsv2.errors import StateDeclarationError
+
+__all__ = ("check_type", "classes_in", "fits")
+
+_UNIONS = (typing.Union, types.UnionType)
+
+
+def check_type(form: object, owner: str) -> None:
+    """Raise ``StateDeclarationError``, naming ``owner``, if ``form`` is not a type or holds something that is none."""
+    if form is None or form is Any or isinstance(form, type | NewType | TypeAliasType):
+        return
+    if typing.get_origin(form) is None or isinstance(form, TypeVar):
+        quoted = isinstance(form, str | typing.ForwardRef)
+        advice = "Give the class itself, not its name" if quoted else "Give a class, or list[...] and the like"
+        raise StateDeclarationError(f"{owner}: {form!r} is not a type. {advice}.")
+    for part in _parts(form):
+        check_type(part, owner)
+
+
+def classes_in(form: object) -> set[type]:
+    """The classes that values of this type may consist of, as far as the type tells.
+
+    Those of the fields of dataclasses and named tuples are among them, unless the class itself says how it is pickled.
+    """
+    found: set[type] = set()
+    _collect(form, found)
+    return found
+
+
+def fits(value: object, form: object) -> bool:
+    """Whether ``value`` may be of this type: False only where it is surely not. Does not look into containers."""
+    if form is None:
+        return value is None
+    if form is float:
+        return isinstance(value, float | int)  # as for a type checker
+    origin = typing.get_origin(form) or form
+    if origin in _UNIONS:
+        return any(fits(value, part) for part in typing.get_args(form))
+    if origin is typing.Literal:
+        return value in typing.get_args(form)
+    checkable = isinstance(origin, type) and not is_typeddict(origin) and not getattr(origin, "_is_protocol", False)
+    return not checkable or isinstance(value, origin)  # type: ignore[arg-type]  # a type, as was just checked
+
+
+def _parts(form: object) -> Iterator[object]:
+    """The types that a composed type is made from."""
+    origin, args = typing.get_origin(form), typing.get_args(form)
+    if origin is typing.Literal:
+        yield from map(type, args)
+        return
+    if origin is typing.Annotated:
+        yield args[0]
+        return
+    if isinstance(origin, type) and origin not in _UNIONS:
+        yield origin
+    for arg in args:
+        if isinstance(arg, list):  # the parameters of a Callable
+            yield from arg
+        elif arg is not ...:
+            yield arg
+
+
+def _collect(form: object, found: set[type]) -> None:
+    if isinstance(form, NewType):
+        _collect(form.__supertype__, found)
+    elif isinstance(form, TypeAliasType):
+        _collect(form.__value__, found)
+    elif typing.get_origin(form) is not None:
+        for part in _parts(form):
+            _collect(part, found)
+    elif isinstance(form, type) and form not in found:
+        found.add(dict if is_typeddict(form) else form)
+        for part in _field_types(form):
+            _collect(part, found)
+
+
+def _field_types(kind: type) -> list[object]:
+    is_tuple = issubclass(kind, tuple) and hasattr(kind, "_fields")
+    if not (dataclasses.is_dataclass(kind) or is_tuple or is_typeddict(kind)) or _pickles_itself(kind):
+        return []
+    try:
+        return list(typing.get_type_hints(kind).values())
+    except Exception:  # a name that only a type checker can look up
+        return []
+
+
+def _pickles_itself(kind: type) -> bool:
+    getstate = kind.__getstate__ if hasattr(kind, "__getstate__") else None
+    made = getattr(getstate, "__name__", "") == "_dataclass_getstate"  # of a frozen dataclass with slots
+    return not made and any(
+        getattr(kind, name) is not getattr(object, name) for name in ("__getstate__", "__reduce__", "__reduce_ex__")
+    )
