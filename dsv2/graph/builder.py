@@ -12,6 +12,7 @@ from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import Position, ProcessFunction
 from dsv2.functions.builtin import STATELESS
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
+from dsv2.graph.states import check_states
 from dsv2.sinks import Sink
 from dsv2.sources import CollectionSource, Source
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
@@ -84,6 +85,9 @@ class PlanBuilder:
             raise PlanError("Nothing to run: the pipeline has no operator behind its sources. Add process or to_sink.")
         uids = self._uids()
         operators = tuple(_operator(node, uids[node.id], default_parallelism) for node in self.nodes)
+        for operator in operators:
+            if isinstance(operator.body, ProcessFunction):
+                check_states(operator)
         edges = tuple(
             _edge(operators[ref.node.id], ref, operators[node.id], index)
             for node in self.nodes

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermarkError
+from dsv2.runtime.handles import Handle
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime, TimerService
+from dsv2.state import StateDeclaration
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 
@@ -92,12 +94,13 @@ class Metrics:
 class PartitionState:
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "_store", "key")
+    __slots__ = ("_keyed", "_store", "handles", "key")
 
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
         self.key = NO_KEY
+        self.handles: Mapping[str, Handle] = {}
 
     @property
     def current_key(self) -> Any:
@@ -114,6 +117,28 @@ class PartitionState:
     def entry(self) -> Entry:
         """The live entry of the current key, made if there is none; extensions keep their state in it."""
         return self._store.live.get(self.key) or self._store.entry(self.current_key)
+
+    def get_state(self, declaration: Any) -> Any:
+        """The handle on a state."""
+        handle = self.get_state_optional(declaration)
+        if handle is None:
+            known = ", ".join(map(str, (handle.declaration for handle in self.handles.values()))) or "none"
+            raise UndeclaredStateError(
+                f"{declaration} is not declared (declared: {known}). Return its declaration from uses_states()."
+            )
+        return handle
+
+    def get_state_optional(self, declaration: Any) -> Any:
+        """The handle on a state, or None."""
+        if not isinstance(declaration, StateDeclaration):
+            raise ContractError(f"A state is asked for by its declaration, not by {declaration!r}.")
+        handle = self.handles.get(declaration.name)
+        if handle is None or handle.declaration is declaration or handle.declaration.matches(declaration):
+            return handle
+        raise UndeclaredStateError(
+            f"uses_states() returns another declaration of {declaration.name!r}:\n  asked for: {declaration!r}\n"
+            f"  declared:  {handle.declaration!r}"
+        )
 
     def require_keyed(self, what: str) -> None:
         """Raise ``ContractError`` if the function is not keyed."""

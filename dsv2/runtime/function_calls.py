@@ -30,6 +30,7 @@ from dsv2.runtime.contexts import (
 )
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import Timestamps
+from dsv2.runtime.handles import state_named
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.outputs import (
@@ -42,6 +43,7 @@ from dsv2.runtime.outputs import (
     key_checked_stamped,
 )
 from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_step, loop, run_loop, stamped_loop, step
+from dsv2.runtime.state import FunctionStates
 from dsv2.runtime.timers import TimerService
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
@@ -110,6 +112,9 @@ class FunctionCalls:
         self._store = store
         self._has_ended = has_ended
         self._partition = PartitionState(operator.keyed, store)
+        self.states = FunctionStates(
+            function, store, self._partition, job.codec, job.time, f"State of {operator}, subtask {subtask}"
+        )
         self._moment = Moment()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         self._outputs = outputs
@@ -135,7 +140,11 @@ class FunctionCalls:
     @property
     def kept_by_name(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
         """What a function may keep in a field although it is the runtime's: see ``FunctionFields``."""
-        return {counter_named: self.metrics.counter, event_time_manager: lambda: self._event_time_manager}
+        return {
+            counter_named: self.metrics.counter,
+            event_time_manager: lambda: self._event_time_manager,
+            state_named: self.states.named,
+        }
 
     def init(self) -> None:
         """Give a function with event time its manager: before ``open``, and after each restart."""

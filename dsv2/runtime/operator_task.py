@@ -105,8 +105,9 @@ class OperatorTask:
             self._calls.close()
 
     def begin_batch(self) -> None:
-        """Fire the processing-time timers that are due."""
+        """Remove what has expired, and fire the processing-time timers that are due."""
         if not self._closed:
+            self._calls.states.expire()
             self._processing_timers.advance(self._job.time.now_ms, self._calls.fire_processing_timer)
 
     def end_batch(self) -> None:
@@ -219,6 +220,7 @@ class OperatorTask:
         return {
             "fields": self._calls.attributed("__getstate__", self._fields.snapshot),
             "store": self._store.snapshot(),
+            "subtask_state": self._calls.states.snapshot(),
             "gates": [gate.snapshot() for gate in self.gates],
             "watermarks": self._watermarks,
             "across_inputs": {identifier: c.snapshot() for identifier, c in self._across_inputs.items()},
@@ -237,6 +239,7 @@ class OperatorTask:
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._store.restore(state["store"])
+        self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)
         self._watermarks = state["watermarks"]

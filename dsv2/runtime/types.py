@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sized
 from enum import Enum
 from importlib import import_module
 from types import FunctionType
@@ -22,6 +22,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
 from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource
+from dsv2.state.types import classes_in
 
 __all__ = ("TypeRegistry",)
 
@@ -177,6 +178,7 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
     if isinstance(body, ProcessFunction):
         recorder.record(body, f"the function of {where}")
         recorder.classes.add(type(body))
+        recorder.classes.update(_state_classes(body, where))
         for selector in operator.output_keys:
             if selector is not None:
                 recorder.record(selector, f"the output key selector of {where}")
@@ -190,6 +192,27 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         recorder.classes.add(body.record_type)
     elif isinstance(body, FileSink) and isinstance(body.schema, type):
         recorder.classes.add(body.schema)
+
+
+def _state_classes(function: ProcessFunction, where: str) -> Iterator[type]:
+    for declaration in function.uses_states():
+        for kind in set[type]().union(*map(classes_in, declaration.types)):
+            if not _is_standard(kind.__module__):
+                yield kind
+            elif not _can_be_read(kind):
+                raise SerializationError(
+                    f"{declaration} of {where} cannot be checkpointed: bytes may not name "
+                    f"{kind.__module__}.{kind.__qualname__}. Keep plain values, or what it can be made from again."
+                )
+
+
+def _can_be_read(kind: type) -> bool:
+    # An abstract container says nothing of the class that a value will have.
+    return (
+        kind.__qualname__ in _PLAIN.get(kind.__module__, ())
+        or kind in (type, type(None))
+        or (issubclass(kind, Sized) and kind.__module__ == "collections.abc")
+    )
 
 
 def _explain(part: Any, what: str, error: Exception) -> str:

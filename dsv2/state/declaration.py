@@ -6,10 +6,11 @@ a plain frozen dataclass; ``StateDeclarations`` writes the same ones more shortl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, overload
+from typing import TYPE_CHECKING, Generic, final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -38,6 +39,8 @@ ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
 R_co = TypeVar("R_co", covariant=True, default=T | None)
 
+_CODE = {"is_code": True}  # marks fields that are part of the program, and other objects in every process
+
 
 class RedistributionMode(Enum):
     """Where a state belongs, and so where it goes when the parallelism changes.
@@ -62,7 +65,7 @@ class RedistributionStrategy(Enum):
 
 
 @dataclass(frozen=True)
-class StateDeclaration:
+class StateDeclaration(ABC):
     """What all declarations share. ``name`` is case-sensitive and unique within a function.
 
     Raises ``StateDeclarationError`` for a declaration that cannot be meant.
@@ -84,19 +87,28 @@ class StateDeclaration:
         return RedistributionMode.NONE
 
     @property
+    @abstractmethod
     def types(self) -> tuple[object, ...]:
         """The types of what is kept, in the order of the parameters."""
-        return ()
 
     @property
     def time_to_live(self) -> StateTtl | None:
         """How long a value is kept; None: until it is removed."""
         return None
 
+    def matches(self, other: object) -> bool:
+        """Whether ``other`` is the same declaration, as far as that can be told without comparing functions."""
+        return type(self) is type(other) and all(
+            getattr(self, part.name) == getattr(other, part.name)
+            for part in fields(self)
+            if not part.metadata.get("is_code")
+        )
+
     def __str__(self) -> str:
         return f"{type(self).__name__.removesuffix('Declaration')} {self.name!r}"
 
 
+@final
 @dataclass(frozen=True)
 class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
     """Declares one value for each key.
@@ -147,6 +159,7 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
         return self.ttl
 
 
+@final
 @dataclass(frozen=True)
 class ListStateDeclaration(StateDeclaration, Generic[T]):
     """Declares a list: for each key, or (REDISTRIBUTABLE, IDENTICAL) for each subtask, shared by its keys.
@@ -184,6 +197,7 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
         return self.ttl
 
 
+@final
 @dataclass(frozen=True)
 class MapStateDeclaration(StateDeclaration, Generic[K, V]):
     """Declares a map for each key of the stream. ``ttl``: how long an entry is kept."""
@@ -201,6 +215,7 @@ class MapStateDeclaration(StateDeclaration, Generic[K, V]):
         return self.ttl
 
 
+@final
 @dataclass(frozen=True)
 class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
     """Declares a map that each subtask has a copy of (mode IDENTICAL), for functions with a broadcast input."""
@@ -217,12 +232,13 @@ class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
         return (self.key_type, self.value_type)
 
 
+@final
 @dataclass(frozen=True)
 class ReducingStateDeclaration(StateDeclaration, Generic[T]):
     """Declares one value for each key, which ``reduce`` makes from the value so far and the one that is added."""
 
     value_type: TypeForm[T]
-    reduce: Callable[[T, T], T]
+    reduce: Callable[[T, T], T] = field(metadata=_CODE)
     ttl: StateTtl | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -239,12 +255,13 @@ class ReducingStateDeclaration(StateDeclaration, Generic[T]):
         return self.ttl
 
 
+@final
 @dataclass(frozen=True)
 class AggregatingStateDeclaration(StateDeclaration, Generic[IN, ACC, OUT]):
     """Declares one accumulator for each key, of type ``accumulator_type``, that ``function`` works on."""
 
     accumulator_type: TypeForm[ACC]
-    function: AggregateFunction[IN, ACC, OUT]
+    function: AggregateFunction[IN, ACC, OUT] = field(metadata=_CODE)
     ttl: StateTtl | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:

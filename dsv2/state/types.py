@@ -43,6 +43,8 @@ def fits(value: object, form: object) -> bool:
     """Whether ``value`` may be of this type: False only where it is surely not. Does not look into containers."""
     if form is None:
         return value is None
+    if form is Any:  # which is a class, but one that isinstance refuses
+        return True
     if form is float:
         return isinstance(value, float | int)  # as for a type checker
     origin = typing.get_origin(form) or form
@@ -80,7 +82,7 @@ def _collect(form: object, found: set[type]) -> None:
     elif typing.get_origin(form) is not None:
         for part in _parts(form):
             _collect(part, found)
-    elif isinstance(form, type) and form not in found:
+    elif isinstance(form, type) and form is not Any and form not in found:
         found.add(dict if is_typeddict(form) else form)
         for part in _field_types(form):
             _collect(part, found)

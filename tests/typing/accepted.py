@@ -19,6 +19,7 @@ from dsv2 import (
     NonKeyedPartitionStream,
     NonPartitionedContext,
     PartitionedContext,
+    StateManager,
     TwoGlobalStreams,
 )
 from dsv2.functions import (
@@ -29,6 +30,27 @@ from dsv2.functions import (
 from dsv2.sinks import CollectSink, Sink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.sources.source import DataFrameLike
+from dsv2.state import (
+    AggregateFunction,
+    AggregatingState,
+    AggregatingStateDeclaration,
+    BroadcastState,
+    BroadcastStateDeclaration,
+    ListState,
+    ListStateDeclaration,
+    MapState,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingState,
+    ReducingStateDeclaration,
+    StateDeclaration,
+    StateDeclarations,
+    StateTtl,
+    ValueState,
+    ValueStateDeclaration,
+    aggregate_of,
+)
 from dsv2.streams import (
     ProcessConfigurableAndGlobalStream,
     ProcessConfigurableAndKeyedPartitionStream,
@@ -223,3 +245,94 @@ class Latest(OneInputStreamProcessFunction[int, bytes]):
 
     def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
         ctx.watermark_manager.emit_watermark(DONE.new_watermark(True))
+
+
+class Mean(AggregateFunction[int, tuple[int, int], float]):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+
+def declarations() -> None:
+    assert_type(ValueStateDeclaration("s", int), ValueStateDeclaration[int])
+    assert_type(ValueStateDeclaration("s", int), ValueStateDeclaration[int, int | None])
+    assert_type(ValueStateDeclaration("s", int, 0), ValueStateDeclaration[int, int])
+    assert_type(StateDeclarations.value_state("s", int | str), ValueStateDeclaration[int | str])
+    assert_type(StateDeclarations.value_state("s", list[int], []), ValueStateDeclaration[list[int], list[int]])
+    assert_type(StateDeclarations.value_state("s", float, 0, ttl=StateTtl(1)), ValueStateDeclaration[float, float])
+    assert_type(StateDeclarations.list_state("s", Flight), ListStateDeclaration[Flight])
+    builder = StateDeclarations.list_state_builder("s", tuple[int, str])
+    assert_type(builder.redistribute_by(RedistributionStrategy.UNION).build(), ListStateDeclaration[tuple[int, str]])
+    assert_type(
+        builder.redistribute_with_mode(RedistributionMode.IDENTICAL).build(), ListStateDeclaration[tuple[int, str]]
+    )
+    assert_type(StateDeclarations.map_state("s", str, list[int]), MapStateDeclaration[str, list[int]])
+    assert_type(StateDeclarations.map_state_builder("s", str, int).build(), MapStateDeclaration[str, int])
+    assert_type(
+        StateDeclarations.map_state_builder("s", str, int).build_broadcast(), BroadcastStateDeclaration[str, int]
+    )
+    assert_type(StateDeclarations.reducing_state("s", int, max), ReducingStateDeclaration[int])
+    assert_type(
+        StateDeclarations.aggregating_state("s", tuple[int, int], Mean()),
+        AggregatingStateDeclaration[int, tuple[int, int], float],
+    )
+    assert_type(aggregate_of(set[str], with_word, len), AggregateFunction[str, set[str], int])
+
+
+def with_word(word: str, words: set[str]) -> set[str]:
+    return words | {word}
+
+
+def states(manager: StateManager) -> None:
+    value = manager.get_state(StateDeclarations.value_state("s", int))
+    assert_type(value, ValueState[int])
+    assert_type(value.value(), int | None)
+    counted = manager.get_state(StateDeclarations.value_state("s", int, default=0))
+    assert_type(counted, ValueState[int, int])
+    assert_type(counted.value(), int)
+    assert_type(manager.get_state(ValueStateDeclaration("s", int, 0)).value() + 1, int)
+    with_or_without: ValueState[int] = counted
+    assert_type(with_or_without.value(), int | None)
+    flights = manager.get_state(StateDeclarations.list_state("s", Flight))
+    assert_type(flights, ListState[Flight])
+    assert_type(flights.get(), list[Flight])
+    flights.add_all([DelayedFlight("JFK", 5)])
+    delays = manager.get_state(StateDeclarations.map_state("s", str, int))
+    assert_type(delays, MapState[str, int])
+    assert_type(delays.get("JFK"), int | None)
+    assert_type(delays.get("JFK", 0), int)
+    assert_type(delays.get("JFK", "none"), int | str)
+    assert_type(delays.items(), list[tuple[str, int]])
+    assert_type([origin.lower() for origin in delays if origin in delays], list[str])
+    rules = manager.get_state(StateDeclarations.map_state_builder("s", str, int).build_broadcast())
+    assert_type(rules, BroadcastState[str, int])
+    assert_type(rules.get("JFK"), int | None)
+    assert_type(manager.get_state(StateDeclarations.reducing_state("s", int, max)), ReducingState[int])
+    assert_type(manager.get_state(StateDeclarations.reducing_state("s", int, max)).get(), int | None)
+    mean = manager.get_state(StateDeclarations.aggregating_state("s", tuple[int, int], Mean()))
+    assert_type(mean, AggregatingState[int, float])
+    assert_type(mean.get(), float | None)
+    assert_type(manager.get_state_optional(StateDeclarations.value_state("s", int, 0)), ValueState[int, int] | None)
+    assert_type(manager.get_state_optional(StateDeclarations.list_state("s", int)), ListState[int] | None)
+
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+SEEN = StateDeclarations.map_state("seen", str, Flight)
+
+
+class Counting(OneInputStreamProcessFunction[Flight, int]):
+    """State as a user writes it."""
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [COUNT, SEEN]
+
+    def process_record(self, record: Flight, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        self.count = ctx.state_manager.get_state(COUNT)
+        self.count.update(self.count.value() + 1)
+        ctx.state_manager.get_state(SEEN).put(record.origin, record)
+        output.collect(self.count.value())

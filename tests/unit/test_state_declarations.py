@@ -1,0 +1,296 @@
+"""Declarations of state: what they say, and what they refuse to say."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import FrozenInstanceError, dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Protocol, TypedDict, TypeVar
+
+import pytest
+
+from dsv2 import ContractError, StateDeclarationError
+from dsv2.state import (
+    AggregateFunction,
+    AggregatingStateDeclaration,
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingStateDeclaration,
+    StateDeclarations,
+    StateTtl,
+    TtlUpdate,
+    ValueStateDeclaration,
+    aggregate_of,
+)
+from dsv2.state.types import classes_in, fits
+
+TTL = StateTtl(1000)
+MEAN: AggregateFunction[int, tuple[int, int], float] = aggregate_of(
+    lambda: (0, 0), lambda value, acc: (acc[0] + value, acc[1] + 1), lambda acc: acc[0] / acc[1]
+)
+T = TypeVar("T")
+
+
+def smaller(one: int, other: int) -> int:
+    return min(one, other)
+
+
+@pytest.mark.parametrize(
+    ("short", "plain"),
+    [
+        (StateDeclarations.value_state("s", int), ValueStateDeclaration("s", int)),
+        (StateDeclarations.value_state("s", int, 7, ttl=TTL), ValueStateDeclaration("s", int, 7, ttl=TTL)),
+        (StateDeclarations.list_state("s", list[int]), ListStateDeclaration("s", list[int])),
+        (StateDeclarations.list_state_builder("s", str, ttl=TTL).build(), ListStateDeclaration("s", str, ttl=TTL)),
+        (
+            StateDeclarations.list_state_builder("s", str).redistribute_by(RedistributionStrategy.UNION).build(),
+            ListStateDeclaration("s", str, RedistributionMode.REDISTRIBUTABLE, RedistributionStrategy.UNION),
+        ),
+        (
+            StateDeclarations.list_state_builder("s", str)
+            .redistribute_with_mode(RedistributionMode.REDISTRIBUTABLE)
+            .build(),
+            ListStateDeclaration("s", str, RedistributionMode.REDISTRIBUTABLE, RedistributionStrategy.SPLIT),
+        ),
+        (
+            StateDeclarations.list_state_builder("s", str).redistribute_with_mode(RedistributionMode.IDENTICAL).build(),
+            ListStateDeclaration("s", str, RedistributionMode.IDENTICAL),
+        ),
+        (StateDeclarations.map_state("s", str, int, ttl=TTL), MapStateDeclaration("s", str, int, ttl=TTL)),
+        (StateDeclarations.map_state_builder("s", str, int).build(), MapStateDeclaration("s", str, int)),
+        (
+            StateDeclarations.map_state_builder("s", str, int).build_broadcast(),
+            BroadcastStateDeclaration("s", str, int),
+        ),
+        (
+            StateDeclarations.reducing_state("s", int, smaller, ttl=TTL),
+            ReducingStateDeclaration("s", int, smaller, ttl=TTL),
+        ),
+        (
+            StateDeclarations.aggregating_state("s", tuple[int, int], MEAN),
+            AggregatingStateDeclaration("s", tuple[int, int], MEAN),
+        ),
+    ],
+)
+def test_the_short_way_makes_the_plain_dataclasses(short: Any, plain: Any) -> None:
+    assert short == plain
+    assert hash(short) == hash(plain)
+
+
+@pytest.mark.parametrize(
+    ("declaration", "mode"),
+    [
+        (ValueStateDeclaration("s", int), RedistributionMode.NONE),
+        (ListStateDeclaration("s", int), RedistributionMode.NONE),
+        (ListStateDeclaration("s", int, RedistributionMode.REDISTRIBUTABLE), RedistributionMode.REDISTRIBUTABLE),
+        (MapStateDeclaration("s", int, int), RedistributionMode.NONE),
+        (BroadcastStateDeclaration("s", int, int), RedistributionMode.IDENTICAL),
+        (ReducingStateDeclaration("s", int, smaller), RedistributionMode.NONE),
+        (AggregatingStateDeclaration("s", tuple[int, int], MEAN), RedistributionMode.NONE),
+    ],
+)
+def test_where_a_state_belongs(declaration: Any, mode: RedistributionMode) -> None:
+    assert declaration.redistribution_mode is mode
+
+
+def test_a_declaration_does_not_change() -> None:
+    declaration = ValueStateDeclaration("s", int)
+    with pytest.raises(FrozenInstanceError):
+        declaration.name = "t"  # type: ignore[misc]
+
+
+def test_a_builder_does_not_change_what_was_built() -> None:
+    builder = StateDeclarations.list_state_builder("s", int)
+    builder.redistribute_by(RedistributionStrategy.UNION)
+    assert builder.build() == ListStateDeclaration("s", int)
+
+
+def test_a_default_that_cannot_be_hashed_does_no_harm() -> None:
+    assert hash(ValueStateDeclaration("s", list[int], [1])) == hash(ValueStateDeclaration("s", list[int], [1]))
+
+
+SPLIT = ListStateDeclaration("s", int, RedistributionMode.REDISTRIBUTABLE, RedistributionStrategy.SPLIT)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ValueStateDeclaration("s", int), ValueStateDeclaration("t", int)),
+        (ValueStateDeclaration("s", int), ValueStateDeclaration("s", str)),
+        (ValueStateDeclaration("s", int), ValueStateDeclaration("s", int, 0)),
+        (ValueStateDeclaration("s", int), ValueStateDeclaration("s", int, ttl=TTL)),
+        (ListStateDeclaration("s", int), SPLIT),
+        (SPLIT, ListStateDeclaration("s", int, SPLIT.mode, RedistributionStrategy.UNION)),
+        (MapStateDeclaration("s", int, int), BroadcastStateDeclaration("s", int, int)),
+        (MapStateDeclaration("s", int, int), MapStateDeclaration("s", int, str)),
+    ],
+)
+def test_what_makes_another_declaration(one: Any, other: Any) -> None:
+    assert one != other
+    assert not one.matches(other)
+    assert one.matches(pickle.loads(pickle.dumps(one)))  # noqa: S301 - our own bytes
+
+
+def test_functions_are_compared_in_a_plan_but_not_in_the_processes_that_it_is_brought_to() -> None:
+    one = ReducingStateDeclaration("s", int, lambda a, b: a + b)
+    other = ReducingStateDeclaration("s", int, lambda a, b: a + b)
+    assert one != other
+    assert one.matches(other)
+    aggregating = AggregatingStateDeclaration("s", Any, MEAN)
+    assert aggregating.matches(AggregatingStateDeclaration("s", Any, aggregate_of(int, max, str)))
+
+
+@pytest.mark.parametrize(
+    ("duration", "milliseconds"), [(1, 1), (timedelta(hours=1), 3_600_000), (timedelta(milliseconds=1.5), 1)]
+)
+def test_a_time_to_live_is_told_in_milliseconds(duration: Any, milliseconds: int) -> None:
+    assert StateTtl(duration).duration_ms == milliseconds
+
+
+# What cannot be meant, and what is said to it.
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: ValueStateDeclaration("", int), "The name of a state is a non-empty string, not ''."),
+    (lambda: ValueStateDeclaration(7, int), "The name of a state is a non-empty string, not 7."),  # type: ignore[call-overload]
+    (lambda: ValueStateDeclaration("s", "int"), "ValueState 's': 'int' is not a type. Give the class itself, not its"),
+    (lambda: MapStateDeclaration("s", int, 7), "MapState 's': 7 is not a type. Give a class, or list[...] and the"),  # type: ignore[arg-type]
+    (lambda: ListStateDeclaration("s", list["Order"]), "'Order' is not a type."),
+    (lambda: ListStateDeclaration("s", dict[str, T]), "~T is not a type."),  # type: ignore[valid-type]
+    (lambda: ValueStateDeclaration("s", int, "x"), "ValueState 's': the default 'x' is not of type <class 'int'>."),
+    (lambda: ValueStateDeclaration("s", list[int], ()), "the default () is not of type list[int]."),
+    (lambda: ValueStateDeclaration("s", int | str, 1.5), "the default 1.5 is not of type int | str."),
+    (lambda: ValueStateDeclaration("s", int, ttl=1000), "ValueState 's': a time to live is a StateTtl, not 1000."),  # type: ignore[call-overload]
+    (lambda: ListStateDeclaration("s", int, "SPLIT"), "ListState 's': its mode is a RedistributionMode, not 'SPLIT'."),  # type: ignore[arg-type]
+    (
+        lambda: ListStateDeclaration("s", int, RedistributionMode.NONE, "SPLIT"),  # type: ignore[arg-type]
+        "ListState 's': its strategy is a RedistributionStrategy, not 'SPLIT'.",
+    ),
+    (
+        lambda: ListStateDeclaration("s", int, RedistributionMode.REDISTRIBUTABLE, ttl=TTL),
+        "ListState 's': only state of keys (mode NONE) has a time to live, not one of mode REDISTRIBUTABLE.",
+    ),
+    (
+        lambda: StateDeclarations.list_state_builder("s", int, ttl=TTL).redistribute_with_mode(
+            RedistributionMode.IDENTICAL
+        ),
+        "has a time to live, not one of mode IDENTICAL.",
+    ),
+    (lambda: ReducingStateDeclaration("s", int, 7), "ReducingState 's': reduce is a callable (value, value) -> value"),  # type: ignore[arg-type]
+    (lambda: AggregatingStateDeclaration("s", int, max), "AggregatingState 's': it takes an AggregateFunction (or"),  # type: ignore[arg-type]
+    (lambda: StateTtl(0), "A time to live is a whole number of milliseconds, at least 1, or a timedelta, not 0."),
+    (lambda: StateTtl(True), "or a timedelta, not True."),
+    (lambda: StateTtl(1.5), "or a timedelta, not 1.5."),  # type: ignore[arg-type]
+    (lambda: StateTtl(timedelta(microseconds=999)), "or a timedelta, not datetime.timedelta(microseconds=999)."),
+    (lambda: StateTtl(1, True), "What updates a time to live is a TtlUpdate, not True."),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("declare", "said"), REFUSED)
+def test_what_cannot_be_meant_is_refused(declare: Callable[[], Any], said: str) -> None:
+    with pytest.raises(StateDeclarationError) as refused:
+        declare()
+    assert said in str(refused.value)
+
+
+def test_an_aggregate_of_functions() -> None:
+    accumulator = MEAN.create_accumulator()
+    for value in (1, 2, 6):
+        accumulator = MEAN.add(value, accumulator)
+    assert MEAN.get_result(accumulator) == 3
+    with pytest.raises(ContractError, match="give it merge="):
+        MEAN.merge(accumulator, accumulator)
+    assert aggregate_of(int, max, str, merge=max).merge(2, 3) == 3
+
+
+# What types tell.
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    event: threading.Event
+
+
+class Order(NamedTuple):
+    items: list[Item]
+    next: Order | None
+
+
+@dataclass
+class Reducing:
+    event: threading.Event
+
+    def __reduce__(self) -> Any:
+        return Reducing, ()
+
+
+@dataclass
+class Unresolvable:
+    there: nowhere.Nothing  # type: ignore[name-defined]  # noqa: F821
+
+
+class Options(TypedDict):
+    order: Order
+
+
+class Shape(Protocol):
+    sides: int
+
+
+OrderId = NewType("OrderId", str)
+
+
+@pytest.mark.parametrize(
+    ("form", "classes"),
+    [
+        (int, {int}),
+        (None, set()),
+        (Any, set()),
+        (int | None, {int, type(None)}),
+        (dict[str, list[tuple[Item, ...]]], {dict, str, list, tuple, Item, threading.Event}),
+        (Order, {Order, list, Item, threading.Event, type(None)}),
+        (Options, {dict, Order, list, Item, threading.Event, type(None)}),
+        (Reducing, {Reducing}),
+        (Unresolvable, {Unresolvable}),
+        (OrderId, {str}),
+        (Literal["a", 1], {str, int}),
+        (Annotated[int, "percent"], {int}),
+        (Sequence[bytes], {Sequence, bytes}),
+        (tuple[()], {tuple}),
+    ],
+)
+def test_the_classes_of_a_type(form: object, classes: set[type]) -> None:
+    assert classes_in(form) == classes
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "answer"),
+    [
+        (1, int, True),
+        (True, int, True),
+        ("1", int, False),
+        (1, float, True),
+        ("1", float, False),
+        ([], list[int], True),
+        ([], Sequence[int], True),
+        ((), list[int], False),
+        ("a", Literal["a"], True),
+        ("b", Literal["a"], False),
+        (1, int | None, True),
+        ("1", int | None, False),
+        (None, None, True),
+        ({}, Options, True),
+        (1, Shape, True),
+        (1, OrderId, True),
+        (1, Any, True),
+    ],
+)
+def test_whether_a_value_is_surely_not_of_a_type(value: object, form: object, answer: bool) -> None:
+    assert fits(value, form) is answer
+
+
+def test_updates_of_a_time_to_live_have_the_names_of_flink() -> None:
+    assert [update.value for update in TtlUpdate] == ["ON_CREATE_AND_WRITE", "ON_READ_AND_WRITE"]
