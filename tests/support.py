@@ -150,6 +150,12 @@ class Driver:
         self.subtask.receive(channel, *packed(sequence))
         self.subtask.flush()
 
+    def pass_time(self, now_ms: int) -> None:
+        """Begin a micro-batch at a later time."""
+        self._job.time.now_ms = now_ms
+        self.subtask.begin_batch()
+        self.subtask.flush()
+
     def sent_to(self, uid: str, subtask: int = 0) -> list[Any]:
         """What that subtask has been sent so far."""
         target = operator_named(self._plan, uid).id

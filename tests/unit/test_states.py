@@ -1,0 +1,391 @@
+"""States of functions in a running subtask: whose they are, what is kept of them, what is said to mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dsv2 import UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.types import TypeRegistry
+from dsv2.state import (
+    ListStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    StateDeclaration,
+    StateDeclarations,
+    StateTtl,
+    ValueStateDeclaration,
+    aggregate_of,
+)
+from tests.support import ENDED, Driver, broadcast_side, driven, local_environment, one_input
+
+
+@dataclass
+class Item:
+    number: int
+
+
+def add(value: int, accumulator: int) -> int:
+    return accumulator + value
+
+
+VALUE = StateDeclarations.value_state("value", int)
+PRODUCT = StateDeclarations.value_state("product", int, default=1)
+LIST = StateDeclarations.list_state("list", int)
+MAP = StateDeclarations.map_state("map", int, int)
+REDUCED = StateDeclarations.reducing_state("reduced", int, lambda one, other: one * other)
+TOTAL = StateDeclarations.aggregating_state("total", int, aggregate_of(int, add, lambda total: total))
+SHARED = StateDeclarations.list_state_builder("shared", int).redistribute_by(RedistributionStrategy.SPLIT).build()
+RULES = StateDeclarations.map_state_builder("rules", int, int).build_broadcast()
+COPIED = ListStateDeclaration("copied", int, RedistributionMode.IDENTICAL)
+
+
+def keyed(*states: StateDeclaration, process: Callable[..., Any], **callbacks: Callable[..., Any]) -> Driver:
+    """A function with ``states`` on a stream keyed by the record itself; ``process`` gives what is emitted."""
+
+    def process_record(record: Any, output: Any, ctx: Any) -> None:
+        output.collect(process(record, ctx.state_manager))
+
+    function = one_input(uses_states=lambda: states, process_record=process_record, **callbacks)
+    return driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
+
+
+def count(record: int, states: Any) -> int:
+    value = states.get_state(VALUE)
+    value.update((value.value() or 0) + 1)
+    return int(value.value())
+
+
+def multiply(record: int, states: Any) -> int:
+    value = states.get_state(PRODUCT)
+    value.update(value.value() * record)
+    return int(value.value())
+
+
+def append(record: int, states: Any) -> list[int]:
+    states.get_state(LIST).add(record)
+    elements: list[int] = states.get_state(LIST).get()
+    return elements
+
+
+def tally(record: int, states: Any) -> int:
+    frequencies = states.get_state(MAP)
+    frequencies.put(record, frequencies.get(record, 0) + 1)
+    return int(frequencies.get(record))
+
+
+def reduce(record: int, states: Any) -> int:
+    states.get_state(REDUCED).add(record)
+    return int(states.get_state(REDUCED).get())
+
+
+def aggregate(record: int, states: Any) -> int:
+    states.get_state(TOTAL).add(record)
+    return int(states.get_state(TOTAL).get())
+
+
+def share(record: int, states: Any) -> list[int]:
+    states.get_state(SHARED).add(record)
+    elements: list[int] = states.get_state(SHARED).get()
+    return elements
+
+
+# Flink's DefaultStateManagerTest and StatefulDataStreamV2ITCase.
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
+@pytest.mark.parametrize(
+    ("state", "process", "sent", "expected"),
+    [
+        (VALUE, count, [1, 1, 1], [1, 2, 3]),
+        (PRODUCT, multiply, [3, 3, 4, 4], [3, 9, 4, 16]),
+        (LIST, append, [1, 1, 1, 1], [[1] * n for n in (1, 2, 3, 4)]),
+        (LIST, append, [1, 2, 1], [[1], [2], [1, 1]]),
+        (MAP, tally, [1, 1, 1, 3], [1, 2, 3, 1]),
+        (REDUCED, reduce, [2, 2, 3, 2], [2, 4, 3, 8]),
+        (TOTAL, aggregate, [1, 1, 2, 2], [1, 2, 2, 4]),
+        (SHARED, share, [1, 2, 3, 4], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]),
+    ],
+)
+def test_what_is_put_into_a_state_is_there_for_the_next_record_of_the_key(
+    state: StateDeclaration, process: Callable[..., Any], sent: list[int], expected: list[Any], restart: bool
+) -> None:
+    driver = keyed(state, process=process)
+    for record in sent:
+        driver.send(record)
+        if restart:
+            driver.restart()
+    assert driver.sent_to("out") == expected
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
+def test_a_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
+    def on_record(record: Any, output: Any, ctx: Any) -> None:
+        rules = ctx.state_manager.get_state(RULES)
+        ctx.state_manager.get_state(COPIED).add(record)
+        rules.put(record, rules.get(record, 0) + 1)
+        output.collect((len(rules), ctx.state_manager.get_state(COPIED).get()))
+
+    function = broadcast_side(uses_states=lambda: [RULES, COPIED], process_record_from_non_broadcast_input=on_record)
+    driver = driven(
+        lambda stream: stream.key_by(lambda record: record).connect_and_process(stream.broadcast(), function)
+        .with_uid("f")
+    )  # fmt: skip
+    for record in (1, 2, 3, 4, 4):
+        driver.send(record, channel=0)
+        if restart:
+            driver.restart()
+    found = driver.sent_to("out")
+    assert [size for size, _ in found] == [1, 2, 3, 4, 4]
+    assert found[-1][1] == [1, 2, 3, 4, 4]
+
+
+def test_the_broadcast_side_reaches_state_through_all_partitions() -> None:
+    def on_rule(record: Any, ctx: Any) -> None:
+        def store(output: Any, partition: Any) -> None:
+            partition.state_manager.get_state(RULES).put(record, partition.state_manager.current_key)
+            output.collect((partition.state_manager.current_key, count(record, partition.state_manager)))
+
+        ctx.apply_to_all_partitions(store)
+
+    function = broadcast_side(
+        uses_states=lambda: [RULES, VALUE],
+        process_record_from_non_broadcast_input=lambda record, output, ctx: output.collect(
+            ("rules", ctx.state_manager.get_state(RULES).items(), count(record, ctx.state_manager))
+        ),
+        process_record_from_broadcast_input=on_rule,
+    )
+    driver = driven(
+        lambda stream: stream.key_by(lambda record: record).connect_and_process(stream.broadcast(), function)
+        .with_uid("f")
+    )  # fmt: skip
+    driver.send("a", "b")
+    driver.restart()
+    driver.send("rule", channel=1)
+    driver.restart()
+    driver.send("c")
+    found = driver.sent_to("out")
+    assert found[:2] == [("rules", [], 1), ("rules", [], 1)]
+    assert sorted(found[2:4]) == [("a", 2), ("b", 2)]
+    assert found[4] == ("rules", [("rule", found[3][0])], 1)
+
+
+def test_state_of_keys_that_are_not_in_hand_is_found_by_all_partitions_after_a_restart() -> None:
+    """Flink forgets the keys."""
+
+    def end_input(ctx: Any) -> None:
+        ctx.apply_to_all_partitions(
+            lambda output, ctx: output.collect(
+                (ctx.state_manager.current_key, ctx.state_manager.get_state(VALUE).value())
+            )
+        )
+
+    driver = keyed(VALUE, process=count, end_input=end_input)
+    driver.send(*range(100), 7)
+    driver.restart()
+    driver.send(100, ENDED)
+    *visited, end = driver.sent_to("out")[102:]
+    assert sorted(visited) == [(key, 2 if key == 7 else 1) for key in range(101)]
+    assert end == ENDED
+
+
+class Keeping(OneInputStreamProcessFunction[int, Any]):
+    """Keeps handles in fields."""
+
+    def __init__(self) -> None:
+        self.declaration = StateDeclarations.value_state("made here", list[int], default=[])
+        self.total: Any = None
+
+    def uses_states(self) -> Any:
+        return [self.declaration, TOTAL, SHARED]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if self.total is None:
+            self.total = ctx.state_manager.get_state(TOTAL)
+            self.others = {"shared": [ctx.state_manager.get_state(SHARED)]}
+        values = ctx.state_manager.get_state(self.declaration)
+        values.update([*values.value(), record])
+        self.total.add(record)
+        self.others["shared"][0].add(record)
+        output.collect((values.value(), self.total.get(), self.others["shared"][0].get()))
+
+
+def test_a_handle_in_a_field_is_found_again_and_follows_the_key() -> None:
+    driver = driven(lambda stream: stream.key_by(lambda record: record % 2).process(Keeping()).with_uid("f"))
+    for record in (1, 2, 3, 4):
+        driver.send(record)
+        driver.restart()
+    assert driver.sent_to("out") == [
+        ([1], 1, [1]),
+        ([2], 2, [1, 2]),
+        ([1, 3], 4, [1, 2, 3]),
+        ([2, 4], 6, [1, 2, 3, 4]),
+    ]
+
+
+def test_a_state_is_the_same_object_each_time() -> None:
+    handles = []
+    driver = keyed(VALUE, process=lambda record, states: handles.append(states.get_state(VALUE)))
+    driver.send(1, 2)
+    assert handles[0] is handles[1]
+
+
+def test_what_was_got_of_a_state_is_not_the_state() -> None:
+    def process(record: int, states: Any) -> Any:
+        elements, entries = states.get_state(LIST), states.get_state(MAP)
+        elements.get().append(0)
+        elements.update(given)
+        entries.put_all({1: 1})
+        for key in entries:
+            entries.remove(key)
+        for _, value in entries.items():
+            entries.put(value + 1, 0)
+        given.append(0)
+        return elements.get(), entries.items()
+
+    given = [1]
+    driver = keyed(LIST, MAP, process=process)
+    driver.send(1)
+    assert driver.sent_to("out") == [([1], [])]
+
+
+def test_a_mutable_default_is_not_shared() -> None:
+    default = StateDeclarations.value_state("items", list[Item], default=[Item(0)])
+
+    def process(record: int, states: Any) -> int:
+        items = states.get_state(default).value()
+        items[0].number += 1
+        items.append(Item(1))
+        return len(items) + int(items[0].number)
+
+    driver = keyed(default, process=process)
+    driver.send(1, 1, 2)
+    assert driver.sent_to("out") == [3, 3, 3]
+
+
+class Emptying(OneInputStreamProcessFunction[int, Any]):
+    """Does with one state what it is told."""
+
+    remember_keys = False
+
+    def __init__(self, state: StateDeclaration, *steps: Callable[[Any], None]) -> None:
+        self.state = state
+        self.steps = steps
+
+    def uses_states(self) -> Any:
+        return [self.state]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        for step in self.steps:
+            step(ctx.state_manager.get_state(self.state))
+
+
+def keys_held(driver: Driver) -> int:
+    state, _ = Codec(TypeRegistry()).unseal(BlobKind.STATE, driver.subtask.snapshot(), "test")
+    count: int = state["f"]["store"][0]
+    return count
+
+
+TTL = StateTtl(5)
+
+
+@pytest.mark.parametrize(
+    ("state", "fill", "empty"),
+    [
+        (VALUE, lambda state: state.update(1), lambda state: state.clear()),
+        (VALUE, lambda state: state.update(1), lambda state: state.update(None)),
+        (LIST, lambda state: state.add(1), lambda state: state.clear()),
+        (LIST, lambda state: state.add(1), lambda state: state.update([])),
+        (MAP, lambda state: state.put(1, 1), lambda state: state.clear()),
+        (MAP, lambda state: state.put(1, 1), lambda state: state.remove(1)),
+        (REDUCED, lambda state: state.add(1), lambda state: state.clear()),
+        (TOTAL, lambda state: state.add(1), lambda state: state.clear()),
+        (StateDeclarations.value_state("s", int, ttl=TTL), lambda s: s.update(1), lambda s: s.update(None)),
+        (StateDeclarations.list_state("s", int, ttl=TTL), lambda s: s.add(1), lambda s: s.update([])),
+        (StateDeclarations.map_state("s", int, int, ttl=TTL), lambda s: s.put(1, 1), lambda s: s.remove(1)),
+        (StateDeclarations.reducing_state("s", int, max, ttl=TTL), lambda s: s.add(1), lambda s: s.clear()),
+    ],
+)
+def test_nothing_is_left_of_what_was_emptied(
+    state: StateDeclaration, fill: Callable[[Any], None], empty: Callable[[Any], None]
+) -> None:
+    """The key goes with it, if the function does not want to remember keys."""
+
+    def held_after(*steps: Callable[[Any], None]) -> int:
+        function = Emptying(state, *steps)
+        driver = driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
+        driver.send(*range(100))
+        return keys_held(driver)
+
+    assert held_after(fill) == 100
+    assert held_after(fill, empty) == 0
+    assert held_after(empty) == 0
+
+
+# Mistakes.
+
+
+def failure_of(driver: Driver, *sent: Any) -> UserFunctionError:
+    with pytest.raises(UserFunctionError) as failed:
+        driver.send(*sent)
+    return failed.value
+
+
+def test_an_undeclared_state_is_named_with_those_that_are_declared() -> None:
+    failed = failure_of(keyed(LIST, MAP, process=count), 1)
+    assert (failed.cause_type, failed.record, failed.key) == ("UndeclaredStateError", "1", "1")
+    assert failed.cause_message == (
+        "ValueState 'value' is not declared (declared: ListState 'list', MapState 'map'). Return its declaration from "
+        "uses_states()."
+    )
+
+
+def test_a_state_may_be_asked_for_if_it_is_declared() -> None:
+    driver = keyed(LIST, process=lambda record, states: (states.get_state_optional(VALUE), record))
+    driver.send(1)
+    assert driver.sent_to("out") == [(None, 1)]
+    driver = keyed(VALUE, process=lambda record, states: states.get_state_optional(VALUE).value())
+    driver.send(1)
+    assert driver.sent_to("out") == [None]
+
+
+@pytest.mark.parametrize("ask", ["get_state", "get_state_optional"])
+def test_another_declaration_of_the_same_name_is_refused(ask: str) -> None:
+    driver = keyed(VALUE, process=lambda record, states: getattr(states, ask)(ValueStateDeclaration("value", str)))
+    failed = failure_of(driver, 1)
+    assert failed.cause_type == "UndeclaredStateError"
+    assert failed.cause_message.startswith("uses_states() returns another declaration of 'value':\n  asked for: Value")
+
+
+def test_a_state_is_asked_for_by_its_declaration() -> None:
+    failed = failure_of(keyed(VALUE, process=lambda record, states: states.get_state("value")), 1)
+    assert failed.cause_message == "A state is asked for by its declaration, not by 'value'."
+
+
+def test_state_of_keys_where_there_is_no_key() -> None:
+    kept: list[Any] = []
+
+    def keep(record: int, states: Any) -> None:
+        kept.append(states.get_state(VALUE))
+
+    driver = keyed(VALUE, process=keep, end_input=lambda ctx: kept[0].value())
+    driver.send(1)
+    failed = failure_of(driver, ENDED)
+    assert (failed.cause_type, failed.callback, failed.key) == ("ContractError", "end_input", None)
+    assert failed.cause_message.endswith("use ctx.apply_to_all_partitions.")
+
+
+def test_a_field_with_a_state_that_is_no_longer_declared() -> None:
+    driver = driven(lambda stream: stream.key_by(lambda record: record % 2).process(Keeping()).with_uid("f"))
+    driver.send(1)
+    blob = driver.subtask.snapshot()
+    env = local_environment()
+    without = one_input(uses_states=list)
+    env.from_collection([1], "in").key_by(lambda record: record % 2).process(without).with_uid("f")
+    other = Driver(env.build_plan(), "f")
+    with pytest.raises(Exception, match="A field holds the state 'total', which uses_states") as failed:
+        other.subtask.restore(blob)
+    assert "Process (uid 'f')" in str(failed.value)
