@@ -1,0 +1,78 @@
+"""One job done by several: what each took for a micro-batch, and what came out, which must be the same."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from benchmarks.common.measure import Sample, batch_seconds, checkpoint
+from benchmarks.common.report import Report
+from dsv2 import ExecutionEnvironment
+from runtime_spark.query import StreamingJob
+
+__all__ = ("WARM_UP", "Measured", "compare", "run_dsv2", "run_sql")
+
+WARM_UP = 2  # micro-batches, in which workers start and code is compiled
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of micro-batches after the warm-up, and results per micro-batch, those of the warm-up included."""
+
+    sample: Sample
+    results: Mapping[int, int]
+
+    @property
+    def total(self) -> int:
+        """Number of results of all micro-batches."""
+        return sum(self.results.values())
+
+
+def compare(report: Report, records: int, contestants: Mapping[str, Measured]) -> None:
+    """A table; the first contestant is what the others are measured by."""
+    base = next(iter(contestants.values())).sample.median
+    rows = [
+        (
+            name,
+            round(records / measured.sample.median),
+            round(measured.sample.median * 1000),
+            measured.sample.spread,
+            measured.total,
+            base / measured.sample.median,
+        )
+        for name, measured in contestants.items()
+    ]
+    header = ("contestant", "records/s", "ms per batch", "spread", "results", f"of the {next(iter(contestants))}")
+    report.table(f"Micro-batches of {records:,} records", header, rows)
+
+
+def run_dsv2(env: ExecutionEnvironment, name: str, results: Mapping[int, int], batches: int) -> Measured:
+    """Run what ``env`` holds to its end; its sink notes in ``results`` how many records each micro-batch brought."""
+    with checkpoint() as folder:
+        job = env.execute_async(name, checkpoint_location=folder)
+        assert isinstance(job, StreamingJob)
+        job.result()
+        return Measured(Sample.of(batch_seconds(job.query, WARM_UP, batches)), results)
+
+
+def run_sql(rows: DataFrame, batches: int) -> Measured:
+    """Count ``rows`` of an endless stream for so many micro-batches after the warm-up."""
+    results: dict[int, int] = {}
+
+    def count(batch: DataFrame, batch_id: int) -> None:
+        results[batch_id] = batch.count()
+
+    with checkpoint() as folder:
+        writer = rows.writeStream.outputMode("append").option("checkpointLocation", folder).foreachBatch(count)
+        query = writer.trigger(processingTime="0 seconds").start()
+        _await(lambda: len(results) >= WARM_UP + batches or not query.isActive)
+        query.stop()
+        return Measured(Sample.of(batch_seconds(query, WARM_UP, batches)), results)
+
+
+def _await(done: Callable[[], bool]) -> None:
+    while not done():
+        time.sleep(0.01)
