@@ -156,4 +156,5 @@ def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]
             task = SourceTask(job.plan, operator, subtask, encoder.emit, job.source_functions)
             action(task)
             task.flush()
+            encoder.report(task.progress())
     return [(s, c, -1, p) for s, c, _, p in begin.take()], [(s, c, _LAST_SEQ, p) for s, c, _, p in end.take()]

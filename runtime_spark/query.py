@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error
-from dsv2.graph import Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
 from runtime_spark.failures import job_failure
@@ -49,9 +49,11 @@ class _Reports:
         return job_progress(self._plan, self._batch_id, [*self._latest.values(), *self._sums.values()])
 
     def all_ended(self) -> bool:
-        """Whether every subtask of every operator has seen the end of its input."""
-        subtasks = sum(operator.parallelism for chain in self._plan.chains.values() for operator in chain)
-        return len(self._latest) == subtasks > 0 and all(report["ended"] for report in self._latest.values())
+        """Whether every subtask has seen the end of its input; those of the sources, where there are no others."""
+        chained = [operator for chain in self._plan.chains.values() for operator in chain]
+        last = chained or [operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE]
+        places = [(operator.uid, subtask) for operator in last for subtask in range(operator.parallelism)]
+        return all(self._latest.get(place, {}).get("ended") for place in places)
 
 
 class _StopRequestedError(Exception):

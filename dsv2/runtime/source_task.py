@@ -40,6 +40,8 @@ class SourceTask:
         self._watch = watch
         self._edges: list[EdgeOutput] = []
         self._tallies: list[tuple[Operator, Tally, Tally]] = []
+        self._source = source
+        self._ended = False
         self._collect = self._output(source)
 
     def start(self) -> None:
@@ -57,6 +59,7 @@ class SourceTask:
 
     def end(self) -> None:
         """Tell downstream that nothing more will come."""
+        self._ended = True
         self._control(END)
 
     def flush(self) -> None:
@@ -65,18 +68,22 @@ class SourceTask:
             edge.flush(self._emit)
 
     def progress(self) -> list[dict[str, Any]]:
-        """Per chained operator what it has done since this task was made, as plain values."""
-        nothing: dict[str, Any] = {"watermarks": {}, "counters": {}, "gauges": {}, "records_held": 0, "ended": False}
-        return [
-            {
-                **nothing,
-                "uid": operator.uid,
-                "subtask": self._index,
-                "records_in": taken.count,
-                "records_out": given.count,
-            }
-            for operator, taken, given in self._tallies
-        ]
+        """What each chained operator has done since this task was made, and whether the source has ended."""
+        chained = [self._entry(operator, taken.count, given.count) for operator, taken, given in self._tallies]
+        return [*chained, self._entry(self._source, 0, 0)] if self._ended else chained
+
+    def _entry(self, operator: Operator, records_in: int, records_out: int) -> dict[str, Any]:
+        return {
+            "uid": operator.uid,
+            "subtask": self._index,
+            "records_in": records_in,
+            "records_out": records_out,
+            "watermarks": {},
+            "counters": {},
+            "gauges": {},
+            "records_held": 0,
+            "ended": self._ended,
+        }
 
     def _output(self, operator: Operator) -> CollectAll:
         collects = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id]]

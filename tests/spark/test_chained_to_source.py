@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, Trigger, UserFunctionError
 from dsv2.functions import MapFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
@@ -63,3 +63,19 @@ def test_a_failure_names_the_function_and_the_record(
     with pytest.raises(UserFunctionError) as raised:
         run(env, checkpoint)
     assert (raised.value.operator, raised.value.record) == ("Map (uid 'inverse')", "4")
+
+
+def test_a_job_without_levels_ends_with_its_source(spark: SparkSession, checkpoint: str) -> None:
+    env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[str]()
+    env.from_source(DataGeneratorSource(int, count=5, records_per_batch=2)).map(str).to_sink(sink)
+    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(100))
+    assert job.await_termination(60)
+    assert sorted(sink.results) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_dataframe_without_levels_ends(spark: SparkSession, checkpoint: str) -> None:
+    env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[Any]()
+    env.from_dataframe(spark.range(0, 5, 1, 2), dict, records_per_batch=2).to_sink(sink)
+    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(100))
+    assert job.await_termination(60)
+    assert sorted(row["id"] for row in sink.results) == [0, 1, 2, 3, 4]

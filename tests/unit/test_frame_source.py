@@ -22,7 +22,7 @@ from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
 from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH, FrameStreamReader, IndexedFeed, frame_source_class
-from runtime_spark.layout import Layout
+from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
 
@@ -116,7 +116,11 @@ class Driver:
     def _read(self, batches: Iterable[Any]) -> Read:
         records, kinds = [], []
         for batch in batches:
-            for payload in batch.column("payload").to_pylist():
+            for slot, payload in zip(
+                batch.column("slot").to_pylist(), batch.column("payload").to_pylist(), strict=True
+            ):
+                if slot == REPORT_SLOT:
+                    continue
                 of_frame, controls = self.decode(payload)
                 records += of_frame
                 kinds += [kind for _, kind, *_ in controls]
