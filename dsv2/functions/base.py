@@ -93,6 +93,9 @@ class ProcessFunction:
 class TickingFunction(ProcessFunction, ABC):
     """A function of any kind, keyed or not, that acts as time passes; for extensions such as watermark generators."""
 
+    def uses_processing_timers(self) -> bool:
+        return True
+
     @abstractmethod
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
         """Called at the end of each micro-batch, and of those without records, once ``next_tick`` has come."""

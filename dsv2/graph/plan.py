@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
-from dsv2.functions import ProcessFunction, TickingFunction
+from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
@@ -89,10 +89,7 @@ class Operator:
     @property
     def needs_clock(self) -> bool:
         """Whether it has something to do at times when no records come."""
-        body = self.body
-        return isinstance(body, ProcessFunction) and (
-            isinstance(body, TickingFunction) or body.uses_processing_timers()
-        )
+        return isinstance(self.body, ProcessFunction) and self.body.uses_processing_timers()
 
     def __str__(self) -> str:
         return f"{self.name} (uid {self.uid!r})" if self.name != self.uid else self.uid

@@ -132,7 +132,8 @@ class OperatorTask:
         """A combined watermark of an input: show it to the function, then send it on if that is agreed."""
         self._watermarks[identifier] = value
         if identifier == EVENT_TIME:
-            self._on_event_time(input_index, value)
+            if self._passes_time(input_index, LongWatermark(value, EVENT_TIME)):
+                self._move_event_time(self._event_time.update(input_index, value))
             return
         declaration = self._job.declarations[identifier]
         is_bool = isinstance(declaration, BoolWatermarkDeclaration)
@@ -150,10 +151,9 @@ class OperatorTask:
         for identifier, combiner in self._across_inputs.items():
             change = combiner.deactivate if idle else combiner.activate
             self._forward(identifier, change(input_index))
-        self._move_event_time(self._event_time.set_idle(input_index, idle))
-        if IDLE_STATUS in self._job.declarations and not self._calls.has_event_time:
-            self._agrees(input_index, BoolWatermark(idle, IDLE_STATUS), WatermarkHandlingStrategy.FORWARD)
-        self._report_idle()
+        if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
+            self._move_event_time(self._event_time.set_idle(input_index, idle))
+            self._report_idle()
 
     def on_end(self, input_index: int) -> None:
         """An input has ended; after the last one, close and pass the end on."""
@@ -171,25 +171,25 @@ class OperatorTask:
         else:
             self._report_idle()
 
-    def _on_event_time(self, input_index: int, time: int) -> None:
-        if self._calls.has_event_time or self._agrees(
-            input_index, LongWatermark(time, EVENT_TIME), WatermarkHandlingStrategy.FORWARD
-        ):
-            self._move_event_time(self._event_time.update(input_index, time))
+    def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
+        """Whether an event time or idle status counts; functions with event time have no say in it."""
+        if self._calls.has_event_time or watermark.identifier not in self._job.declarations:
+            return True
+        return self._agrees(input_index, watermark, WatermarkHandlingStrategy.FORWARD)
 
     def _move_event_time(self, time: int | None) -> None:
         if time is None:
             return
         if self._calls.has_event_time:
+            # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
+            # window are late in the next one.)
             self._event_timers.advance(time, self._calls.fire_event_timer)
             self._calls.event_time_watermark(time)
-        if time < LONG_MAX:  # the end of input says the same
+        if not self._all_inputs_ended():  # the end itself says the same
             self._control(WATERMARK, EVENT_TIME, time)
 
     def _end_time(self, input_index: int) -> None:
-        if EVENT_TIME in self._job.declarations and not self._calls.has_event_time:
-            self._on_event_time(input_index, LONG_MAX)
-        else:
+        if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
             self._processing_timers.advance(LONG_MAX, self._calls.fire_processing_timer, last=True)

@@ -43,7 +43,6 @@ class EventTimeCombiner:
     def deactivate(self, channel: int) -> int | None:
         """``channel`` is idle or has ended: the others go on without it."""
         self._inactive.add(channel)
-        self._behind.discard(channel)
         if len(self._inactive) == len(self._times):
             # Nobody is left to wait for. A channel that lagged behind has nothing to say about the others.
             return self._moved(max(self._times)) if self._times[channel] == self._last else None
@@ -78,46 +77,51 @@ class EventTimeCombiner:
 
 
 class EventTimeOfInputs:
-    """Over the inputs of one operator: the least of those that are active, once each has said something.
+    """Over the inputs of one operator: the least of those that are active. One that has said nothing is waited for.
 
     (Flink does not look again when an input goes idle; here its event time is then left out at once.)
     """
 
     def __init__(self, inputs: int) -> None:
         self._times = [LONG_MIN] * inputs
-        self._idle = [False] * inputs
-        self._heard = [False] * inputs
+        self._idle: set[int] = set()
+        self._ended: set[int] = set()
         self.current = LONG_MIN
 
     def update(self, index: int, time: int) -> int | None:
         """Input ``index`` is at ``time``; returns the operator's new event time, if it has moved on."""
-        self._heard[index] = True
-        self._idle[index] = False
+        self._idle.discard(index)
         self._times[index] = max(self._times[index], time)
         return self._advance()
 
     def set_idle(self, index: int, idle: bool) -> int | None:
         """Input ``index`` went idle or active; returns the operator's new event time, if it has moved on."""
-        self._heard[index] = True
-        self._idle[index] = idle
+        (self._idle.add if idle else self._idle.discard)(index)
         return self._advance()
 
     def end(self, index: int) -> int | None:
-        """Input ``index`` has ended; returns the operator's new event time, if it has moved on."""
-        return self.update(index, LONG_MAX)
+        """Input ``index`` has ended; returns the operator's new event time, if it has moved on.
+
+        The end of all time comes with the last input: an idle one may still go on.
+        """
+        self._ended.add(index)
+        return self._advance()
 
     def _advance(self) -> int | None:
-        active = [time for time, idle in zip(self._times, self._idle, strict=True) if not idle]
-        if not all(self._heard) or not active or min(active) <= self.current:
+        left_out = self._idle | self._ended
+        active = [time for index, time in enumerate(self._times) if index not in left_out]
+        if len(self._ended) == len(self._times):
+            active = [LONG_MAX]
+        if not active or min(active) <= self.current:
             return None
         self.current = min(active)
         return self.current
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values, for ``restore``."""
-        return tuple(self._times), tuple(self._idle), tuple(self._heard), self.current
+        return tuple(self._times), tuple(sorted(self._idle)), tuple(sorted(self._ended)), self.current
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
-        times, idle, heard, self.current = state
-        self._times, self._idle, self._heard = list(times), list(idle), list(heard)
+        times, idle, ended, self.current = state
+        self._times, self._idle, self._ended = list(times), set(idle), set(ended)

@@ -17,7 +17,7 @@ Case = dict[str, Any]
 CASES: list[Case] = json.loads((Path(__file__).parent.parent / "golden" / "combiners.json").read_text())
 
 # The recordings hold these two as well. They replay Flink's event-time extension, whose combiner and handler are not
-# the generalized ones that are tested here.
+# the generalized ones that are tested here: see test_event_time_golden.py.
 OF_THE_EVENT_TIME_EXTENSION = {"event_time", "event_time_handler"}
 
 # Flink delivers the value that arrived last and ignores the declared function; ours applies the function. When a

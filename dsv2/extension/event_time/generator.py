@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
-from dsv2.errors import ConfigurationError
+from dsv2.errors import ConfigurationError, ContractError
 from dsv2.extension.event_time import declarations
 from dsv2.functions import (
     CollectAll,
@@ -106,12 +106,13 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         self._idle_after = idle_after
         self._behind = slack + 1
         self._per_event = mode is Mode.PER_EVENT
+        self._periodic = mode is Mode.PERIODIC
         self._next: int | None = None  # the watermark that the records so far give
         self._last: int | None = None  # the watermark that was emitted
+        self._due: int | None = None  # when a periodic one may be emitted again
         self._idle = False
         self._active_since_tick = False
         self._last_active: int | None = None
-        self._next_tick: int | None = None
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         if self._idle_after:
@@ -123,11 +124,8 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         if not self._active_since_tick:
             self._become_active(ctx.non_partitioned_context)
         output.collect_and_overwrite_timestamp(record, timestamp)
-        watermark = timestamp - self._behind
-        if self._next is None or watermark > self._next:
-            self._next = watermark
-            if self._per_event:
-                self._emit(ctx.non_partitioned_context.watermark_manager)
+        if self._moves(timestamp) and self._per_event:
+            self._emit(ctx.non_partitioned_context.watermark_manager)
 
     @property
     def takes_runs(self) -> bool:
@@ -135,7 +133,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         return super().takes_runs and not self._per_event and not self._idle_after
 
     def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
-        extract, record = self._extract, None
+        extract, record, newest_record = self._extract, None, None
         stamps: list[int | None] = []
         append, newest = stamps.append, LONG_MIN
         try:
@@ -143,30 +141,41 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
                 timestamp = extract(record)
                 append(timestamp)
                 if timestamp > newest:
-                    newest = timestamp
+                    newest, newest_record = timestamp, record
+            if records:
+                record = newest_record
+                self._moves(newest)
         except Exception as error:
             raise FailedRecordError(record) from error
         collect_all(records, stamps)
-        if self._next is None or newest - self._behind > self._next:
-            self._next = newest - self._behind
+
+    def uses_processing_timers(self) -> bool:
+        return self._periodic or self._idle_after > 0
 
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
+        falls_idle = self._falls_idle(now_ms)
+        if self._periodic and (falls_idle or self._due is None or now_ms >= self._due) and self._emit(watermarks):
+            self._due = now_ms + self._interval
+        if falls_idle:
+            # Behind the last watermark: those of idle subtasks do not count. (Flink keeps it for when records come.)
+            self._idle = True
+            watermarks.emit_watermark(declarations.IDLE_STATUS.new_watermark(True))
+
+    def next_tick(self) -> int | None:
+        times = []
+        if self._periodic and self._due is not None and self._next != self._last:
+            times.append(self._due)
+        if self._idle_after and not self._idle and self._last_active is not None:
+            times.append(self._last_active + self._idle_after)
+        return min(times, default=None)
+
+    def _falls_idle(self, now_ms: int) -> bool:
+        if not self._idle_after or self._idle:
+            return False
         if self._active_since_tick or self._last_active is None:
             self._last_active = now_ms
             self._active_since_tick = False
-        if self._next_tick is not None and now_ms < self._next_tick:
-            return
-        self._next_tick = now_ms + self._interval
-        if self._idle_after and not self._idle and now_ms - self._last_active >= self._idle_after:
-            self._idle = True
-            watermarks.emit_watermark(declarations.IDLE_STATUS.new_watermark(True))
-        elif self._mode is Mode.PERIODIC:
-            self._emit(watermarks)
-
-    def next_tick(self) -> int | None:
-        if self._mode is Mode.PERIODIC and self._next != self._last:
-            return self._next_tick
-        return self._next_tick if self._idle_after and not self._idle else None
+        return now_ms - self._last_active >= self._idle_after
 
     def _become_active(self, ctx: NonPartitionedContext[T]) -> None:
         self._active_since_tick = True
@@ -174,10 +183,23 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
             self._idle = False
             ctx.watermark_manager.emit_watermark(declarations.IDLE_STATUS.new_watermark(False))
 
-    def _emit(self, watermarks: WatermarkManager) -> None:
-        if self._next is not None and (self._last is None or self._next > self._last):
-            self._last = self._next
-            watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))
+    def _moves(self, timestamp: int) -> bool:
+        watermark = timestamp - self._behind
+        if self._next is not None and watermark <= self._next:
+            return False
+        if not isinstance(timestamp, int):
+            raise ContractError(
+                f"The timestamp of a record is a whole number of ms since the epoch, not {timestamp!r}."
+            )
+        self._next = watermark
+        return True
+
+    def _emit(self, watermarks: WatermarkManager) -> bool:
+        if self._next is None or self._next == self._last:
+            return False
+        self._last = self._next
+        watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))
+        return True
 
 
 def _milliseconds(span: timedelta) -> int:

@@ -1,0 +1,154 @@
+"""What event time is over channels and over inputs: idle, ended, and back again. See also the recordings of Flink."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.watermark import WatermarkHandlingResult
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, LONG_MIN, EventTimeCombiner, EventTimeOfInputs
+from tests.support import ACTIVE, ENDED, IDLE, Driver, driven, one_input, two_inputs, watermark
+
+DECLARED = (
+    EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
+    EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION,
+)
+
+
+def test_the_least_of_the_channels() -> None:
+    """EventTimeWatermarkCombinerTest: testCombinedResultIsMin, testCombineWaitForAllChannels."""
+    combiner = EventTimeCombiner(2)
+    assert [combiner.update(*step) for step in ((0, 1), (0, 3), (1, 2), (0, 4), (1, 9))] == [None, None, 2, None, 4]
+
+
+def test_a_channel_that_is_back_is_waited_for_from_when_it_has_caught_up() -> None:
+    combiner = EventTimeCombiner(2)
+    assert combiner.update(1, 2) is None
+    assert combiner.deactivate(1) is None
+    assert combiner.update(0, 5) == 5
+    combiner.activate(1)
+    assert combiner.update(0, 6) == 6, "channel 1 is at 2, behind the others: not waited for"
+    assert combiner.update(1, 6) is None, "it is where the others are"
+    assert combiner.update(0, 9) is None, "and counts from now on"
+    assert combiner.update(1, 7) == 7
+
+
+def test_when_the_last_channel_falls_idle_the_furthest_one_counts() -> None:
+    combiner = EventTimeCombiner(2)
+    assert combiner.update(0, 5) is None
+    assert combiner.update(1, 3) == 3
+    assert combiner.deactivate(0) is None
+    assert combiner.deactivate(1) == 5
+
+
+def test_one_that_lagged_behind_has_nothing_to_say_about_the_others() -> None:
+    combiner = EventTimeCombiner(3)
+    combiner.update(2, 2)
+    combiner.deactivate(2)
+    assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
+    combiner.activate(2)
+    assert [combiner.deactivate(0), combiner.deactivate(1)] == [None, None]
+    assert combiner.deactivate(2) is None
+
+
+def test_an_input_that_has_said_nothing_is_waited_for() -> None:
+    event_time = EventTimeOfInputs(2)
+    assert event_time.update(0, 7) is None
+    assert event_time.current == LONG_MIN
+    assert event_time.set_idle(1, True) == 7
+    assert event_time.set_idle(1, False) is None
+    assert event_time.update(0, 9) is None, "it is active, and has said nothing"
+
+
+def test_an_ended_input_is_left_out() -> None:
+    """Flink's keeps its last event time for ever."""
+    event_time = EventTimeOfInputs(2)
+    event_time.update(0, 1)
+    assert event_time.update(1, 5) == 1
+    assert event_time.end(0) == 5
+    assert event_time.update(1, 6) == 6
+    assert event_time.end(1) == LONG_MAX
+
+
+def test_all_time_is_over_only_when_the_idle_inputs_have_ended_too() -> None:
+    event_time = EventTimeOfInputs(2)
+    event_time.update(0, 3)
+    event_time.update(1, 5)
+    assert event_time.set_idle(1, True) is None
+    assert event_time.end(0) is None, "the other one may go on"
+    assert event_time.set_idle(1, False) == 5
+    assert event_time.update(1, 8) == 8
+    event_time.set_idle(1, True)
+    assert event_time.end(1) == LONG_MAX
+
+
+def test_it_goes_on_after_a_restart() -> None:
+    event_time, restored = EventTimeOfInputs(3), EventTimeOfInputs(3)
+    event_time.update(0, 3)
+    event_time.set_idle(1, True)
+    event_time.end(2)
+    restored.restore(event_time.snapshot())
+    assert restored.current == 3
+    assert restored.update(0, 4) == 4
+    assert restored.end(0) is None
+    assert restored.end(1) == LONG_MAX
+
+
+def pair(**callbacks: Any) -> Driver:
+    """Two inputs of one channel each."""
+    function = two_inputs(declare_watermarks=lambda: DECLARED, **callbacks)
+    return driven(lambda numbers: numbers.connect_and_process(numbers, function).with_uid("f"))
+
+
+def time(value: int) -> Any:
+    return watermark(value, EVENT_TIME)
+
+
+def test_the_greatest_event_time_is_sent_on_as_any_other() -> None:
+    """A source that is done may say so although its stream has no end."""
+    driver = pair()
+    driver.send(time(LONG_MAX), channel=0)
+    driver.send(time(LONG_MAX), channel=1)
+    assert driver.sent_to("out") == [time(LONG_MAX)]
+    driver.send(ENDED, channel=0)
+    driver.send(ENDED, channel=1)
+    assert driver.sent_to("out") == [time(LONG_MAX), ENDED]
+
+
+def test_a_pair_of_inputs_through_idleness_and_end() -> None:
+    driver = pair()
+    driver.send(time(3), channel=0)
+    driver.send(time(5), channel=1)
+    driver.send(IDLE, channel=0)  # Flink: still 3
+    assert driver.sent_to("out") == [time(3), time(5)]
+    driver.send(IDLE, channel=1)
+    driver.send(ENDED, channel=0)
+    driver.send(ACTIVE, time(6), channel=1)
+    assert driver.sent_to("out")[2:] == [IDLE, ACTIVE, time(6)]
+
+
+@pytest.mark.parametrize("poll", [True, False])
+def test_a_function_may_keep_idleness_to_itself(poll: bool) -> None:
+    """As in Flink, where idle status is a watermark like any other to a function that does not know event time."""
+    seen = []
+
+    def on_watermark(signal: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        seen.append((signal.identifier, signal.value))
+        return WatermarkHandlingResult.POLL if poll else WatermarkHandlingResult.PEEK
+
+    function = one_input(declare_watermarks=lambda: DECLARED, on_watermark=on_watermark)
+    driver = driven(lambda numbers: numbers.process(function).with_uid("f"))
+    driver.send(time(1), IDLE, ACTIVE, ENDED)
+    assert seen == [(EVENT_TIME, 1), (IDLE_STATUS, True), (IDLE_STATUS, False), (EVENT_TIME, LONG_MAX)]
+    assert driver.sent_to("out") == ([ENDED] if poll else [time(1), IDLE, ACTIVE, ENDED])
+
+
+def test_without_a_declaration_idleness_is_nothing_that_a_function_sees() -> None:
+    def on_watermark(*args: Any) -> Any:
+        raise AssertionError
+
+    driver = driven(lambda numbers: numbers.process(one_input(on_watermark=on_watermark)).with_uid("f"))
+    driver.send(IDLE, ENDED)
+    assert driver.sent_to("out") == [IDLE, ENDED]
