@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from dsv2.errors import IncompatibleCheckpointError
+from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.watermark import WatermarkDeclaration
@@ -49,7 +50,26 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "max_parallelism": operator.max_parallelism,
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
         "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
+        "states": _states(operator),
     }
+
+
+def _states(operator: Operator) -> dict[str, Any]:
+    if not isinstance(operator.body, ProcessFunction):
+        return {}
+    return {
+        declaration.name: {
+            "kind": type(declaration).__name__.removesuffix("Declaration"),
+            "type": ", ".join(map(_type_name, declaration.types)),
+            "mode": declaration.redistribution_mode.value,
+            "time_to_live": declaration.time_to_live is not None,
+        }
+        for declaration in operator.body.uses_states()
+    }
+
+
+def _type_name(form: object) -> str:
+    return f"{form.__module__}.{form.__qualname__}" if isinstance(form, type) else str(form)
 
 
 def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
@@ -123,6 +143,13 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         )
         if (before["key"] is None) != (now["key"] is None) or (same_python and before["key"] != now["key"]):
             changes.append(f"the key selector of input {number} computes something else than before")
+    for name in (name for name in new["states"] if name in old["states"]):  # others come and go freely
+        before, now = old["states"][name], new["states"][name]
+        changes.extend(
+            f"state {name!r}: its {part.replace('_', ' ')} was {before[part]} and is now {now[part]}"
+            for part in before
+            if before[part] != now[part]
+        )
     if same_python and old["output_keys"] != new["output_keys"]:
         changes.append("a key selector of its outputs computes something else than before")
     return changes

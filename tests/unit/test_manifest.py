@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -23,6 +24,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.sinks import CollectSink, PrintSink
+from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.fingerprint import PYTHON
 from runtime_spark.layout import Layout
@@ -55,6 +57,16 @@ class CleanAnew(Clean):
 
 class Count(OneInputStreamProcessFunction[Any, Any]):
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class CountIn(Count):
+    """Counts in states."""
+
+    def __init__(self, *states: StateDeclaration) -> None:
+        self.states = states
+
+    def uses_states(self) -> tuple[StateDeclaration, ...]:
+        return self.states
 
 
 class CountAndLog(TwoOutputStreamProcessFunction[Any, Any, Any]):
@@ -137,6 +149,8 @@ PROGRAM = Program()
 TWO_OUTPUTS = Program(count=CountAndLog())
 
 # The program before, the program after, and what is said. AT(uid) stands for the operator and its place.
+VALUE = StateDeclarations.value_state
+
 REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "another uid": (
         PROGRAM,
@@ -200,6 +214,17 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["the operators are defined in another order: tweets, users, clean, count, join became users, tweets, clean, "
          "count, join"],
     ),
+    "type of a state": (
+        replace(PROGRAM, count=CountIn(VALUE("total", int), VALUE("seen", Tweet))),
+        replace(PROGRAM, count=CountIn(VALUE("seen", Tweet), VALUE("total", str))),
+        ["AT(count): state 'total': its type was builtins.int and is now builtins.str"],
+    ),
+    "kind and time to live of a state": (
+        replace(PROGRAM, count=CountIn(VALUE("total", int))),
+        replace(PROGRAM, count=CountIn(ListStateDeclaration("total", int, ttl=StateTtl(timedelta(hours=1))))),
+        ["AT(count): state 'total': its kind was ValueState and is now ListState",
+         "AT(count): state 'total': its time to live was False and is now True"],
+    ),
     "watermark MAX to MIN": (
         PROGRAM,
         declaring(long_watermark().combine_function_min()),
@@ -249,6 +274,7 @@ ALLOWED: dict[str, Program] = {
     "a name": replace(PROGRAM, clean_name="Wash"),
     "a function's code and class": replace(PROGRAM, clean=CleanAnew(NEWEST.build())),
     "a key selector's place": replace(PROGRAM, key=lambda tweet: tweet.topic),
+    "a state added": replace(PROGRAM, count=CountIn(VALUE("total", int))),
 }
 
 
