@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from importlib import import_module
+from os import PathLike, fspath
 from typing import TypeVar, cast
 
 from dsv2.context import RuntimeExecutionMode
@@ -121,7 +122,7 @@ class ExecutionEnvironment:
         self,
         job_name: str = "dsv2 job",
         *,
-        checkpoint_location: str | None = None,
+        checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
     ) -> JobResult:
         """Run the pipeline and wait for its end.
@@ -137,11 +138,12 @@ class ExecutionEnvironment:
         self,
         job_name: str = "dsv2 job",
         *,
-        checkpoint_location: str | None = None,
+        checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and may be used again."""
-        return self.load_runtime().start(self.take_plan(job_name), RunOptions(checkpoint_location, trigger))
+        checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+        return self.load_runtime().start(self.take_plan(job_name), RunOptions(checkpoint, trigger))
 
     def take_plan(self, job_name: str = "dsv2 job") -> Plan:
         """The checked plan; the environment is empty afterwards, as after ``execute``. Raises ``PlanError``."""

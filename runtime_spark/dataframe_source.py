@@ -120,7 +120,7 @@ def _encode(
     job: WorkerJob, operator_id: int, records: list[Any], subtasks: list[int] | int, first_seq: int
 ) -> list[Row]:
     """``records``, each for one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
-    encoder = FrameEncoder(job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
+    encoder = FrameEncoder(job.plan, job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
     for subtask, own in _by_subtask(records, subtasks):
         source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
         source.send(own, first_seq)
@@ -150,7 +150,10 @@ def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]
     """The frames that open and end every channel of a source."""
     job = load_job(packed)
     operator = job.plan.operators[operator_id]
-    begin, end = FrameEncoder(job.layout, job.codec(), -1), FrameEncoder(job.layout, job.codec(), _LAST_SEQ)
+    begin, end = (
+        FrameEncoder(job.plan, job.layout, job.codec(), -1),
+        FrameEncoder(job.plan, job.layout, job.codec(), _LAST_SEQ),
+    )
     for subtask in range(operator.parallelism):
         for encoder, action in ((begin, SourceTask.start), (end, SourceTask.end)):
             task = SourceTask(job.plan, operator, subtask, encoder.emit, job.source_functions)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dsv2.errors
-from dsv2.errors import Dsv2Error, InternalError, JobError, UserFunctionError
+from dsv2.errors import ConfigurationError, Dsv2Error, InternalError, JobError, UserFunctionError
 
-__all__ = ("job_failure", "marked_failures")
+__all__ = ("job_failure", "marked_failures", "usable")
 
 _MARK = re.compile(r"dsv2-failure:([0-9a-f]+):")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
+_NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
 
 
 class MarkedError(Exception):
@@ -34,21 +37,49 @@ def marked_failures() -> Iterator[None]:
         raise MarkedError(f"{error}\ndsv2-failure:{text.encode().hex()}:") from error
 
 
+@contextmanager
+def usable(what: str) -> Iterator[None]:
+    """Wrap the first use of a place that the user named: if Spark cannot use it, that is a ``ConfigurationError``."""
+    try:
+        yield
+    except Dsv2Error:
+        raise
+    except Exception as error:
+        raise ConfigurationError(f"{what} cannot be used: {_said(error)}") from error
+
+
 def job_failure(error: BaseException, job_name: str) -> Dsv2Error:
     """What to tell the user about ``error``, which Spark raised."""
     if isinstance(error, Dsv2Error):
         return error
-    text = str(error)
-    if (found := _MARK.search(text)) is None:
-        if "cannot grow beyond 2GB" in text:
-            return JobError(
-                f"Job {job_name!r}: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. "
-                f"Read less at a time (records_per_batch, maxFilesPerTrigger and the like) or raise the parallelism."
-            )
-        return JobError(f"Job {job_name!r} failed in Spark: {text}")
+    if (found := _MARK.search(str(error))) is None:
+        return JobError(f"Job {job_name!r} {_explained(error)}")
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
         return UserFunctionError(**fields)
     rebuilt: Dsv2Error = kind(fields["message"])
     return rebuilt
+
+
+def _explained(error: BaseException) -> str:
+    """What a failure of Spark's own means, with the way out where it is known."""
+    text = str(error)
+    if "cannot grow beyond 2GB" in text:
+        return (
+            "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. Read less at a "
+            "time (records_per_batch, maxFilesPerTrigger and the like) or raise the parallelism."
+        )
+    if (missing := _NO_MODULE.search(text)) is not None:
+        return (
+            f"failed: a worker of Spark cannot import what it needs: {missing.group(1)}. Workers run the Python that "
+            f"PYSPARK_PYTHON names, or else python3, and import what is installed there or on PYTHONPATH. Before the "
+            f"session is made, set PYSPARK_PYTHON={sys.executable}, and put modules of your own where workers find "
+            f"them."
+        )
+    return f"failed in Spark: {_said(error)}"
+
+
+def _said(error: BaseException) -> str:
+    """The words of ``error``, without the stack of the JVM."""
+    return _NOISE.sub("", str(error)).strip()

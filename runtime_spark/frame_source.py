@@ -88,7 +88,7 @@ class IndexedFeed(Feed):
 
     def rows(self, job: WorkerJob, operator_id: int, split: Split) -> Iterator[list[Row]]:
         operator = job.plan.operators[operator_id]
-        encoder = FrameEncoder(job.layout, job.codec())
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
         task = SourceTask(job.plan, operator, split.subtask, encoder.emit, job.source_functions)
         if split.first:
             task.start()
@@ -118,7 +118,7 @@ class StartFeed(Feed):
     records_per_second = 0.0
 
     def rows(self, job: WorkerJob, operator_id: int, split: Split) -> Iterator[list[Row]]:
-        encoder = FrameEncoder(job.layout, job.codec())
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
         task = SourceTask(job.plan, job.plan.operators[operator_id], split.subtask, encoder.emit, job.source_functions)
         task.start()
         task.flush()

@@ -166,7 +166,7 @@ def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[st
 
 
 def is_new_checkpoint(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> bool:
-    """Whether ``checkpoint`` is still empty. If not, it must be one that ``plan`` can continue.
+    """Whether no micro-batch has begun in ``checkpoint``. If one has, it must be one that ``plan`` can continue.
 
     Raises ``IncompatibleCheckpointError`` with every difference.
     """
@@ -178,6 +178,8 @@ def is_new_checkpoint(spark: SparkSession, checkpoint: str, plan: Plan, layout: 
                 f"Use another checkpoint_location."
             )
         return True
+    if not path_exists(spark, f"{checkpoint}/offsets/*"):
+        return True  # the start that wrote the manifest failed
     if found := differences(before, manifest_of(plan, layout)):
         listed = "\n".join(f"  - {difference}" for difference in found)
         raise IncompatibleCheckpointError(

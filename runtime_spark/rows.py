@@ -9,7 +9,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from dsv2.errors import SerializationError
+from dsv2.graph import Plan
 from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.failure import shorten
 from dsv2.runtime.frames import Control, Frame, Timestamps
 from dsv2.runtime.records import pack, unpack
 from runtime_spark.layout import REPORT_SLOT, Layout
@@ -27,7 +30,8 @@ Row: TypeAlias = tuple[int, int, int, bytes]
 class FrameEncoder:
     """Takes a subtask's frames and keeps them as rows until they are taken."""
 
-    def __init__(self, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
+    def __init__(self, plan: Plan, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
+        self._plan = plan
         self._slots = layout.slots
         self._codec = codec
         self._first_seq = first_seq
@@ -36,8 +40,15 @@ class FrameEncoder:
         self.size = 0  # bytes of payload not taken yet
 
     def emit(self, frame: Frame) -> None:
-        """Encode ``frame``; one whose bytes are too many becomes several."""
-        payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls, frame.timestamps))
+        """Encode ``frame``; one whose bytes are too many becomes several.
+
+        Raises ``SerializationError`` naming a record that cannot be pickled, and who emitted it.
+        """
+        try:
+            payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls, frame.timestamps))
+        except SerializationError:
+            self._blame_record(frame)
+            raise
         if len(payload) > MAX_FRAME_BYTES and len(frame.records) > 1:
             for part in frame.split(len(frame.records) // 2):
                 self.emit(part)
@@ -61,6 +72,17 @@ class FrameEncoder:
         """The rows since the last call."""
         rows, self._rows, self.size = self._rows, [], 0
         return rows
+
+    def _blame_record(self, frame: Frame) -> None:
+        sender = self._plan.sender(frame.operator, frame.channel)
+        for record in frame.records:
+            try:
+                self._codec.dumps(record)
+            except SerializationError as error:
+                raise SerializationError(
+                    f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} "
+                    f"Records travel between processes: let them hold plain values."
+                ) from error
 
 
 def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control], Timestamps]:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from urllib.parse import urlparse
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -19,7 +20,7 @@ from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
 from dsv2.sources import DataFrameSource, Source
-from runtime_spark.failures import job_failure
+from runtime_spark.failures import job_failure, usable
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
 from runtime_spark.query import BatchJob, StreamingJob
@@ -54,8 +55,11 @@ class SparkRuntime:
         self._clock = clock if clock is not None else SystemClock()
 
     def compile(self, plan: Plan) -> CompiledPlan:
-        """``plan`` as a DataFrame, not yet running."""
-        return compile_plan(self._spark, plan, self._clock)
+        """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it."""
+        try:
+            return compile_plan(self._spark, plan, self._clock)
+        except PySparkException as error:
+            raise job_failure(error, plan.job_name) from error
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
         """Begin to run ``plan``. Raises ``PlanError`` or ``IncompatibleCheckpointError`` before anything has run."""
@@ -79,18 +83,24 @@ class SparkRuntime:
         # A run from its beginning would replace some of another run's folders and leave the rest among its own.
         for operator in plan.operators:
             sink = operator.body
-            if isinstance(sink, FileSink) and path_exists(self._spark, f"{sink.path.rstrip('/')}/batch_id=*"):
+            if not isinstance(sink, FileSink):
+                continue
+            where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
+            with usable(where):
+                used = path_exists(self._spark, f"{sink.path.rstrip('/')}/batch_id=*")
+            if used:
                 raise ConfigurationError(
-                    f"The sink {operator}, defined at {operator.location}: {sink.path} holds the output of another "
-                    f"run. Remove it, choose another path, or go on from that run's checkpoint."
+                    f"{where} holds the output of another run. Remove it, choose another path, or go on from that "
+                    f"run's checkpoint."
                 )
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
         compiled = self.compile(plan)
-        if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
-            self._check_outputs_unused(plan)
-            write_manifest(self._spark, checkpoint, plan, compiled.layout)
+        with usable(f"The checkpoint_location {checkpoint}"):
+            if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
+                self._check_outputs_unused(plan)
+                write_manifest(self._spark, checkpoint, plan, compiled.layout)
         job = StreamingJob(plan, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)

@@ -129,7 +129,7 @@ class _SubtaskRun:
 
     def __init__(self, job: WorkerJob, head: int, index: int, now_ms: int) -> None:
         self._codec = job.codec()
-        self._encoder = FrameEncoder(job.layout, self._codec)
+        self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
         self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms)
 

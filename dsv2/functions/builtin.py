@@ -34,7 +34,7 @@ class MapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[I
         try:
             for record in records:
                 append(function(record))
-        except Exception as error:
+        except BaseException as error:
             raise FailedRecordError(record) from error
         collect_all(results, timestamps)
 
@@ -56,7 +56,7 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T
         try:
             for record in records:
                 append(bool(predicate(record)))
-        except Exception as error:
+        except BaseException as error:
             raise FailedRecordError(record) from error
         collect_all(list(compress(records, kept)), None if timestamps is None else list(compress(timestamps, kept)))
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import InternalError
 from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
 from dsv2.sources import Source
@@ -171,6 +172,14 @@ class Plan:
     def channels_of(self, edge: Edge) -> int:
         """How many channels ``edge`` brings to each subtask of its target."""
         return 1 if edge.exchange is Exchange.FORWARD else self.operators[edge.source].parallelism
+
+    def sender(self, operator_id: int, channel: int) -> Operator:
+        """The operator at the other end of a channel of ``operator_id``."""
+        for edge in self.edges_into[operator_id]:
+            channel -= self.channels_of(edge)
+            if channel < 0:
+                return self.operators[edge.source]
+        raise InternalError(f"{self.operators[operator_id]} has no such channel.")
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

@@ -53,7 +53,7 @@ class Codec:
         try:
             _RegistryPickler(buffer, self._registry).dump(value)
         except Exception as error:  # whatever a __reduce__ or __getstate__ on the way raises
-            raise SerializationError(f"A value cannot be turned into bytes: {error}") from error
+            raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
         self._by_name = False
         return buffer.getvalue()
 

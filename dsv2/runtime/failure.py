@@ -14,6 +14,7 @@ __all__ = ("raise_user_failure", "shorten")
 _OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError)
 _ABSENT: Any = object()
 _LONGEST = 200
+_OUR_PACKAGES = ("dsv2", "runtime_spark")
 
 
 def raise_user_failure(
@@ -61,11 +62,10 @@ def shorten(value: Any) -> str:
 
 
 def _user_frames(error: BaseException) -> str:
-    own = __name__.partition(".")[0]
     frames = [
         frame
         for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] != own
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _OUR_PACKAGES
     ]
     if not frames:
         return ""

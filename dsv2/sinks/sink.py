@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
+from os import PathLike, fspath
 from typing import Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
@@ -71,11 +72,11 @@ class FileSink(Sink[T], Generic[T]):
 
     FORMATS = ("parquet", "json", "csv")
 
-    def __init__(self, path: str, *, format: str = "parquet", schema: type[T] | str) -> None:
+    def __init__(self, path: str | PathLike[str], *, format: str = "parquet", schema: type[T] | str) -> None:
         if format not in self.FORMATS:
             raise ConfigurationError(f"FileSink writes {', '.join(self.FORMATS)}; not {format!r}.")
-        if not path:
+        self.path = fspath(path)
+        if not self.path:
             raise ConfigurationError("FileSink needs a path.")
-        self.path = path
         self.format = format
         self.schema: type[T] | str = schema

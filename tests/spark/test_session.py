@@ -11,7 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import runtime_spark
-from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, RuntimeExecutionMode, SerializationError, Trigger
+from dsv2 import (
+    ConfigurationError,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobError,
+    RuntimeExecutionMode,
+    SerializationError,
+    Trigger,
+)
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.session import starting
@@ -28,8 +36,8 @@ def settings(spark: SparkSession) -> dict[str, str]:
 def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[ExecutionEnvironment, CollectSink[int]]:
     """A pipeline of so many levels, over the numbers from 0 on."""
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
-    stream = env.from_source(DataGeneratorSource(int, **source)).map(abs)
-    for _ in range(levels - 1):
+    stream = env.from_source(DataGeneratorSource(int, **source))
+    for _ in range(levels):
         stream = stream.key_by(lambda number: number % 2).process(lambda record, output, ctx: output.collect(record))
     stream.to_sink(sink)
     return env, sink
@@ -175,6 +183,41 @@ def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: Spar
     assert not Path(checkpoint).exists()
 
 
+def test_a_checkpoint_that_cannot_be_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    for place, reason in (
+        (str(tmp_path / "file"), "Parent path is not a directory"),
+        (str(tmp_path / "file" / "below"), "Parent path is not a directory"),
+        ("nothing://bucket/job", 'No FileSystem for scheme "nothing"'),
+    ):
+        env, _ = environment(spark, 1, count=2)
+        with pytest.raises(ConfigurationError) as refused:
+            env.execute(checkpoint_location=place)
+        assert str(refused.value).startswith(f"The checkpoint_location {place} cannot be used: ")
+        assert reason in str(refused.value)
+        assert "\tat " not in str(refused.value)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "a file"
+
+
+def test_a_start_that_failed_leaves_a_checkpoint_for_any_program(spark: SparkSession, tmp_path: Path) -> None:
+    running, _ = environment(spark, 1)
+    job = running.execute_async("a name", checkpoint_location=tmp_path / "running")
+    try:
+        env, _ = environment(spark, 2, count=2)
+        with pytest.raises(JobError, match="query with that name is already active"):
+            env.execute("a name", checkpoint_location=tmp_path / "checkpoint")
+    finally:
+        job.stop()
+    env, sink = environment(spark, 1, count=2)
+    env.execute("another", checkpoint_location=tmp_path / "checkpoint")
+    assert sink.results == [0, 1]
+    # Now that it has run, it is the other one's.
+    env, _ = environment(spark, 2, count=2)
+    with pytest.raises(IncompatibleCheckpointError):
+        env.execute("a name", checkpoint_location=tmp_path / "checkpoint")
+
+
 def test_the_session_has_to_be_one() -> None:
     env = ExecutionEnvironment.get_instance(spark="local[2]")
     env.from_collection([1]).to_sink(CollectSink())
@@ -185,8 +228,13 @@ def test_the_session_has_to_be_one() -> None:
 def test_nothing_reaches_around_the_public_api_of_the_session() -> None:
     # What is below it is missing in Spark Connect; and the session is the user's own.
     forbidden = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "getOrCreate", "builder"}
-    files = list(Path(runtime_spark.__file__).parent.glob("*.py"))
+    files = list(Path(runtime_spark.__file__).parent.rglob("*.py"))
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} & forbidden == set()
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    by_string = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    assert (attributes | by_string) & forbidden == set()
+    imported = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    imported |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    assert {name for name in imported if "py4j" in name or "classic" in name} == set()
     calls = {ast.unparse(node) for node in nodes if isinstance(node, ast.Call)}
     assert {call for call in calls if call.endswith(".stop()")} == {"self.query.stop()"}

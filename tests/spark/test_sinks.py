@@ -85,7 +85,7 @@ def test_sinks_of_all_kinds_in_one_job(
     env.set_parallelism(2)
     # 3 micro-batches of 10 numbers, of which the second has nothing for the sinks.
     numbers = env.from_collection(range(30), records_per_batch=10).filter(lambda n: not 10 <= n < 20)
-    numbers.map(event).to_sink(FileSink(str(tmp_path / "events"), schema=Event))
+    numbers.map(event).to_sink(FileSink(tmp_path / "events", schema=Event))
     numbers.map(pair).to_sink(FileSink(f"{tmp_path}/pairs/", format="json", schema=Pair))
     numbers.map(lambda n: (n, text_of(n))).to_sink(
         FileSink(f"{tmp_path}/csv", format="csv", schema="n int, text string")
@@ -220,6 +220,26 @@ def test_the_output_of_another_run_is_not_touched(spark: SparkSession, checkpoin
         env.execute("again", checkpoint_location=checkpoint)
     assert str(refused.value).startswith(f"The sink Pairs (uid 'Pairs-2'), defined at {__file__}:")
     assert not Path(checkpoint).exists()
+
+
+def test_a_folder_that_cannot_be_written_fails_before_its_micro_batch_is_done(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("a file")
+    env = environment(spark)
+    env.from_collection([1]).map(pair).to_sink(FileSink(tmp_path / "file" / "out", schema=Pair))
+    with pytest.raises(JobError, match="Parent path is not a directory") as failed:
+        env.execute("nowhere", checkpoint_location=checkpoint)
+    assert "\tat " not in str(failed.value)
+    assert data_files(Path(checkpoint, "commits")) == []
+
+    env = environment(spark, BATCH)
+    env.from_collection([1]).map(pair).to_sink(FileSink("nothing://bucket/out", schema=Pair)).with_name("Pairs")
+    with pytest.raises(ConfigurationError) as refused:
+        env.execute("nowhere")
+    text = str(refused.value)
+    assert text.startswith(f"The sink Pairs (uid 'Pairs-2'), defined at {__file__}:")
+    assert "nothing://bucket/out cannot be used: org.apache.hadoop.fs.UnsupportedFileSystemException: No File" in text
 
 
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +17,7 @@ from dsv2 import (
     Collector,
     ExecutionEnvironment,
     InvalidKeyError,
+    JobError,
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
@@ -23,6 +27,7 @@ from dsv2 import (
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -147,6 +152,16 @@ def test_a_job_whose_function_failed_can_be_corrected_and_goes_on(spark: SparkSe
     assert sink.results == ITEMS
 
 
+def test_a_source_that_fails_shows_the_users_own_frames(spark: SparkSession, checkpoint: str) -> None:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_source(DataGeneratorSource(lambda index: 1 // (index - 3), count=5), "numbers").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as failed:
+        env.execute("fails", checkpoint_location=checkpoint)
+    assert (failed.value.operator, failed.value.callback) == ("numbers (uid 'numbers-0')", "read")
+    assert failed.value.cause_type == "ZeroDivisionError"
+    assert set(re.findall('File "(.*)"', failed.value.traceback_text)) == {__file__}
+
+
 class Locked(Send):
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -166,3 +181,63 @@ def test_what_cannot_travel_is_refused_before_anything_runs(spark: SparkSession,
         with pytest.raises(SerializationError, match=said) as refused:
             env.execute("unpicklable", checkpoint_location=checkpoint)
         assert f"defined at {__file__}:" in str(refused.value)
+        assert not Path(checkpoint).exists()
+
+
+class LockedLater(Send):
+    def open(self, ctx: NonPartitionedContext[Item]) -> None:
+        self.lock = threading.Lock()
+
+
+def test_a_field_that_cannot_be_checkpointed_is_named(spark: SparkSession, checkpoint: str) -> None:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_collection(ITEMS).process(LockedLater()).with_uid("later").to_sink(CollectSink())
+    with pytest.raises(SerializationError) as refused:
+        env.execute("unpicklable", checkpoint_location=checkpoint)
+    text = str(refused.value)
+    assert text.startswith(f"Process (uid 'later'), defined at {__file__}:")
+    assert "field 'lock' (lock) cannot be checkpointed. " in text
+    assert "define __getstate__ (without the field) and __setstate__" in text
+    assert list(Path(checkpoint, "commits").glob("[!.]*")) == []
+
+
+def with_a_lock(item: Item) -> Item | tuple[Item, Any]:
+    return item if item.value < 3 else (item, threading.Lock())
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_record_that_cannot_travel_is_told_with_who_emitted_it(
+    spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode
+) -> None:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_execution_mode(mode)
+    items = env.from_collection(ITEMS)
+    # Of two that share a subtask it is the second one.
+    items.map(lambda item: item).with_uid("first").map(with_a_lock).with_uid("second").with_name("Lock").to_sink(
+        CollectSink()
+    )
+    with pytest.raises(SerializationError) as refused:
+        env.execute("unpicklable", checkpoint_location=checkpoint if mode is STREAMING else None)
+    text = str(refused.value)
+    assert text.startswith(f"Lock (uid 'second'), defined at {__file__}:")
+    assert ", emitted (Item(key='a', value=3), <unlocked _thread.lock object" in text
+    assert "Records travel between processes: let them hold plain values." in text
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_module_that_workers_do_not_find_is_named(
+    spark: SparkSession,
+    checkpoint: str,
+    mode: RuntimeExecutionMode,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "only_here.py").write_text("def same(record):\n    return record\n")
+    monkeypatch.syspath_prepend(tmp_path)  # of this process; workers have their path already
+    same = importlib.import_module("only_here").same
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_execution_mode(mode)
+    env.from_source(DataGeneratorSource(same, count=2)).to_sink(CollectSink())
+    with pytest.raises(JobError, match="cannot import what it needs: No module named 'only_here'") as failed:
+        env.execute("lost", checkpoint_location=checkpoint if mode is STREAMING else None)
+    assert f"PYSPARK_PYTHON={sys.executable}" in str(failed.value)

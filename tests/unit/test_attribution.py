@@ -229,12 +229,22 @@ def test_errors_that_say_where_they_come_from_stay_as_they_are(error: Exception)
     assert caught.value is error
 
 
-def test_a_function_that_leaves_the_program_has_failed() -> None:
-    def process(*args: Any) -> None:
-        raise SystemExit(3)
+def leave(*args: Any) -> Any:
+    raise SystemExit(3)
 
-    driver = driven(lambda numbers: numbers.process(one_input(process_record=process)).with_uid("f"))
-    assert failure(lambda: driver.send(1)).cause_type == "SystemExit"
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda numbers: numbers.process(one_input(process_record=leave)),
+        lambda numbers: numbers.map(leave),
+        lambda numbers: numbers.filter(leave),
+    ],
+)
+def test_a_function_that_leaves_the_program_has_failed(build: Callable[[Any], Any]) -> None:
+    driver = driven(lambda numbers: build(numbers).with_uid("f"))
+    failed = failure(lambda: driver.send(1))
+    assert (failed.cause_type, failed.record) == ("SystemExit", "1")
 
 
 class Hooked(OneInputStreamProcessFunction[Any, Any]):
