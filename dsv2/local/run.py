@@ -19,7 +19,7 @@ from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
 from dsv2.sources import IndexedSource
 
-__all__ = ("LocalRun",)
+__all__ = ("LocalRun", "own_copy")
 
 _LARGEST_READ_BITS = 14
 
@@ -113,7 +113,7 @@ class LocalRun:
                 raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not see the end of its input.")
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
-        functions = {operator.id: _own_copy(operator) for operator in self._plan.chains[head]}
+        functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
         watch = None if self._mutation is None else self._mutation.remember
         return Subtask(self._plan, head, index, functions, self._job, self._receive, watch)
 
@@ -152,7 +152,7 @@ class _SourceReader:
         self._source = operator.body
         self._operator = operator
         self._index = index
-        functions = {chained.id: _own_copy(chained) for chained in plan.chained_to_sources}
+        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
         self._mutation = mutation
@@ -188,7 +188,8 @@ class _SourceReader:
         return records
 
 
-def _own_copy(operator: Operator) -> ProcessFunction:
+def own_copy(operator: Operator) -> ProcessFunction:
+    """A function object for one subtask. Raises ``SerializationError`` if there can be none."""
     try:
         return copy.deepcopy(operator.function)
     except Exception as error:

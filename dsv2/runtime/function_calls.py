@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import CollectAll, ProcessFunction, RunFunction, TickingFunction
@@ -49,6 +49,8 @@ from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
 __all__ = ("FunctionCalls", "Timing")
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,14 @@ class FunctionCalls:
     def fire_processing_timer(self, timestamp: int, key: Any) -> None:
         """Call ``on_processing_timer``."""
         self._fire("on_processing_timer", timestamp, key)
+
+    def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
+        """``visitor(ctx)`` in the partition ``key``."""
+        self._partition.key = key
+        try:
+            return visitor(self._partitioned)
+        finally:
+            self._partition.key = NO_KEY
 
     def attributed(self, callback: str, action: Callable[..., Any], *args: Any) -> Any:
         """``action(*args)``, and what it raises laid to ``callback`` of the function."""

@@ -5,8 +5,8 @@ The function itself is called by ``FunctionCalls``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Operator
@@ -32,6 +32,8 @@ from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, EventTi
 from dsv2.watermark.handling import is_forwarded
 
 __all__ = ("OperatorTask",)
+
+R = TypeVar("R")
 
 
 class OperatorTask:
@@ -197,6 +199,18 @@ class OperatorTask:
     def records_received(self) -> int:
         """Number of records of all inputs so far."""
         return self._records_in + self._chained_in.count
+
+    def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
+        """``visitor(ctx)`` in the partition ``key``, between the callbacks; for test harnesses."""
+        return self._calls.visit(key, visitor)
+
+    def keys(self) -> list[Any]:
+        """The partitions of a keyed function; for test harnesses."""
+        return list(self._store)
+
+    def timers(self, domain: int, key: Any) -> list[int]:
+        """The pending timers of ``key``, in ms; for test harnesses."""
+        return list((self._store.find(key) or {}).get(domain, ()))
 
     def progress(self) -> dict[str, Any]:
         """Counts, watermarks and metrics as plain values."""

@@ -60,6 +60,11 @@ class Subtask:
         ]
 
     @property
+    def head(self) -> OperatorTask:
+        """The operator that leads the chain; for test harnesses."""
+        return self._head
+
+    @property
     def ended(self) -> bool:
         """Whether every input has ended; nothing can come any more."""
         return all(task.ended for task in self._tasks)

@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "environment": PLAN | {"streams"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME,
+    "testing": RUNTIME | {"environment", "local"},
     "runtime_spark": RUNTIME | {"environment", "streams"},  # turns a stream into a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams"},
 }

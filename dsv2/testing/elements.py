@@ -1,0 +1,80 @@
+"""What a channel carries, as tests see it: records with their timestamps, and the signals between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from dsv2.runtime.frames import END, STATUS, WATERMARK, Control, Frame, Timestamps
+from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+
+__all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StampedRecord(Generic[T_co]):
+    """A record and its timestamp in ms, if it has one."""
+
+    record: T_co
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdleStatus:
+    """Nothing comes for now (``idle``), or again something."""
+
+    idle: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput:
+    """Nothing comes any more."""
+
+
+Element: TypeAlias = StampedRecord[T] | Watermark | IdleStatus | EndOfInput
+"""One thing on a channel."""
+
+
+def to_frame(elements: Iterable[Element[Any]]) -> tuple[list[Any], list[Control], Timestamps]:
+    """``elements`` as a frame holds them."""
+    records: list[Any] = []
+    timestamps: list[int | None] = []
+    controls: list[Control] = []
+    for element in elements:
+        if isinstance(element, StampedRecord):
+            records.append(element.record)
+            timestamps.append(element.timestamp)
+        else:
+            controls.append((len(records), *_signal(element)))
+    return records, controls, timestamps if any(time is not None for time in timestamps) else None
+
+
+def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int | bool]:
+    if isinstance(element, IdleStatus):
+        return STATUS, "", element.idle
+    if isinstance(element, EndOfInput):
+        return END, "", 0
+    return WATERMARK, element.identifier, element.value
+
+
+def from_frame(frame: Frame, declarations: Mapping[str, WatermarkDeclaration]) -> list[Element[Any]]:
+    """The elements of ``frame``, without what only opens a subtask."""
+    stamps = frame.timestamps or [None] * len(frame.records)
+    records = [StampedRecord(*pair) for pair in zip(frame.records, stamps, strict=True)]
+    elements: list[Element[Any]] = []
+    done = 0
+    for position, kind, identifier, value in frame.controls:
+        elements += records[done:position]
+        done = position
+        if kind == WATERMARK:
+            is_bool = isinstance(declarations[identifier], BoolWatermarkDeclaration)
+            elements.append(BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier))
+        elif kind == STATUS:
+            elements.append(IdleStatus(bool(value)))
+        elif kind == END:
+            elements.append(EndOfInput())
+    return elements + records[done:]

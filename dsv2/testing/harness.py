@@ -1,0 +1,287 @@
+"""What all harnesses share: one real subtask around one function, its inputs, its outputs, and a clock set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Any, Generic, TypedDict, TypeVar
+
+from dsv2.errors import UndeclaredWatermarkError
+from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.job import OperatorProgress
+from dsv2.local.run import own_copy
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.frames import Frame
+from dsv2.runtime.job_context import JobContext
+from dsv2.runtime.keyed_store import Domain
+from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.operator_task import OperatorTask
+from dsv2.runtime.progress import job_progress
+from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.timers import BatchTime
+from dsv2.runtime.types import TypeRegistry
+from dsv2.testing.clock import ManualClock
+from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
+from dsv2.watermark import Watermark, WatermarkDeclaration
+
+__all__ = ("NO_PARTITION", "Harness", "HarnessInput", "HarnessOptions", "HarnessOutput", "declared_with")
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+R = TypeVar("R")
+
+NO_PARTITION: Any = object()
+"""In place of a key: the one partition that a function that is not keyed has in a subtask."""
+
+_EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+_IDLE_STATUS = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
+
+
+class HarnessOptions(TypedDict, total=False):
+    """What every harness takes besides its function.
+
+    ``channels``: number of channels (upstream subtasks) of each input, default 1. ``parallelism``, ``subtask`` and
+    ``max_parallelism``: which subtask of how many this is, default 0 of 1. ``declarations``: watermarks that other
+    functions of the job declare. ``clock``: default one that begins at 0. ``snapshot``: what ``snapshot`` of an earlier
+    harness returned; the function goes on from there instead of being opened.
+    """
+
+    channels: int
+    parallelism: int
+    subtask: int
+    max_parallelism: int
+    declarations: Collection[WatermarkDeclaration]
+    clock: ManualClock
+    snapshot: bytes
+
+
+def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
+    """What the rest of the job declares: what the options say, and event time for a function that has it."""
+    declarations = list(options.get("declarations", ()))
+    if isinstance(function, EventTimeProcessFunction):
+        declarations += [one for one in (_EVENT_TIME, _IDLE_STATUS) if one not in declarations]
+    return declarations
+
+
+class HarnessInput(Generic[IN]):
+    """One input: what is pushed is processed before the call returns.
+
+    Every method takes the number of the ``channel``, and raises ``UserFunctionError`` for what a callback raised.
+    """
+
+    def __init__(self, harness: Harness, index: int, channels: int) -> None:
+        self._harness = harness
+        self._index = index
+        self._channels = channels
+        self._ended: set[int] = set()
+
+    def push(self, *records: IN, timestamp: int | None = None, channel: int = 0) -> None:
+        """Hand over ``records``, all with ``timestamp`` (ms) or none."""
+        self.push_all([StampedRecord(record, timestamp) for record in records], channel=channel)
+
+    def push_watermark(self, watermark: Watermark, *, channel: int = 0) -> None:
+        """Hand over a watermark. Raises ``UndeclaredWatermarkError`` if nothing declares it: see ``declarations``."""
+        self.push_all([watermark], channel=channel)
+
+    def push_event_time(self, timestamp: int, *, channel: int = 0) -> None:
+        """Hand over an event-time watermark: no records up to ``timestamp`` (ms) are to come."""
+        self.push_watermark(_EVENT_TIME.new_watermark(timestamp), channel=channel)
+
+    def push_idle(self, idle: bool = True, *, channel: int = 0) -> None:
+        """Say that the channel is idle, or active again."""
+        self.push_all([IdleStatus(idle)], channel=channel)
+
+    def end(self, *, channel: int | None = None) -> None:
+        """End the channel; without a number all that are left, one after the other."""
+        left = [number for number in range(self._channels) if number not in self._ended]
+        for number in left if channel is None else [channel]:
+            self.push_all([EndOfInput()], channel=number)
+
+    def push_all(self, elements: Iterable[Element[IN]], *, channel: int = 0) -> None:
+        """Hand over records and signals together, such as the ``elements`` of another harness's output."""
+        elements = list(elements)
+        if not 0 <= channel < self._channels:
+            raise ValueError(f"There is no channel {channel}: the input has {self._channels} (see channels=...).")
+        if channel in self._ended:
+            raise ValueError(f"Channel {channel} has ended.")
+        if any(isinstance(element, EndOfInput) for element in elements):
+            self._ended.add(channel)
+        self._harness._receive(self._index, self._index * self._channels + channel, elements)
+
+
+class HarnessOutput(Generic[OUT]):
+    """One output: all that was emitted since the beginning, or since ``clear``."""
+
+    def __init__(self) -> None:
+        self.elements: list[Element[OUT]] = []
+        """Records and signals in their order."""
+
+    @property
+    def stamped_records(self) -> list[StampedRecord[OUT]]:
+        """The records with their timestamps."""
+        return [element for element in self.elements if isinstance(element, StampedRecord)]
+
+    @property
+    def records(self) -> list[OUT]:
+        """The records."""
+        return [stamped.record for stamped in self.stamped_records]
+
+    @property
+    def timestamps(self) -> list[int | None]:
+        """The timestamps of the records, in ms."""
+        return [stamped.timestamp for stamped in self.stamped_records]
+
+    @property
+    def watermarks(self) -> list[Watermark]:
+        """The watermarks, those of event time included."""
+        return [one for one in self.elements if not isinstance(one, StampedRecord | IdleStatus | EndOfInput)]
+
+    @property
+    def event_times(self) -> list[int]:
+        """The event-time watermarks, in ms."""
+        return [one.value for one in self.watermarks if EventTimeExtension.is_event_time_watermark(one)]
+
+    @property
+    def idle_statuses(self) -> list[bool]:
+        """Each change: True for idle, False for active again."""
+        return [element.idle for element in self.elements if isinstance(element, IdleStatus)]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the output has ended."""
+        return any(isinstance(element, EndOfInput) for element in self.elements)
+
+    def clear(self) -> None:
+        """Forget what was emitted so far."""
+        self.elements.clear()
+
+
+class Harness:
+    """Base of the four kinds: what does not depend on inputs and outputs.
+
+    The function is copied, as for every subtask; the object given stays as it is. Micro-batches end when the clock is
+    advanced and when a snapshot is taken.
+    """
+
+    def __init__(self, plan: Plan, options: HarnessOptions) -> None:
+        self.clock = options.get("clock") or ManualClock()
+        self._plan = plan
+        self._index = options.get("subtask", 0)
+        self._operator = _operator_under_test(plan)
+        self._time = BatchTime(self.clock.now_ms())
+        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)), self._time)
+        sinks = [operator.id for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self._outputs = [HarnessOutput[Any]() for _ in sinks]
+        self._outputs_by_sink = dict(zip(sinks, self._outputs, strict=True))
+        self._inputs = [
+            HarnessInput[Any](self, index, plan.channels_of(edge))
+            for index, edge in enumerate(plan.edges_into[self._operator.id])
+        ]
+        self._subtask = self._new_subtask()
+        if "snapshot" in options:
+            self._subtask.restore(options["snapshot"])
+        else:
+            self._subtask.open()
+            self._subtask.flush()
+
+    def advance_clock(self, ms: int) -> None:
+        """End the micro-batch and let ``ms`` milliseconds pass, in which nothing comes.
+
+        Timers that are due fire, state expires, generators emit.
+        """
+        self._end_batch()
+        self.clock.advance(ms)
+        self._time.now_ms = self.clock.now_ms()
+        self._subtask.begin_batch()
+        self._end_batch()
+
+    def end(self) -> None:
+        """End every channel of every input that has not ended, the first input first."""
+        for one in self._inputs:
+            one.end()
+
+    def close(self) -> None:
+        """Close the function if it is open, as after a failure elsewhere in the job."""
+        self._subtask.close()
+
+    @property
+    def ended(self) -> bool:
+        """Whether all inputs have ended and the function is closed."""
+        return self._subtask.ended
+
+    def snapshot(self) -> bytes:
+        """End the micro-batch; the state of everything as bytes, for the option ``snapshot`` of another harness."""
+        self._end_batch()
+        return self._subtask.snapshot()
+
+    def restart(self) -> None:
+        """Go on from a snapshot with new objects, as between two micro-batches on Spark, or after a failure."""
+        blob = self.snapshot()
+        self._subtask = self._new_subtask()
+        self._subtask.restore(blob)
+
+    @property
+    def keys(self) -> list[Any]:
+        """The keys that ``apply_to_all_partitions`` visits: those that were seen, or have state or timers."""
+        return self._task.keys()
+
+    def event_timers(self, key: Hashable) -> list[int]:
+        """Pending event timers of ``key``, in ms."""
+        return self._task.timers(Domain.EVENT_TIME, key)
+
+    def processing_timers(self, key: Hashable) -> list[int]:
+        """Pending processing-time timers of ``key``, in ms."""
+        return self._task.timers(Domain.PROCESSING_TIME, key)
+
+    @property
+    def progress(self) -> OperatorProgress:
+        """Counters, gauges and watermarks, as the job's progress shows them."""
+        return job_progress(self._plan, 0, self._subtask.progress()).operators[self._operator.uid]
+
+    def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
+        if self._operator.keyed and key not in self.keys:
+            raise LookupError(f"There is no partition {key!r}; those that were seen are {self.keys}.")
+        result = self._task.visit(key, visitor)
+        self._subtask.flush()
+        return result
+
+    @property
+    def _task(self) -> OperatorTask:
+        return self._subtask.head
+
+    def _new_subtask(self) -> Subtask:
+        functions = {self._operator.id: own_copy(self._operator)}
+        return Subtask(self._plan, self._operator.id, self._index, functions, self._job, self._emit)
+
+    def _emit(self, frame: Frame) -> None:
+        self._outputs_by_sink[frame.operator].elements += from_frame(frame, self._plan.declarations)
+
+    def _end_batch(self) -> None:
+        self._subtask.end_batch()
+        self._subtask.flush()
+
+    def _receive(self, input_index: int, channel: int, elements: list[Element[Any]]) -> None:
+        records, controls, timestamps = to_frame(elements)
+        for _, _, identifier, _ in controls:
+            if identifier and identifier not in self._plan.declarations:
+                raise UndeclaredWatermarkError(
+                    f"Watermark {identifier!r} is not declared: make the harness with declarations=[its declaration]."
+                )
+        self._check_keys(input_index, records)
+        self._subtask.receive(channel, records, controls, timestamps)
+        self._subtask.flush()
+
+    def _check_keys(self, input_index: int, records: list[Any]) -> None:
+        select, operator = self._operator.input_keys[input_index], self._operator
+        if select is None or operator.parallelism == 1:
+            return
+        for record in records:
+            owner = subtask_of(key := select(record), operator.max_parallelism, operator.parallelism)
+            if owner != self._index:
+                raise ValueError(f"Key {key!r} belongs to subtask {owner}, this is subtask {self._index}.")
+
+
+def _operator_under_test(plan: Plan) -> Operator:
+    (head,) = plan.chains
+    return plan.operators[head]

@@ -1,0 +1,190 @@
+"""A harness for each kind of function: it drives the real subtask, without Spark and without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
+
+from dsv2.context import PartitionedContext, TwoOutputPartitionedContext
+from dsv2.environment import ExecutionEnvironment
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    ProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.graph import Plan
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource
+from dsv2.testing.harness import (
+    NO_PARTITION,
+    Harness,
+    HarnessInput,
+    HarnessOptions,
+    HarnessOutput,
+    declared_with,
+)
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("OneInputHarness", "TwoInputBroadcastHarness", "TwoInputNonBroadcastHarness", "TwoOutputHarness")
+
+IN = TypeVar("IN")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+OUT1 = TypeVar("OUT1")
+OUT2 = TypeVar("OUT2")
+R = TypeVar("R")
+
+_AnyKey: TypeAlias = Callable[[Any], Hashable]
+
+
+class OneInputHarness(Harness, Generic[IN, OUT]):
+    """Drives a function with one input and one output.
+
+    ``key``: the key selector of a keyed stream; without it the stream is not keyed. ``output_key``: that of a stream
+    that stays keyed. ``options``: see ``HarnessOptions``.
+    """
+
+    def __init__(
+        self,
+        function: OneInputStreamProcessFunction[IN, OUT],
+        *,
+        key: Callable[[IN], Hashable] | None = None,
+        output_key: Callable[[OUT], Hashable] | None = None,
+        **options: Unpack[HarnessOptions],
+    ) -> None:
+        job = _Job(function, options)
+        job.process(key, output_key)
+        super().__init__(job.plan(), options)
+        self.input: HarnessInput[IN] = self._inputs[0]
+        self.output: HarnessOutput[OUT] = self._outputs[0]
+
+    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+        """``visitor(ctx)`` in the partition ``key``: to look at its state, or to set it.
+
+        Raises ``LookupError`` for a key that was not seen.
+        """
+        return self._visit(visitor, key)
+
+
+class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
+    """Drives a function with two outputs. ``first_output_key`` and ``second_output_key``: both or none."""
+
+    def __init__(
+        self,
+        function: TwoOutputStreamProcessFunction[IN, OUT1, OUT2],
+        *,
+        key: Callable[[IN], Hashable] | None = None,
+        first_output_key: Callable[[OUT1], Hashable] | None = None,
+        second_output_key: Callable[[OUT2], Hashable] | None = None,
+        **options: Unpack[HarnessOptions],
+    ) -> None:
+        job = _Job(function, options)
+        job.process(key, first_output_key, second_output_key)
+        super().__init__(job.plan(), options)
+        self.input: HarnessInput[IN] = self._inputs[0]
+        self.first_output: HarnessOutput[OUT1] = self._outputs[0]
+        self.second_output: HarnessOutput[OUT2] = self._outputs[1]
+
+    def visit(self, visitor: Callable[[TwoOutputPartitionedContext[OUT1, OUT2]], R], key: Hashable = NO_PARTITION) -> R:
+        """As in ``OneInputHarness``."""
+        return self._visit(visitor, key)
+
+
+class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
+    """Drives a function with two inputs that are partitioned alike. ``first_key`` and ``second_key``: both or none."""
+
+    def __init__(
+        self,
+        function: TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT],
+        *,
+        first_key: Callable[[IN1], Hashable] | None = None,
+        second_key: Callable[[IN2], Hashable] | None = None,
+        output_key: Callable[[OUT], Hashable] | None = None,
+        **options: Unpack[HarnessOptions],
+    ) -> None:
+        job = _Job(function, options)
+        job.connect(first_key, job.stream(second_key), output_key)
+        super().__init__(job.plan(), options)
+        self.first_input: HarnessInput[IN1] = self._inputs[0]
+        self.second_input: HarnessInput[IN2] = self._inputs[1]
+        self.output: HarnessOutput[OUT] = self._outputs[0]
+
+    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+        """As in ``OneInputHarness``."""
+        return self._visit(visitor, key)
+
+
+class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
+    """Drives a function with a partitioned input, keyed if there is a ``key``, and a broadcast one."""
+
+    def __init__(
+        self,
+        function: TwoInputBroadcastStreamProcessFunction[IN1, IN2, OUT],
+        *,
+        key: Callable[[IN1], Hashable] | None = None,
+        output_key: Callable[[OUT], Hashable] | None = None,
+        **options: Unpack[HarnessOptions],
+    ) -> None:
+        job = _Job(function, options)
+        job.connect(key, job.upstream().broadcast(), output_key)
+        super().__init__(job.plan(), options)
+        self.non_broadcast_input: HarnessInput[IN1] = self._inputs[0]
+        self.broadcast_input: HarnessInput[IN2] = self._inputs[1]
+        self.output: HarnessOutput[OUT] = self._outputs[0]
+
+    def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
+        """As in ``OneInputHarness``."""
+        return self._visit(visitor, key)
+
+
+class _Upstream(CollectionSource[Any]):
+    """Stands for the rest of the job: it declares, and the harness sends."""
+
+    def __init__(self, declarations: Collection[WatermarkDeclaration]) -> None:
+        super().__init__([])
+        self.declarations = declarations
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return self.declarations
+
+
+class _Job:
+    """The smallest job around a function: something upstream of each input, a sink behind each output."""
+
+    def __init__(self, function: ProcessFunction, options: HarnessOptions) -> None:
+        self._function = function
+        self._options = options
+        self._env = ExecutionEnvironment.get_instance(runtime="local")
+        self._env.set_parallelism(options.get("parallelism", 1))
+
+    def upstream(self) -> Any:
+        """A stream of as many channels as wanted."""
+        source = self._env.from_source(_Upstream(declared_with(self._function, self._options)), "upstream")
+        return source.with_parallelism(self._options.get("channels", 1))
+
+    def stream(self, key: _AnyKey | None) -> Any:
+        """A stream for an input that is not broadcast."""
+        return self.upstream().shuffle() if key is None else self.upstream().key_by(key)
+
+    def process(self, key: _AnyKey | None, *output_keys: _AnyKey | None) -> None:
+        """Run a function with one input."""
+        self._take(self.stream(key).process(self._function, *filter(None, output_keys)))
+
+    def connect(self, key: _AnyKey | None, other: Any, output_key: _AnyKey | None) -> None:
+        """Run a function with two inputs."""
+        self._take(self.stream(key).connect_and_process(other, self._function, *filter(None, [output_key])))
+
+    def _take(self, result: Any) -> None:
+        is_pair = isinstance(self._function, TwoOutputStreamProcessFunction)
+        outputs = [result.first, result.second] if is_pair else [result]
+        if "max_parallelism" in self._options:
+            outputs[0].with_max_parallelism(self._options["max_parallelism"])
+        for output in outputs:
+            output.to_sink(CollectSink())
+
+    def plan(self) -> Plan:
+        """The plan of all this."""
+        return self._env.build_plan("harness")

@@ -1,0 +1,405 @@
+"""The harnesses that users test their functions with: what is pushed, what comes out, and what can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    TwoOutputPartitionedContext,
+    UndeclaredWatermarkError,
+    UserFunctionError,
+)
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.testing import (
+    EndOfInput,
+    IdleStatus,
+    ManualClock,
+    OneInputHarness,
+    StampedRecord,
+    TwoInputBroadcastHarness,
+    TwoInputNonBroadcastHarness,
+    TwoOutputHarness,
+)
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+
+TOTAL = StateDeclarations.value_state("total", int, default=0)
+HIGHEST = new_builder("highest").type_long().combine_function_max().build()
+OPEN = new_builder("open").type_bool().build()
+
+
+class Sale(NamedTuple):
+    product: str
+    amount: int
+
+
+def product_of(sale: Sale) -> str:
+    return sale.product
+
+
+class Totals(OneInputStreamProcessFunction[Sale, tuple[str, int]]):
+    """The sum of each product, and a reminder of each one 100 ms after its last sale."""
+
+    def __init__(self) -> None:
+        self.sales = 0
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [TOTAL]
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [HIGHEST]
+
+    def open(self, ctx: NonPartitionedContext[tuple[str, int]]) -> None:
+        ctx.metric_group.counter("opened").inc()
+
+    def process_record(
+        self, record: Sale, output: Collector[tuple[str, int]], ctx: PartitionedContext[tuple[str, int]]
+    ) -> None:
+        if record.amount < 0:
+            raise ValueError("less than nothing")
+        self.sales += 1
+        total = ctx.state_manager.get_state(TOTAL)
+        total.update(total.value() + record.amount)
+        output.collect((record.product, total.value()))
+        timers = ctx.processing_time_manager
+        timers.register_timer(timers.current_time() + 100)
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(HIGHEST.new_watermark(total.value()))
+
+    def on_processing_timer(
+        self, timestamp: int, output: Collector[tuple[str, int]], ctx: PartitionedContext[tuple[str, int]]
+    ) -> None:
+        output.collect((f"{ctx.state_manager.current_key} at {timestamp}", ctx.state_manager.get_state(TOTAL).value()))
+
+    def end_input(self, ctx: NonPartitionedContext[tuple[str, int]]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(("sales", self.sales)))
+
+
+class Hearing(OneInputStreamProcessFunction[Any, Any]):
+    """Passes records on, and tells which watermarks it hears."""
+
+    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect(record)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
+    ) -> WatermarkHandlingResult:
+        output.collect(watermark)
+        return WatermarkHandlingResult.PEEK
+
+
+def total_of(ctx: PartitionedContext[Any]) -> int:
+    return ctx.state_manager.get_state(TOTAL).value()
+
+
+def test_records_watermarks_timers_and_state() -> None:
+    harness = OneInputHarness(Totals(), key=product_of)
+    harness.input.push(Sale("tea", 2), Sale("milk", 1), Sale("tea", 3))
+    assert harness.output.records == [("tea", 2), ("milk", 1), ("tea", 5)]
+    assert harness.output.watermarks == [HIGHEST.new_watermark(total) for total in (2, 1, 5)]
+    assert harness.output.elements[:2] == [StampedRecord(("tea", 2)), HIGHEST.new_watermark(2)]
+    assert sorted(harness.keys) == ["milk", "tea"]
+    assert harness.visit(total_of, "tea") == 5
+    assert harness.processing_timers("milk") == [100]
+    assert harness.event_timers("milk") == []
+    assert harness.processing_timers("beer") == []
+    assert harness.progress.counters == {"opened": 1}
+    assert harness.progress.records_in == 3
+
+    harness.output.clear()
+    harness.advance_clock(99)
+    assert harness.output.records == []
+    harness.advance_clock(1)
+    assert sorted(harness.output.records) == [("milk at 100", 1), ("tea at 100", 5)]
+    assert harness.processing_timers("milk") == []
+
+
+def test_the_function_given_stays_as_it_is() -> None:
+    function = Totals()
+    harness = OneInputHarness(function, key=product_of)
+    harness.input.push(Sale("tea", 2))
+    harness.end()
+    assert function.sales == 0
+    assert harness.output.records[-1] == ("sales", 1)
+
+
+def test_the_end() -> None:
+    harness = OneInputHarness(Totals(), key=product_of, channels=2)
+    harness.input.push(Sale("tea", 2), channel=1)
+    harness.output.clear()
+    harness.input.end(channel=1)
+    assert (harness.output.elements, harness.output.ended, harness.ended) == ([], False, False)
+    harness.end()
+    assert harness.output.records == [("tea at 100", 2), ("sales", 1)]
+    assert (harness.output.ended, harness.ended) == (True, True)
+    harness.end()
+    assert harness.output.elements.count(EndOfInput()) == 1
+
+
+def test_a_restart_goes_on_with_everything() -> None:
+    harness = OneInputHarness(Totals(), key=product_of)
+    harness.input.push(Sale("tea", 2))
+    harness.restart()
+    assert harness.visit(total_of, "tea") == 2
+    harness.input.push(Sale("tea", 3))
+    harness.restart()
+    harness.end()
+    assert harness.output.records == [("tea", 2), ("tea", 5), ("tea at 100", 5), ("sales", 2)]
+    assert harness.progress.counters == {"opened": 1}
+
+
+class Caching(Hearing):
+    """Rebuilds what is not kept."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def __getstate__(self) -> Any:
+        return len(self.seen)
+
+    def __setstate__(self, state: Any) -> None:
+        self.seen = ["?"] * state
+
+    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        self.seen.append(record)
+        output.collect(tuple(self.seen))
+
+
+def test_a_restart_makes_new_objects_from_bytes() -> None:
+    harness = OneInputHarness(Caching())
+    harness.input.push(1)
+    harness.restart()
+    harness.input.push(2)
+    assert harness.output.records == [(1,), ("?", 2)]
+
+
+def test_a_snapshot_is_for_another_harness() -> None:
+    first = OneInputHarness(Totals(), key=product_of)
+    first.input.push(Sale("tea", 2))
+    snapshot = first.snapshot()
+    first.input.push(Sale("tea", 9))
+    second = OneInputHarness(Totals(), key=product_of, clock=ManualClock(50), snapshot=snapshot)
+    assert second.output.elements == []
+    second.input.push(Sale("tea", 3))
+    assert second.output.records == [("tea", 5)]
+    assert second.processing_timers("tea") == [100, 150]
+
+
+def test_a_visitor_may_set_the_state_of_a_partition() -> None:
+    harness = OneInputHarness(Totals(), key=product_of)
+    harness.input.push(Sale("tea", 2))
+    harness.visit(lambda ctx: ctx.state_manager.get_state(TOTAL).update(40), "tea")
+    harness.input.push(Sale("tea", 2))
+    assert harness.output.records[-1] == ("tea", 42)
+    with pytest.raises(LookupError, match="There is no partition 'beer'; those that were seen are \\['tea'\\]"):
+        harness.visit(total_of, "beer")
+
+
+def test_what_fails_says_where_and_the_function_is_closed() -> None:
+    closed = []
+
+    class Closing(Totals):
+        def close(self) -> None:
+            closed.append(True)
+
+    harness = OneInputHarness(Closing(), key=product_of)
+    with pytest.raises(UserFunctionError) as caught:
+        harness.input.push(Sale("tea", -1))
+    error = caught.value
+    assert (error.callback, error.key, error.cause_type) == ("process_record", "'tea'", "ValueError")
+    assert error.location.startswith(__file__)
+    harness.close()
+    assert closed == [True]
+
+
+def test_subtasks_of_several() -> None:
+    harnesses = [OneInputHarness(Totals(), key=product_of, parallelism=2, subtask=index) for index in (0, 1)]
+    homes = {}
+    for product in ("tea", "milk", "beer", "cake", "salt"):
+        for index, harness in enumerate(harnesses):
+            try:
+                harness.input.push(Sale(product, 1))
+                homes[product] = index
+            except ValueError as error:
+                assert str(error) == f"Key {product!r} belongs to subtask {1 - index}, this is subtask {index}."  # noqa: PT017
+    assert len(homes) == 5
+    assert set(homes.values()) == {0, 1}
+    assert [sorted(harness.keys) for harness in harnesses] == [
+        sorted(product for product, home in homes.items() if home == index) for index in (0, 1)
+    ]
+
+
+def test_task_info() -> None:
+    class Told(OneInputStreamProcessFunction[int, Any]):
+        def process_record(self, record: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+            task = ctx.task_info
+            output.collect((task.parallelism, task.max_parallelism, task.index_of_this_subtask))
+
+    harness = OneInputHarness(Told(), parallelism=4, subtask=3, max_parallelism=9)
+    harness.input.push(1)
+    assert harness.output.records == [(4, 9, 3)]
+
+
+def test_channels_signals_and_timestamps() -> None:
+    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST, OPEN])
+    harness.input.push("a", "b", timestamp=7)
+    harness.input.push("c", channel=1)
+    assert harness.output.stamped_records == [StampedRecord("a", 7), StampedRecord("b", 7), StampedRecord("c")]
+    assert harness.output.timestamps == [7, 7, None]
+    harness.output.clear()
+    harness.input.push_watermark(HIGHEST.new_watermark(3), channel=1)
+    harness.input.push_watermark(OPEN.new_watermark(False))
+    harness.input.push_idle()
+    harness.input.push_idle(channel=1)
+    harness.input.push_idle(False)
+    expected = [HIGHEST.new_watermark(3), OPEN.new_watermark(False)]
+    assert harness.output.records == harness.output.watermarks == expected
+    assert harness.output.idle_statuses == [True, False]
+    assert harness.output.elements[-2:] == [IdleStatus(True), IdleStatus(False)]
+    assert harness.output.event_times == []
+
+
+def test_each_input_has_all_its_channels_whatever_the_parallelism() -> None:
+    harness = OneInputHarness(Hearing(), channels=2, parallelism=2, subtask=1)
+    harness.input.push("a", channel=1)
+    harness.input.end(channel=1)
+    harness.input.push("b", channel=0)
+    assert (harness.output.records, harness.ended) == (["a", "b"], False)
+
+
+def test_what_one_function_gives_is_pushed_to_the_next() -> None:
+    first = OneInputHarness(Hearing(), declarations=[HIGHEST])
+    first.input.push_all([StampedRecord("a", 1), HIGHEST.new_watermark(3), StampedRecord("b"), EndOfInput()])
+    second = OneInputHarness(Hearing(), declarations=[HIGHEST])
+    second.input.push_all(first.output.elements)
+    told = StampedRecord(HIGHEST.new_watermark(3))
+    assert first.output.elements == [
+        StampedRecord("a", 1),
+        told,
+        HIGHEST.new_watermark(3),
+        StampedRecord("b"),
+        EndOfInput(),
+    ]
+    assert second.output.elements == [StampedRecord("a", 1), told, *first.output.elements[1:]]
+
+
+def test_mistakes() -> None:
+    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST])
+    with pytest.raises(ValueError, match="no channel 2: the input has 2"):
+        harness.input.push("a", channel=2)
+    with pytest.raises(UndeclaredWatermarkError, match="'open' is not declared: make the harness with declarations"):
+        harness.input.push_watermark(OPEN.new_watermark(True))
+    with pytest.raises(UndeclaredWatermarkError, match="BUILTIN_API_EVENT_TIME"):
+        harness.input.push_event_time(1)
+    harness.input.end(channel=0)
+    with pytest.raises(ValueError, match="Channel 0 has ended"):
+        harness.input.push("a")
+    with pytest.raises(ValueError, match="does not go back: -1 ms"):
+        harness.advance_clock(-1)
+
+
+class Split(TwoOutputStreamProcessFunction[int, int, str]):
+    def process_record(
+        self,
+        record: int,
+        first_output: Collector[int],
+        second_output: Collector[str],
+        ctx: TwoOutputPartitionedContext[int, str],
+    ) -> None:
+        first_output.collect(record)
+        second_output.collect_and_overwrite_timestamp(str(record), record)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_two_outputs(keyed: bool) -> None:
+    harness = TwoOutputHarness(Split(), key=abs if keyed else None)
+    harness.input.push(-1, 2)
+    harness.end()
+    assert harness.first_output.elements == [StampedRecord(-1), StampedRecord(2), EndOfInput()]
+    assert harness.second_output.elements == [StampedRecord("-1", -1), StampedRecord("2", 2), EndOfInput()]
+    assert harness.keys == ([1, 2] if keyed else [])
+    if keyed:
+        assert harness.visit(lambda ctx: ctx.state_manager.current_key, 1) == 1
+    assert harness.visit(lambda ctx: ctx.task_info.parallelism, *([2] if keyed else [])) == 1
+
+
+def test_outputs_that_stay_keyed_are_checked() -> None:
+    harness = TwoOutputHarness(Split(), key=abs, first_output_key=abs, second_output_key=int)
+    harness.input.push(1)
+    with pytest.raises(UserFunctionError, match="InvalidKeyError"):
+        harness.input.push(-1)
+    keeping = OneInputHarness(Hearing(), key=len, output_key=len)
+    keeping.input.push("a")
+    assert keeping.output.records == ["a"]
+
+
+class Merge(TwoInputNonBroadcastStreamProcessFunction[int, str, str]):
+    def process_record_from_first_input(
+        self, record: int, output: Collector[str], ctx: PartitionedContext[str]
+    ) -> None:
+        output.collect(f"first {record}")
+
+    def process_record_from_second_input(
+        self, record: str, output: Collector[str], ctx: PartitionedContext[str]
+    ) -> None:
+        output.collect(f"second {record}")
+
+    def end_first_input(self, ctx: NonPartitionedContext[str]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect("end of first"))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_two_inputs(keyed: bool) -> None:
+    keys: dict[str, Any] = {"first_key": int, "second_key": int} if keyed else {}
+    harness = TwoInputNonBroadcastHarness(Merge(), channels=2, **keys)
+    harness.first_input.push(1)
+    harness.second_input.push("1", channel=1)
+    harness.first_input.end(channel=1)
+    assert harness.output.records == ["first 1", "second 1"]
+    harness.first_input.end()
+    assert harness.output.records[2:] == ["end of first"]
+    harness.second_input.push("1", channel=0)
+    harness.end()
+    assert harness.output.elements[-2:] == [StampedRecord("second 1"), EndOfInput()]
+    assert harness.keys == ([1] if keyed else [])
+    assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
+
+
+class Rules(TwoInputBroadcastStreamProcessFunction[int, str, str]):
+    def process_record_from_non_broadcast_input(
+        self, record: int, output: Collector[str], ctx: PartitionedContext[str]
+    ) -> None:
+        output.collect(f"{record}")
+
+    def process_record_from_broadcast_input(self, record: str, ctx: NonPartitionedContext[str]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(f"rule {record}"))
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_broadcast_input(keyed: bool) -> None:
+    harness = TwoInputBroadcastHarness(Rules(), key=abs if keyed else None)
+    harness.non_broadcast_input.push(1, 2)
+    harness.broadcast_input.push("x")
+    assert harness.output.records == ["1", "2", *["rule x"] * (2 if keyed else 1)]
+    harness.broadcast_input.end()
+    harness.non_broadcast_input.push(3)
+    harness.end()
+    assert harness.output.elements[-2:] == [StampedRecord("3"), EndOfInput()]
+    assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
+
+
+def test_a_clock_that_goes_on_by_itself() -> None:
+    clock = ManualClock(10, step_ms=5)
+    assert [clock.now_ms(), clock.now_ms()] == [10, 15]
+    clock.advance(100)
+    assert clock.now_ms() == 120
