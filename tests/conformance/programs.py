@@ -7,6 +7,7 @@ from tests.conformance import (
     programs_lifecycle,
     programs_partitioning,
     programs_records,
+    programs_state,
     programs_watermarks,
 )
 
@@ -18,4 +19,5 @@ PROGRAMS = (
     *programs_watermarks.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
+    *programs_state.PROGRAMS,
 )
