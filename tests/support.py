@@ -17,7 +17,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.codec import Codec
+from dsv2.runtime.codec import Codec, Names
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.subtask import Subtask
@@ -30,6 +30,7 @@ __all__ = (
     "ENDED",
     "IDLE",
     "STARTED",
+    "CountingCodec",
     "Driver",
     "NoRows",
     "Signal",
@@ -122,6 +123,22 @@ def operator_named(plan: Plan, uid: str) -> Operator:
 
 def job_context(plan: Plan) -> JobContext:
     return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)), BatchTime(0))
+
+
+class CountingCodec(Codec):
+    """Counts the values (pages of a keyed store, say) that pass through."""
+
+    def __init__(self) -> None:
+        super().__init__(TypeRegistry())
+        self.decoded = self.encoded = 0
+
+    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
+        self.decoded += 1
+        return super().loads(data, owner, names)
+
+    def dumps(self, value: Any) -> bytes:
+        self.encoded += 1
+        return super().dumps(value)
 
 
 class NoRows:

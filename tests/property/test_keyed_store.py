@@ -9,29 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError
-from dsv2.runtime.codec import Codec, Names
+from dsv2.runtime.codec import Codec
 from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
-from tests.support import unhurried
+from tests.support import CountingCodec, unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]
-
-
-class CountingCodec(Codec):
-    """Counts the pages that pass through."""
-
-    def __init__(self) -> None:
-        super().__init__(TypeRegistry())
-        self.decoded = self.encoded = 0
-
-    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
-        self.decoded += 1
-        return super().loads(data, owner, names)
-
-    def dumps(self, value: Any) -> bytes:
-        self.encoded += 1
-        return super().dumps(value)
 
 
 def new_store(codec: Codec | None = None, remember: bool = True) -> PagedKeyedStore:

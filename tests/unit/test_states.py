@@ -325,6 +325,21 @@ def test_nothing_is_left_of_what_was_emptied(
     assert held_after(empty) == 0
 
 
+def test_what_has_expired_goes_when_a_micro_batch_begins() -> None:
+    state = StateDeclarations.value_state("s", int, ttl=TTL)
+    function = Emptying(state, lambda state: state.update(1))
+    driver = driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
+    driver.send(*range(100))
+    driver.pass_time(4)
+    driver.send(0)
+    driver.restart()
+    driver.pass_time(5)
+    assert keys_held(driver) == 1
+    driver.restart()
+    driver.pass_time(9)
+    assert keys_held(driver) == 0
+
+
 # Mistakes.
 
 

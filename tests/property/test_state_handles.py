@@ -1,0 +1,387 @@
+"""Every handle against a plain dict, through any history of keys, times, sweeps and restores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.contexts import NO_KEY, PartitionState
+from dsv2.runtime.keyed_store import PagedKeyedStore
+from dsv2.runtime.state import FunctionStates
+from dsv2.runtime.timers import BatchTime
+from dsv2.runtime.types import TypeRegistry
+from dsv2.state import StateDeclaration, StateDeclarations, StateTtl, TtlUpdate, aggregate_of
+from tests.support import CountingCodec, one_input, unhurried
+
+Step: TypeAlias = tuple[str, Any, Any]
+
+DURATION = 10
+LIFETIMES = {
+    "for ever": None,
+    "since written": StateTtl(DURATION),
+    "since read": StateTtl(DURATION, TtlUpdate.ON_READ_AND_WRITE),
+}
+
+
+def joined(values: list[str]) -> str:
+    return "+".join(values)
+
+
+def with_value(value: str, values: list[str]) -> list[str]:
+    return [*values, value]
+
+
+def declared(kind: str, ttl: StateTtl | None) -> Any:
+    match kind:
+        case "value":
+            return StateDeclarations.value_state("s", str, ttl=ttl)
+        case "default":
+            return StateDeclarations.value_state("s", str, "none", ttl=ttl)
+        case "list":
+            return StateDeclarations.list_state("s", str, ttl=ttl)
+        case "map":
+            return StateDeclarations.map_state("s", int, str, ttl=ttl)
+        case "reducing":
+            return StateDeclarations.reducing_state("s", str, lambda one, other: f"{one}+{other}", ttl=ttl)
+        case _:
+            return StateDeclarations.aggregating_state("s", list[str], aggregate_of(list, with_value, joined), ttl=ttl)
+
+
+class Held:
+    """The states of one operator, as a subtask holds them; a micro-batch begins whenever time passes."""
+
+    def __init__(self, *declarations: StateDeclaration, codec: Codec | None = None, remember: bool = False) -> None:
+        self._declarations = declarations
+        self._codec = codec or Codec(TypeRegistry())
+        self._remember = remember
+        self.time = BatchTime(0)
+        self._build()
+
+    def _build(self) -> None:
+        self.store = PagedKeyedStore(self._codec, "Keyed state", self._remember)
+        self.partition = PartitionState(True, self.store)
+        function = one_input(uses_states=lambda: self._declarations)
+        self.states = FunctionStates(function, self.store, self.partition, self._codec, self.time, "State")
+
+    def handle(self, declaration: StateDeclaration, key: Any) -> Any:
+        self.partition.key = key
+        return self.partition.get_state(declaration)
+
+    def restart(self) -> None:
+        snapshot = self.store.snapshot(), self.states.snapshot()
+        self._build()
+        self.store.restore(snapshot[0])
+        self.states.restore(snapshot[1])
+
+
+class Model:
+    """What any keyed state is: values in slots of keys, each with the time from which on it is not there."""
+
+    def __init__(self, ttl: StateTtl | None) -> None:
+        self.now = 0
+        self._ttl = ttl
+        self._slots: dict[Any, dict[Any, tuple[str, float]]] = {}
+        self._next = 0
+
+    def read(self, key: Any, *slots: Any) -> dict[Any, str]:
+        """What is there, of ``slots`` or of all; reading may make it live longer."""
+        there = self.peek(key)
+        found = {slot: value for slot, value in there.items() if not slots or slot in slots}
+        if self._ttl is not None and self._ttl.update is TtlUpdate.ON_READ_AND_WRITE:
+            for slot, value in found.items():
+                self._slots[key][slot] = value, self.now + DURATION
+        return found
+
+    def peek(self, key: Any) -> dict[Any, str]:
+        slots = {slot: cell for slot, cell in self._slots.get(key, {}).items() if cell[1] > self.now}
+        self._slots[key] = slots
+        return {slot: value for slot, (value, _) in slots.items()}
+
+    def write(self, key: Any, slot: Any, value: str) -> None:
+        self.peek(key)
+        self._slots[key][slot] = value, float("inf") if self._ttl is None else self.now + DURATION
+
+    def append(self, key: Any, *values: str) -> None:
+        for value in values:
+            self._next += 1
+            self.write(key, self._next, value)
+
+    def remove(self, key: Any, *slots: Any) -> None:
+        """Remove ``slots``, or all."""
+        for slot in slots or list(self.peek(key)):
+            self._slots.get(key, {}).pop(slot, None)
+
+    def keys_with_values(self) -> set[Any]:
+        return {key for key in self._slots if self.peek(key)}
+
+
+def use_value(default: str | None, model: Model, state: Any, key: Any, what: int, arg: int) -> None:
+    if what < 3:
+        state.update(str(arg))
+        model.write(key, None, str(arg))
+    elif what == 3:
+        [state.clear, lambda: state.update(None)][arg % 2]()
+        model.remove(key)
+    else:
+        assert state.value() == model.read(key).get(None, default)
+
+
+def use_list(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
+    values = [str(n) for n in range(arg)]
+    match what:
+        case 0:
+            state.add(str(arg))
+            model.append(key, str(arg))
+        case 1:
+            state.add_all(iter(values))
+            model.append(key, *values)
+        case 2:
+            state.update(iter(values))
+            model.remove(key)
+            model.append(key, *values)
+        case 3:
+            state.clear()
+            model.remove(key)
+        case _:
+            assert state.get() == list(model.read(key).values())
+
+
+def use_map(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
+    match what:
+        case 0:
+            state.put(arg, str(key))
+            model.write(key, arg, str(key))
+        case 1:
+            entries = {slot: f"{slot} of {key}" for slot in range(arg)}
+            state.put_all(entries)
+            for slot, value in entries.items():
+                model.write(key, slot, value)
+        case 2:
+            state.remove(arg)
+            model.remove(key, arg)
+        case 3 if arg == 0:
+            state.clear()
+            model.remove(key)
+        case 3:
+            assert state.get(arg) == model.read(key, arg).get(arg)
+            assert state.get(arg, "none") == model.read(key, arg).get(arg, "none")
+        case 4:
+            assert (len(state), state.is_empty()) == (len(model.peek(key)), not model.peek(key))
+            assert state.contains(arg) is (arg in state) is (arg in model.read(key, arg))
+        case _:
+            assert sorted([state.keys(), list(state)][arg % 2]) == sorted(model.read(key))
+            assert sorted(state.values()) == sorted(model.read(key).values())
+            assert dict(state.items()) == model.read(key)
+
+
+def use_folded(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
+    """The values so far are one value, which lives since the last was added."""
+    if what < 3:
+        state.add(str(arg))
+        before = model.read(key).get(None)
+        model.write(key, None, str(arg) if before is None else f"{before}+{arg}")
+    elif what == 3:
+        state.clear()
+        model.remove(key)
+    else:
+        assert state.get() == model.read(key).get(None)
+
+
+USES: dict[str, Callable[..., None]] = {
+    "value": lambda *args: use_value(None, *args),
+    "default": lambda *args: use_value("none", *args),
+    "list": use_list,
+    "map": use_map,
+    "reducing": use_folded,
+    "aggregating": use_folded,
+}
+
+STEPS: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(
+        st.sampled_from(["use", "use", "use", "use", "pass", "pass", "sweep", "restart", "snapshot"]),
+        st.tuples(st.integers(0, 1), st.integers(0, 5)),  # a key, and what to do with its state
+        st.integers(0, 2),
+    ),
+    max_size=50,
+)
+
+
+@pytest.mark.parametrize("lifetime", LIFETIMES)
+@pytest.mark.parametrize("kind", USES)
+@unhurried
+@given(steps=STEPS)
+def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
+    declaration = declared(kind, LIFETIMES[lifetime])
+    held, model = Held(declaration), Model(LIFETIMES[lifetime])
+    for step, (key, what), arg in steps:
+        match step:
+            case "use":
+                USES[kind](model, held.handle(declaration, key), key, what, arg)
+            case "pass":
+                held.time.now_ms = model.now = model.now + (1, 5, DURATION)[arg]
+            case "sweep":
+                held.states.expire()
+            case "snapshot":
+                held.store.snapshot()
+            case "restart":
+                held.restart()
+    held.partition.key = NO_KEY
+    held.states.expire()
+    held.store.snapshot()
+    assert set(held.store) == model.keys_with_values()
+    for key in range(4):
+        USES[kind](model, held.handle(declaration, key), key, 5, 0)
+
+
+@pytest.mark.parametrize("kind", USES)
+@unhurried
+@given(steps=STEPS)
+def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[Step]) -> None:
+    """Whatever was done to it: when all has expired, the state is what it was in the beginning."""
+    declaration = declared(kind, StateTtl(DURATION))
+    held, model = Held(declaration), Model(StateTtl(DURATION))
+    empty = held.store.snapshot()
+    for step, (key, what), arg in steps:
+        if step == "pass":
+            held.time.now_ms = model.now = model.now + (1, 5, DURATION)[arg]
+        elif step == "restart":
+            held.restart()
+        else:
+            USES[kind](model, held.handle(declaration, key), key, what, arg)
+    held.time.now_ms += DURATION
+    held.states.expire()
+    assert held.store.snapshot() == empty
+
+
+@unhurried
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
+def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, int]]) -> None:
+    declarations = [
+        StateDeclarations.value_state("0", int, ttl=StateTtl(3)),
+        StateDeclarations.value_state("1", int, ttl=StateTtl(11)),
+        StateDeclarations.value_state("2", int),
+        StateDeclarations.value_state("3", int, ttl=StateTtl(7)),
+    ]
+    lives = [3, 11, 10**9, 7]
+    held = Held(*declarations)
+    expiry: dict[tuple[int, int], int] = {}
+    for key, number, passing in steps:
+        held.handle(declarations[number], key).update(1)
+        expiry[key, number] = held.time.now_ms + lives[number]
+        held.time.now_ms += passing
+        held.states.expire()
+        for there in range(4):
+            entry = held.store.find(there) or {}
+            alive = {str(n) for n in range(4) if expiry.get((there, n), 0) > held.time.now_ms}
+            assert {name for name in entry if isinstance(name, str)} == alive
+
+
+def test_what_expires_is_found_without_looking_at_the_rest() -> None:
+    declaration = declared("value", StateTtl(DURATION))
+    codec = CountingCodec()
+    held = Held(declaration, codec=codec)
+    held.handle(declaration, "old").update("x")
+    held.time.now_ms = 1
+    for key in range(10_000):
+        held.handle(declaration, key).update("x")
+    held.restart()
+    codec.decoded = codec.encoded = 0
+    held.time.now_ms = DURATION
+    held.states.expire()
+    assert len(held.store) == 10_001
+    held.store.snapshot()
+    assert len(held.store) == 10_000
+    assert (codec.decoded, codec.encoded) == (1, 1)
+
+
+def test_a_deadline_that_comes_too_early_is_put_off() -> None:
+    """A value that is written all the time costs one look per lifetime."""
+    declaration = declared("value", StateTtl(DURATION))
+    held = Held(declaration)
+    deadlines = []
+    for now in range(5 * DURATION):
+        held.time.now_ms = now
+        held.states.expire()
+        held.handle(declaration, "key").update(str(now))
+        deadlines.append(held.store.find("key")[2])  # type: ignore[index]
+    assert len({tuple(deadline) for deadline in deadlines}) <= 6
+    assert held.handle(declaration, "key").value() == str(now)
+
+
+def test_a_fold_over_values_that_expire_begins_anew() -> None:
+    """Also when nothing has removed the old value yet."""
+    declaration = declared("reducing", StateTtl(DURATION))
+    held = Held(declaration)
+    held.handle(declaration, "key").add("a")
+    held.handle(declaration, "key").add("b")
+    held.time.now_ms = DURATION
+    held.handle(declaration, "key").add("c")
+    assert held.handle(declaration, "key").get() == "c"
+
+
+@unhurried
+@given(st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=6))
+def test_folds_see_the_values_in_their_order(batches: list[list[str]]) -> None:
+    declaration = declared("aggregating", None)
+    held = Held(declaration)
+    for batch in batches:
+        for value in batch:
+            held.handle(declaration, "key").add(value)
+        held.restart()
+    values = [value for batch in batches for value in batch]
+    assert held.handle(declaration, "key").get() == (joined(values) if values else None)
+
+
+READS: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    ("value", lambda state: state.update("x"), lambda state: state.value()),
+    ("list", lambda state: state.add("x"), lambda state: state.get()),
+    ("map", lambda state: state.put(1, "x"), lambda state: state.get(1)),
+    ("map", lambda state: state.put(1, "x"), lambda state: 1 in state),
+    ("map", lambda state: state.put(1, "x"), lambda state: state.keys()),
+    ("map", lambda state: state.put(1, "x"), lambda state: state.values()),
+    ("map", lambda state: state.put(1, "x"), lambda state: state.items()),
+    ("reducing", lambda state: state.add("x"), lambda state: state.get()),
+    ("aggregating", lambda state: state.add("x"), lambda state: state.get()),
+]
+
+
+@pytest.mark.parametrize(("kind", "write", "read"), READS)
+@pytest.mark.parametrize("lifetime", ["since written", "since read"])
+def test_whether_reading_prolongs_a_life(
+    kind: str, write: Callable[[Any], Any], read: Callable[[Any], Any], lifetime: str
+) -> None:
+    declaration = declared(kind, LIFETIMES[lifetime])
+    held = Held(declaration)
+    write(held.handle(declaration, "key"))
+    alive = read(held.handle(declaration, "key"))
+    for now in range(0, 10 * DURATION, DURATION - 1):
+        held.time.now_ms = now
+        held.states.expire()
+        last = read(held.handle(declaration, "key"))
+    assert bool(alive)
+    assert last == (alive if lifetime == "since read" else read(held.handle(declaration, "another")))
+
+
+def test_the_elements_of_a_list_expire_one_by_one() -> None:
+    declaration = declared("list", StateTtl(DURATION))
+    held = Held(declaration)
+    left = {}
+    for now in range(0, 20, 2):
+        held.time.now_ms = now
+        held.states.expire()
+        if now < DURATION:
+            held.handle(declaration, "key").add(str(now))
+        left[now] = [value for value, _ in (held.store.find("key") or {}).get("s", [])]
+    assert left[8] == ["0", "2", "4", "6", "8"]
+    assert {now: values for now, values in left.items() if now >= DURATION} == {
+        10: ["2", "4", "6", "8"],
+        12: ["4", "6", "8"],
+        14: ["6", "8"],
+        16: ["8"],
+        18: [],
+    }
