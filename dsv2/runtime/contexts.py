@@ -120,6 +120,9 @@ class PartitionState:
 
     def get_state(self, declaration: Any) -> Any:
         """The handle on a state."""
+        handle = self.handles.get(getattr(declaration, "name", ""))
+        if handle is not None and handle.declaration is declaration:
+            return handle  # the short way: this may be asked for at each record
         handle = self.get_state_optional(declaration)
         if handle is None:
             known = ", ".join(map(str, (handle.declaration for handle in self.handles.values()))) or "none"
