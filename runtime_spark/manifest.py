@@ -51,6 +51,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
         "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
         "states": _states(operator),
+        "needs_clock": operator.needs_clock,
     }
 
 
@@ -130,6 +131,7 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
             ("kind", "its kind"),
             ("parallelism", "its parallelism"),
             ("max_parallelism", "its max parallelism"),
+            ("needs_clock", "its need of processing-time timers"),  # Spark keeps timeouts with the state
         )
         if old[name] != new[name]
     ]

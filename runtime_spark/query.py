@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +21,7 @@ __all__ = ("BatchJob", "StreamingJob")
 
 _POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 3.0
+_AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
 
 
 class _Reports:
@@ -63,8 +64,10 @@ class _StopRequestedError(Exception):
 class StreamingJob:
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
-    def __init__(self, plan: Plan, writer: SinkWriter, clock: Clock) -> None:
+    def __init__(self, plan: Plan, writer: SinkWriter, clock: Clock, *, only_available: bool) -> None:
+        """``only_available``: the job ends when what was there at its start has been read."""
         self.query: StreamingQuery
+        self._only_available = only_available
         self._plan = plan
         self._writer = writer
         self._reports = _Reports(plan)
@@ -83,15 +86,28 @@ class StreamingJob:
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
         """What the query calls with each micro-batch."""
         if self._refuse_batches:
-            raise _StopRequestedError("stopped between two micro-batches, as asked for")
+            self._refuse()
         try:
             self._reports.add(batch_id, self._writer.write(frames, batch_id))
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
-        if self._reports.all_ended():
+        if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             # Spark would trigger for ever. A query cannot be stopped from within its own batch.
             threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+
+    def _refuse(self) -> NoReturn:
+        # Nothing of this batch has been done, so there is nothing to be interrupted. Once the query knows that it is
+        # stopped, Spark takes what looks like an interruption for a quiet end; anything else is a failure to it.
+        threading.Thread(target=self.query.stop, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
+        while self.query.isActive:
+            time.sleep(_POLL_SECONDS)
+        raise _StopRequestedError(_AS_SPARK_SAYS_IT)
+
+    def _is_exhausted(self) -> bool:
+        # Of micro-batches without data, which timers may bring about, the last one tells.
+        last = self.query.lastProgress if self._started.is_set() else None
+        return last is not None and all(source.startOffset == source.endOffset for source in last.sources)
 
     @property
     def status(self) -> JobStatus:
@@ -129,7 +145,8 @@ class StreamingJob:
 
     def _end_query(self) -> None:
         self._started.wait()
-        patience = time.monotonic() + _PATIENCE_SECONDS
+        # "Available now" is a single trigger, which does not pause before its end.
+        patience = time.monotonic() + (0 if self._only_available else _PATIENCE_SECONDS)
         while self.query.isActive and self.query.status["isTriggerActive"]:
             # A query with one batch after another hardly ever pauses: let its next batch refuse to begin.
             if time.monotonic() > patience:

@@ -101,14 +101,15 @@ class SparkRuntime:
             if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
                 self._check_outputs_unused(plan)
                 write_manifest(self._spark, checkpoint, plan, compiled.layout)
-        job = StreamingJob(plan, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
+        trigger = options.trigger or _default_trigger(plan)
+        sinks = SinkWriter(plan, compiled.layout, compiled.packed)
+        job = StreamingJob(plan, sinks, self._clock, only_available=trigger.interval_ms is None)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
             .outputMode("append")
             .option("checkpointLocation", checkpoint)
             .foreachBatch(job.write_batch)
         )
-        trigger = options.trigger or _default_trigger(plan)
         if trigger.interval_ms is None:
             writer = writer.trigger(availableNow=True)
         else:
