@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from typing import Any, NoReturn
@@ -99,7 +100,7 @@ class StreamingJob:
     def _refuse(self) -> NoReturn:
         # Nothing of this batch has been done, so there is nothing to be interrupted. Once the query knows that it is
         # stopped, Spark takes what looks like an interruption for a quiet end; anything else is a failure to it.
-        threading.Thread(target=self.query.stop, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
+        threading.Thread(target=self._stop_query, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
         while self.query.isActive:
             time.sleep(_POLL_SECONDS)
         raise _StopRequestedError(_AS_SPARK_SAYS_IT)
@@ -153,6 +154,10 @@ class StreamingJob:
                 self._refuse_batches = True
             time.sleep(_POLL_SECONDS)
         if self.query.isActive:
+            self._stop_query()
+
+    def _stop_query(self) -> None:
+        with contextlib.suppress(Exception):  # one that fails meanwhile says so to whoever waits for its end
             self.query.stop()
 
     def exception(self) -> Dsv2Error | None:
