@@ -13,12 +13,15 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import NUMBERS, Pass, mod3
 
 __all__ = ("FAILURES", "Failure")
 
 SIGNAL = new_builder("signal").type_long().build()
+COUNT = StateDeclarations.value_state("count", int)
+FOLDED = StateDeclarations.reducing_state("folded", int, lambda so_far, added: not_to_seven(so_far, added))
 SEVENTH = {"cause_type": "ValueError", "cause_message": "seven", "record": "7"}
 
 
@@ -115,6 +118,44 @@ def current_key(number: int, output: Any, ctx: Any) -> None:
     """Asks for a key where there is none."""
     if number == 7:
         output.collect(ctx.state_manager.current_key)
+
+
+def undeclared_state(number: int, output: Any, ctx: Any) -> None:
+    """Asks for a state that it does not declare."""
+    if number == 7:
+        ctx.state_manager.get_state(StateDeclarations.value_state("nowhere", int))
+
+
+class StateWithoutKey(OneInputStreamProcessFunction[int, int]):
+    """Uses the state of a key where there is none, in the subtask of key 0."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 0:
+            self.count = ctx.state_manager.get_state(COUNT)
+
+    def end_input(self, ctx: Any) -> None:
+        if hasattr(self, "count"):
+            self.count.value()
+
+
+class Folding(OneInputStreamProcessFunction[int, int]):
+    """Fails in the function that a state reduces with."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [FOLDED]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        ctx.state_manager.get_state(FOLDED).add(record)
+
+
+def not_to_seven(so_far: int, added: int) -> int:
+    """Fails on one value."""
+    if added == 7:
+        fail()
+    return added
 
 
 def other_key(number: int, output: Any, ctx: Any) -> None:
@@ -216,6 +257,28 @@ FAILURES = (
         "no-current-key",
         lambda env: _numbers(env).process(current_key).with_uid("bad"),  # here
         {"cause_type": "ContractError", "record": "7"},
+    ),
+    Failure(
+        "undeclared-state",
+        lambda env: _numbers(env).key_by(mod3).process(undeclared_state).with_uid("bad"),  # here
+        {"cause_type": "UndeclaredStateError", "record": "7", "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "state-without-key",
+        lambda env: _numbers(env).key_by(mod3).process(StateWithoutKey()).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": None, "key": None},
+        operator="KeyedProcess (uid 'bad')",
+        callback="end_input",
+        subtask=None,
+    ),
+    Failure(
+        "reducing",
+        lambda env: _numbers(env).key_by(mod3).process(Folding()).with_uid("bad"),  # here
+        {**SEVENTH, "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
     ),
     Failure(
         "output-key",
