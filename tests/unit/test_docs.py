@@ -34,17 +34,20 @@ def test_the_readme_shows_a_program() -> None:
     assert "README.md" in PROGRAMS
 
 
-@each_document
-def test_the_blocks_run_one_after_the_other(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the blocks of a document one after the other."""
     # A module that can be found, because records travel under the name of their class's module.
     module = ModuleType(f"document_{Path(name).stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(PROGRAMS[name], name, "exec"), vars(module))
 
 
-def test_the_readme_says_what_its_program_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(PROGRAMS["README.md"], "README.md", "exec"), vars(ModuleType("document_readme")))
-    said = [line.split("# ")[1] for line in PROGRAMS["README.md"].splitlines() if line.startswith("print(")]
+@each_document
+def test_the_blocks_run_one_after_the_other_and_print_what_is_said(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(name, monkeypatch)
+    said = [line.split("  # ")[1] for line in PROGRAMS[name].splitlines() if line.startswith("print(")]
     assert capsys.readouterr().out.splitlines() == said
 
 
