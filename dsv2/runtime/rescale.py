@@ -1,0 +1,118 @@
+"""Snapshots of so many subtasks as snapshots of fewer or more: for test harnesses and tools, between micro-batches.
+
+Keys go where the HASH exchange sends their records. State of the subtask goes by its declaration. Counters go to
+subtask 0, so that their sum stays. The rest must be alike in all subtasks, as it is when all have seen the same
+watermarks, and each gets a copy. Where round-robin edges go on is not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dsv2.errors import IncompatibleCheckpointError
+from dsv2.graph import Operator
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.keyed_store import PagedKeyedStore
+from dsv2.runtime.keys import subtask_of
+from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
+
+__all__ = ("rescale",)
+
+_ALIKE = {
+    "fields": "fields of the function",
+    "gates": "what their inputs have seen",
+    "across_inputs": "watermarks of the inputs",
+    "event_time": "event time",
+    "inputs": "ended or idle inputs",
+    "lifecycle": "lifecycle",
+}
+
+
+def rescale(snapshots: Sequence[bytes], operators: Sequence[Operator], parallelism: int, codec: Codec) -> list[bytes]:
+    """The snapshots of ``parallelism`` new subtasks, made from those of all old ones, in their order.
+
+    ``operators``: the chain that the subtasks run. Raises ``IncompatibleCheckpointError`` if the subtasks differ in
+    what cannot be taken apart or put together: fields of the function, say.
+    """
+    owner = f"State of {operators[0]}"
+    old = [codec.unseal(BlobKind.STATE, blob, f"{owner}, subtask {index}")[0] for index, blob in enumerate(snapshots)]
+    new: list[dict[str, Any]] = [{} for _ in range(parallelism)]
+    for operator in operators:
+        states = _rescaled(operator, [state[operator.uid] for state in old], parallelism, codec)
+        for state, of_subtask in zip(states, new, strict=True):
+            of_subtask[operator.uid] = state
+    return [codec.seal(BlobKind.STATE, (of_subtask, {})) for of_subtask in new]
+
+
+def _rescaled(
+    operator: Operator, old: Sequence[dict[str, Any]], parallelism: int, codec: Codec
+) -> list[dict[str, Any]]:
+    if not 1 <= parallelism <= operator.max_parallelism:
+        raise IncompatibleCheckpointError(
+            f"{operator} cannot have {parallelism} subtasks: its max parallelism is {operator.max_parallelism}."
+        )
+    _check_alike(operator, old)
+    stores = _stores(operator, [state["store"] for state in old], parallelism, codec)
+    of_subtask = _subtask_states(operator, [state["subtask_state"] for state in old], parallelism, codec)
+    counters = {name for state in old for name in state["counters"]}
+    first = {
+        "records_in": sum(state["records_in"] for state in old),
+        "counters": {name: sum(state["counters"].get(name, 0) for state in old) for name in sorted(counters)},
+    }
+    others = {"records_in": 0, "counters": dict.fromkeys(sorted(counters), 0)}
+    return [
+        {**old[0], **(others if index else first), "store": stores[index], "subtask_state": of_subtask[index]}
+        for index in range(parallelism)
+    ]
+
+
+def _check_alike(operator: Operator, old: Sequence[dict[str, Any]]) -> None:
+    for name, what in _ALIKE.items():
+        if any(state[name] != old[0][name] for state in old):
+            advice = "Keep in declared state what is to be redistributed." if name == "fields" else ""
+            raise IncompatibleCheckpointError(
+                f"The subtasks of {operator}, defined at {operator.location}, differ in {what}. {advice}".rstrip()
+            )
+
+
+def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Codec) -> list[tuple[Any, ...]]:
+    owner, remember = f"Keyed state of {operator}", operator.function.remember_keys
+    new = [PagedKeyedStore(codec, f"{owner}, subtask {index}", remember) for index in range(parallelism)]
+    moved: set[Any] = set()
+    for snapshot in old:
+        store = PagedKeyedStore(codec, owner, remember)
+        store.restore(snapshot)
+        for key in store:
+            if key in moved:
+                raise IncompatibleCheckpointError(f"Two subtasks of {operator} have state of the key {key!r}.")
+            moved.add(key)
+            target = new[subtask_of(key, operator.max_parallelism, parallelism)]
+            entry = store.find(key)
+            if entry is None:
+                target.touch(key)
+            else:
+                target.entry(key).update(entry)
+    return [store.snapshot() for store in new]
+
+
+def _subtask_states(
+    operator: Operator, old: Sequence[dict[str, bytes]], parallelism: int, codec: Codec
+) -> list[dict[str, bytes]]:
+    new: list[dict[str, bytes]] = [{} for _ in range(parallelism)]
+    for declaration in operator.function.uses_states():
+        name = declaration.name
+        values = [codec.loads(state[name], f"{declaration} of {operator}") for state in old if name in state]
+        if values:
+            for value, of_subtask in zip(_redistributed(declaration, values, parallelism), new, strict=True):
+                of_subtask[name] = codec.dumps(value)
+    return new
+
+
+def _redistributed(declaration: StateDeclaration, values: Sequence[Any], parallelism: int) -> list[Any]:
+    if declaration.redistribution_mode is RedistributionMode.IDENTICAL:
+        return [values[0]] * parallelism
+    elements = [element for value in values for element in value]
+    if isinstance(declaration, ListStateDeclaration) and declaration.strategy is RedistributionStrategy.UNION:
+        return [elements] * parallelism
+    return [elements[index::parallelism] for index in range(parallelism)]

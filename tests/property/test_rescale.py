@@ -1,0 +1,260 @@
+"""A job that is rescaled between micro-batches goes on as if nothing had happened, wherever its keys are now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import IncompatibleCheckpointError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.rescale import rescale
+from dsv2.sinks import CollectSink
+from dsv2.state import (
+    ListStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    StateDeclarations,
+    StateTtl,
+)
+from tests.support import Driver, broadcast_side, job_context, local_environment, unhurried
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(10))
+SPLIT = StateDeclarations.list_state_builder("split", int).redistribute_by(RedistributionStrategy.SPLIT).build()
+UNION = StateDeclarations.list_state_builder("union", int).redistribute_by(RedistributionStrategy.UNION).build()
+
+
+class Remembering(OneInputStreamProcessFunction[int, Any]):
+    """Has state of every kind, and a timer for each key."""
+
+    def uses_states(self) -> Any:
+        return [COUNT, RECENT, SPLIT, UNION]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        states = ctx.state_manager
+        count, recent = states.get_state(COUNT), states.get_state(RECENT)
+        count.update(count.value() + 1)
+        recent.add(count.value())
+        states.get_state(SPLIT).add(record)
+        ctx.metric_group.counter("records").inc()
+        ctx.processing_time_manager.register_timer(ctx.processing_time_manager.current_time() + record)
+        output.collect((record, count.value(), recent.get()))
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, "timer", timestamp))
+
+
+class Job:
+    """All subtasks of one operator."""
+
+    def __init__(self, function: Any, parallelism: int, keyed: bool = True) -> None:
+        self._function = function
+        self._keyed = keyed
+        self._drivers = self._build(parallelism)
+        self._time = 0
+        self._results: list[Any] = []
+        for driver in self._drivers:
+            driver.open()
+
+    def _build(self, parallelism: int) -> list[Driver]:
+        env = local_environment()
+        stream: Any = env.from_collection(list[int](), "in")
+        stream = stream.key_by(lambda number: number) if self._keyed else stream.shuffle()
+        stream = stream.process(self._function).with_uid("f").with_parallelism(parallelism)
+        stream.to_sink(CollectSink()).with_uid("out").with_parallelism(1)
+        self.plan = env.build_plan()
+        return [Driver(self.plan, "f", index) for index in range(parallelism)]
+
+    def send(self, record: int) -> None:
+        index = subtask_of(record, 128, len(self._drivers)) if self._keyed else record % len(self._drivers)
+        self._drivers[index].send(record)
+
+    def pass_time(self, ms: int) -> None:
+        self._time += ms
+        for driver in self._drivers:
+            driver.pass_time(self._time)
+
+    def rescale(self, parallelism: int) -> None:
+        snapshots = [driver.subtask.snapshot() for driver in self._drivers]
+        self._results = self.results()
+        chain = self.plan.chains[1]
+        blobs = rescale(snapshots, chain, parallelism, job_context(self.plan).codec)
+        self._drivers = self._build(parallelism)
+        for driver, blob in zip(self._drivers, blobs, strict=True):
+            driver.subtask.restore(blob)
+            driver.pass_time(self._time)
+
+    def results(self) -> list[Any]:
+        return self._results + [record for driver in self._drivers for record in driver.sent_to("out")]
+
+    def per_key(self) -> dict[Any, list[Any]]:
+        groups: dict[Any, list[Any]] = {}
+        for record in self.results():
+            groups.setdefault(record[0], []).append(record[1:])
+        return groups
+
+    def progress(self) -> list[dict[str, Any]]:
+        return [driver.progress("f") for driver in self._drivers]
+
+    def keys(self) -> list[set[Any]]:
+        """Those that each subtask has seen."""
+        return [set(driver.subtask.head.keys()) for driver in self._drivers]
+
+    def state(self, declaration: Any) -> list[Any]:
+        """What each subtask has of a state that belongs to subtasks."""
+        return [
+            driver.subtask.head.visit(None, lambda ctx: ctx.state_manager.get_state(declaration).get())
+            for driver in self._drivers
+        ]
+
+
+STEPS = st.lists(
+    st.tuples(st.just("record"), st.integers(0, 9))
+    | st.tuples(st.just("pass"), st.integers(1, 6))
+    | st.tuples(st.just("rescale"), st.integers(1, 5)),
+    max_size=30,
+)
+
+
+@unhurried
+@given(parallelism=st.integers(1, 5), steps=STEPS)
+def test_keys_do_not_notice(parallelism: int, steps: list[tuple[str, int]]) -> None:
+    """Values, what expires, and timers, beside a job that is never rescaled."""
+    steady, rescaled = Job(Remembering(), 1), Job(Remembering(), parallelism)
+    for step, number in [*steps, ("rescale", 3), ("pass", 10)]:
+        for job in (steady, rescaled):
+            if step == "record":
+                job.send(number)
+            elif step == "pass":
+                job.pass_time(number)
+            elif job is rescaled:
+                job.rescale(number)
+    assert rescaled.per_key() == steady.per_key()
+    sent = {number for step, number in steps if step == "record"}
+    for index, keys in enumerate(rescaled.keys()):
+        assert keys == {key for key in sent if subtask_of(key, 128, 3) == index}
+    counted = [progress["counters"].get("records", 0) for progress in rescaled.progress()]
+    assert sum(counted) == sum(step == "record" for step, _ in steps)
+    assert sum(progress["records_in"] for progress in rescaled.progress()) == sum(counted)
+
+
+def filled(declaration: Any, numbers: Sequence[int], parallelism: int) -> Job:
+    class Filling(OneInputStreamProcessFunction[int, Any]):
+        def uses_states(self) -> Any:
+            return [declaration]
+
+        def process_record(self, record: int, output: Any, ctx: Any) -> None:
+            ctx.state_manager.get_state(declaration).add(record)
+
+    job = Job(Filling(), parallelism, keyed=False)
+    for number in numbers:
+        job.send(number)
+    return job
+
+
+@unhurried
+@given(
+    st.lists(st.integers(0, 99), max_size=20), st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3)
+)
+def test_lists_are_dealt_out_in_turns(numbers: list[int], parallelism: int, later: list[int]) -> None:
+    job = filled(SPLIT, numbers, parallelism)
+    for new in later:
+        before = [number for share in job.state(SPLIT) for number in share]
+        job.rescale(new)
+        assert job.state(SPLIT) == [before[index::new] for index in range(new)]
+    assert Counter(number for share in job.state(SPLIT) for number in share) == Counter(numbers)
+
+
+def test_united_lists_go_to_everybody() -> None:
+    job = filled(UNION, range(5), 2)
+    job.rescale(3)
+    assert job.state(UNION) == [[0, 2, 4, 1, 3]] * 3
+
+
+def test_identical_state_is_copied() -> None:
+    copied = ListStateDeclaration("copied", int, RedistributionMode.IDENTICAL)
+    rules = StateDeclarations.map_state_builder("rules", int, int).build_broadcast()
+    env = local_environment()
+
+    def on_rule(record: Any, ctx: Any) -> None:
+        def store(output: Any, partition: Any) -> None:
+            partition.state_manager.get_state(rules).put(record, record)
+            partition.state_manager.get_state(copied).add(record)
+
+        ctx.apply_to_all_partitions(store)
+
+    function = broadcast_side(uses_states=lambda: [copied, rules], process_record_from_broadcast_input=on_rule)
+    stream = env.from_collection(list[int]())
+    stream.shuffle().connect_and_process(stream.broadcast(), function).with_uid("f").with_parallelism(2)
+    plan = env.build_plan()
+    drivers = [Driver(plan, "f", index).open() for index in range(2)]
+    for driver in drivers:
+        driver.send(1, 2, channel=1)
+    snapshots = [driver.subtask.snapshot() for driver in drivers]
+    blobs = rescale(snapshots, plan.chains[1], 3, job_context(plan).codec)
+    for blob in blobs:
+        driver = Driver(plan, "f")
+        driver.subtask.restore(blob)
+        visit = driver.subtask.head.visit
+        assert visit(None, lambda ctx: ctx.state_manager.get_state(copied).get()) == [1, 2]
+        assert visit(None, lambda ctx: ctx.state_manager.get_state(rules).items()) == [(1, 1), (2, 2)]
+
+
+class Counting(Remembering):
+    """Counts in a field."""
+
+    count = 0
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.count += 1
+
+
+def test_fields_that_differ_cannot_be_redistributed() -> None:
+    job = Job(Counting(), 2)
+    job.rescale(3)
+    job.send(1)
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        job.rescale(2)
+    place = job.plan.operators[1].location
+    assert str(refused.value) == (
+        f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in fields of the function. "
+        f"Keep in declared state what is to be redistributed."
+    )
+
+
+def test_fields_that_are_alike_are_copied() -> None:
+    job = Job(Counting(), 2)
+    sent = {subtask_of(number, 128, 2): number for number in range(10)}
+    for number in sent.values():
+        job.send(number)
+    job.rescale(3)
+    assert job.progress()[0]["records_in"] == 2
+    job.rescale(1)
+
+
+class ByConstant(Remembering):
+    """Runs under one key in every subtask, as windows on streams without keys do."""
+
+    partition_by_constant = True
+
+
+def test_one_key_of_two_subtasks_cannot_be_put_together() -> None:
+    job = Job(ByConstant(), 2, keyed=False)
+    job.send(0)
+    job.rescale(1)
+    job.rescale(2)
+    job.send(0)
+    job.send(1)
+    with pytest.raises(IncompatibleCheckpointError, match="Two subtasks of .* have state of the key 0"):
+        job.rescale(1)
+
+
+def test_more_subtasks_than_key_groups() -> None:
+    with pytest.raises(IncompatibleCheckpointError, match="cannot have 129 subtasks: its max parallelism is 128"):
+        Job(Remembering(), 1).rescale(129)
