@@ -31,7 +31,7 @@ Collect: TypeAlias = Callable[[Any], None]
 CollectStamped: TypeAlias = Callable[[Any, int | None], None]
 """Takes a record and its timestamp in ms."""
 
-_CACHED_KEYS = 1 << 16
+_CACHED_KEYS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
