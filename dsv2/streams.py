@@ -442,10 +442,15 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
 def _one_input(function: Any) -> OneInputStreamProcessFunction[Any, Any]:
     if isinstance(function, OneInputStreamProcessFunction):
         return function
-    if isinstance(function, ProcessFunction):
+    if isinstance(function, TwoInputNonBroadcastStreamProcessFunction | TwoInputBroadcastStreamProcessFunction):
         raise PlanError(
             f"process at {caller_location()} takes a one-input or two-output function; {type(function).__name__} "
             f"has two inputs: use connect_and_process."
+        )
+    if isinstance(function, ProcessFunction):
+        raise PlanError(
+            f"process at {caller_location()} takes a one-input or two-output function, which "
+            f"{type(function).__name__} is not. A window function goes into window(strategy, function)."
         )
     if isinstance(function, type) or not callable(function):
         hint = " (an instance, not the class)" if isinstance(function, type) else ""

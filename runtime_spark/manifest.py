@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from dsv2.errors import IncompatibleCheckpointError
-from dsv2.functions import ProcessFunction
+from dsv2.functions import ProcessFunction, WrappingFunction
 from dsv2.graph import Edge, Operator, OperatorKind, Plan
 from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.watermark import WatermarkDeclaration
@@ -52,20 +52,24 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
         "states": _states(operator),
         "needs_clock": operator.needs_clock,
+        "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
     }
 
 
 def _states(operator: Operator) -> dict[str, Any]:
     if not isinstance(operator.body, ProcessFunction):
         return {}
+    declared = {declaration.name: declaration for declaration in operator.body.uses_states()}
+    if isinstance(operator.body, WrappingFunction):
+        declared |= {f"{declaration.name} (further)": declaration for declaration in operator.body.further_states()}
     return {
-        declaration.name: {
+        name: {
             "kind": type(declaration).__name__.removesuffix("Declaration"),
             "type": ", ".join(map(_type_name, declaration.types)),
             "mode": declaration.redistribution_mode.value,
             "time_to_live": declaration.time_to_live is not None,
         }
-        for declaration in operator.body.uses_states()
+        for name, declaration in declared.items()
     }
 
 
@@ -132,6 +136,7 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
             ("parallelism", "its parallelism"),
             ("max_parallelism", "its max parallelism"),
             ("needs_clock", "its need of processing-time timers"),  # Spark keeps timeouts with the state
+            ("state_layout", "what its state is made of"),
         )
         if old[name] != new[name]
     ]

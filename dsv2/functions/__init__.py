@@ -2,11 +2,13 @@
 
 from dsv2.functions.base import (
     CollectAll,
+    FailedCallbackError,
     FailedRecordError,
     Position,
     ProcessFunction,
     RunFunction,
     TickingFunction,
+    WrappingFunction,
     no_output_until_end_of_input,
 )
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
@@ -20,6 +22,7 @@ from dsv2.functions.two_output import TwoOutputStreamProcessFunction
 __all__ = (
     "CallableFunction",
     "CollectAll",
+    "FailedCallbackError",
     "FailedRecordError",
     "FilterFunction",
     "FlatMapFunction",
@@ -32,5 +35,6 @@ __all__ = (
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",
     "TwoOutputStreamProcessFunction",
+    "WrappingFunction",
     "no_output_until_end_of_input",
 )

@@ -13,11 +13,13 @@ from dsv2.watermark import WatermarkDeclaration
 
 __all__ = (
     "CollectAll",
+    "FailedCallbackError",
     "FailedRecordError",
     "Position",
     "ProcessFunction",
     "RunFunction",
     "TickingFunction",
+    "WrappingFunction",
     "no_output_until_end_of_input",
 )
 
@@ -103,6 +105,37 @@ class TickingFunction(ProcessFunction, ABC):
     @abstractmethod
     def next_tick(self) -> int | None:
         """When ``tick`` is to be called next, in ms by the wall clock; None: not until there are records."""
+
+
+class WrappingFunction(ProcessFunction, ABC):
+    """A function that runs another one, which the user wrote; for extensions. Its own fields are not kept."""
+
+    @property
+    @abstractmethod
+    def wrapped(self) -> ProcessFunction:
+        """The function that it runs: its fields are kept."""
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        """What records and state may be of: the classes in the modules of these objects."""
+        return (self.wrapped,)
+
+    @property
+    @abstractmethod
+    def state_layout(self) -> str:
+        """What the state consists of, in words. A restart with a program that says otherwise is refused."""
+
+    def further_states(self) -> Collection[StateDeclaration]:
+        """States besides ``uses_states`` that the extension keeps itself; the runtime only has to know of them."""
+        return ()
+
+
+class FailedCallbackError(Exception):
+    """Raised by extensions, from what ``callback`` of the user's function raised."""
+
+    def __init__(self, callback: str) -> None:
+        super().__init__(callback)
+        self.callback = callback
 
 
 class FailedRecordError(Exception):

@@ -168,7 +168,7 @@ def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[Key
     try:
         function.check_position(position)
     except PlanError as error:
-        raise PlanError(f"{node.name} at {node.location}: {error}") from error
+        raise type(error)(f"{node.name} at {node.location}: {error}") from error
 
 
 def _runs_at_source(

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermarkError
-from dsv2.runtime.handles import Handle
+from dsv2.runtime.handles import Handle, Home
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.state import StateDeclaration
@@ -94,13 +94,14 @@ class Metrics:
 class PartitionState:
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "_store", "handles", "key")
+    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle")
 
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
         self.key = NO_KEY
         self.handles: Mapping[str, Handle] = {}
+        self.new_handle: Callable[[StateDeclaration, Home], Handle]  # where extensions want it
 
     @property
     def current_key(self) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import ProcessFunction
+from dsv2.functions import ProcessFunction, WrappingFunction
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
 
@@ -30,6 +30,8 @@ class FunctionFields:
         named: Mapping[Callable[..., Any], Callable[..., Any]],
     ) -> None:
         """``named``: what stands in pickles by the name of a function, and where the real thing is found again."""
+        if isinstance(function, WrappingFunction):
+            function = function.wrapped
         self._function = function
         self._operator = operator
         self._codec = codec

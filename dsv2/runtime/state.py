@@ -81,6 +81,7 @@ class FunctionStates:
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
         self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
         partition.handles = self._handles
+        partition.new_handle = _new_handle
 
     def named(self, name: str) -> Handle:
         """The handle on the state ``name``, which a field of the function held."""
@@ -106,8 +107,8 @@ class FunctionStates:
         if declaration.time_to_live is not None:
             return _EXPIRING_HANDLES[type(declaration)](declaration, self._keyed_home, self._lifetimes)
         if declaration.redistribution_mode is RedistributionMode.NONE:
-            return _HANDLES[type(declaration)](declaration, self._keyed_home)
-        return _HANDLES[type(declaration)](declaration, self._subtask_state.home_of(declaration.name))
+            return _new_handle(declaration, self._keyed_home)
+        return _new_handle(declaration, self._subtask_state.home_of(declaration.name))
 
 
 class _SubtaskState:
@@ -142,6 +143,10 @@ class _SubtaskState:
         self._values.clear()
         self._encoded.clear()
         self._encoded.update(state)
+
+
+def _new_handle(declaration: StateDeclaration, home: Home) -> Handle:
+    return _HANDLES[type(declaration)](declaration, home)
 
 
 def _keyed_home(store: PagedKeyedStore, partition: PartitionState) -> Home:

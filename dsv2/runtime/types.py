@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import ProcessFunction
+from dsv2.functions import ProcessFunction, WrappingFunction
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
 from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource
@@ -176,6 +176,8 @@ def _is_standard(module: str) -> bool:
 def _record_operator(recorder: _Recorder, operator: Operator) -> None:
     body, where = operator.body, f"{operator}, defined at {operator.location},"
     if isinstance(body, ProcessFunction):
+        for part in body.written_by_user if isinstance(body, WrappingFunction) else ():
+            recorder.record(part, f"the function of {where}")
         recorder.record(body, f"the function of {where}")
         recorder.classes.add(type(body))
         recorder.classes.update(_state_classes(body, where))
@@ -195,7 +197,8 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
 
 
 def _state_classes(function: ProcessFunction, where: str) -> Iterator[type]:
-    for declaration in function.uses_states():
+    further = function.further_states() if isinstance(function, WrappingFunction) else ()
+    for declaration in (*function.uses_states(), *further):
         for kind in set[type]().union(*map(classes_in, declaration.types)):
             if not _is_standard(kind.__module__):
                 yield kind

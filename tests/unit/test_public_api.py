@@ -20,6 +20,7 @@ PUBLIC = [file for file in FILES if INNER.isdisjoint(file.parents)]
 FOR_USERS = (
     "dsv2",
     "dsv2.extension.event_time",
+    "dsv2.extension.window",
     "dsv2.functions",
     "dsv2.watermark",
     "dsv2.sources",

@@ -1,0 +1,135 @@
+"""From a window strategy and a function to a process function (Flink ``BuiltinFuncs.window``, and what it lacks)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from dsv2.errors import PlanError
+from dsv2.extension.window.folding import AggregatingFunction, Emit, ReducingFunction
+from dsv2.extension.window.functions import (
+    OneInputWindowStreamProcessFunction,
+    TwoInputNonBroadcastWindowStreamProcessFunction,
+    TwoOutputWindowStreamProcessFunction,
+)
+from dsv2.extension.window.late_output import LateOutputWindowed
+from dsv2.extension.window.one_input import OneInputWindowed
+from dsv2.extension.window.strategy import WindowStrategy
+from dsv2.extension.window.two_input import TwoInputWindowed
+from dsv2.extension.window.two_output import TwoOutputWindowed
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.state import AggregateFunction
+
+__all__ = ("aggregate", "reduce", "window", "with_late_output")
+
+T = TypeVar("T")
+IN = TypeVar("IN")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+ACC = TypeVar("ACC")
+RESULT = TypeVar("RESULT")
+OUT = TypeVar("OUT")
+OUT1 = TypeVar("OUT1")
+OUT2 = TypeVar("OUT2")
+
+
+@overload
+def window(
+    strategy: WindowStrategy, function: OneInputWindowStreamProcessFunction[IN, OUT]
+) -> OneInputStreamProcessFunction[IN, OUT]: ...
+@overload
+def window(
+    strategy: WindowStrategy, function: TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT]
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def window(
+    strategy: WindowStrategy, function: TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]
+) -> TwoOutputStreamProcessFunction[IN, OUT1, OUT2]: ...
+def window(strategy: Any, function: Any) -> Any:
+    """The process function, for ``process`` or ``connect_and_process``, that runs ``function`` in windows.
+
+    It runs on keyed streams (each key has windows of its own) and on global ones; with ``WindowStrategy.global_()`` on
+    non-keyed ones too. Anywhere else it is refused while the plan is built. Raises ``PlanError`` for what are not a
+    strategy and a window function.
+    """
+    _check_strategy("window", strategy)
+    if isinstance(function, OneInputWindowStreamProcessFunction):
+        return OneInputWindowed(strategy, function)
+    if isinstance(function, TwoInputNonBroadcastWindowStreamProcessFunction):
+        return TwoInputWindowed(strategy, function)
+    if isinstance(function, TwoOutputWindowStreamProcessFunction):
+        return TwoOutputWindowed(strategy, function)
+    raise PlanError(f"window takes a window function (an instance), not {function!r}.")
+
+
+@overload
+def aggregate(
+    strategy: WindowStrategy, function: AggregateFunction[IN, ACC, OUT]
+) -> OneInputStreamProcessFunction[IN, OUT]: ...
+@overload
+def aggregate(
+    strategy: WindowStrategy, function: AggregateFunction[IN, ACC, RESULT], emit: Emit[RESULT, OUT]
+) -> OneInputStreamProcessFunction[IN, OUT]: ...
+def aggregate(strategy: Any, function: Any, emit: Any = None) -> Any:
+    """Aggregate the records of each window as they come; only accumulators are kept.
+
+    A window emits its result, or ``emit(result, window, ctx)``: for results that say whose they are, and of when.
+    Sessions ask ``function`` to ``merge`` accumulators. Runs where ``window`` runs, and raises what it raises.
+    """
+    _check_strategy("aggregate", strategy)
+    if not isinstance(function, AggregateFunction):
+        raise PlanError(f"aggregate takes an AggregateFunction (an instance, or aggregate_of(...)), not {function!r}.")
+    _check_emit("aggregate", emit)
+    return OneInputWindowed(strategy, AggregatingFunction(function, emit))
+
+
+@overload
+def reduce(strategy: WindowStrategy, function: Callable[[T, T], T]) -> OneInputStreamProcessFunction[T, T]: ...
+@overload
+def reduce(
+    strategy: WindowStrategy, function: Callable[[T, T], T], emit: Emit[T, OUT]
+) -> OneInputStreamProcessFunction[T, OUT]: ...
+def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
+    """Reduce the records of each window to one as they come: ``function(function(first, second), third)`` and so on.
+
+    For the rest as ``aggregate``. ``function`` must not change what it is given.
+    """
+    _check_strategy("reduce", strategy)
+    if isinstance(function, type) or not callable(function):
+        raise PlanError(f"reduce takes a callable (record, record) -> record, not {function!r}.")
+    _check_emit("reduce", emit)
+    return OneInputWindowed(strategy, ReducingFunction(function, emit))
+
+
+def with_late_output(function: OneInputStreamProcessFunction[IN, OUT]) -> TwoOutputStreamProcessFunction[IN, OUT, IN]:
+    """The same windows, with a second output that gets the records which come too late for them.
+
+    ``function`` is what ``window``, ``aggregate`` or ``reduce`` returned; else, or if it has an ``on_late_record``
+    already, ``PlanError`` is raised.
+    """
+    if not isinstance(function, OneInputWindowed):
+        raise PlanError(
+            f"with_late_output takes what window, aggregate or reduce return for functions of one input and one "
+            f"output, not {function!r}."
+        )
+    inner = function.function
+    if type(inner).on_late_record is not OneInputWindowStreamProcessFunction.on_late_record:
+        raise PlanError(
+            f"with_late_output: {type(inner).__name__} defines on_late_record, which would never be called. "
+            f"Take one of the two away."
+        )
+    return LateOutputWindowed(function.strategy, inner)
+
+
+def _check_strategy(what: str, strategy: object) -> None:
+    if not isinstance(strategy, WindowStrategy):
+        raise PlanError(f"{what} takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}.")
+
+
+def _check_emit(what: str, emit: object) -> None:
+    if emit is not None and not callable(emit):
+        raise PlanError(f"{what}: emit is a callable (result, window, ctx) -> record, not {emit!r}.")

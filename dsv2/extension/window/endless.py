@@ -1,0 +1,83 @@
+"""Windows that no time ends: the global window, and windows that count their records.
+
+Each key has a timer at the end of all time for them, which is when the input has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dsv2.extension.window.entry import CONTENTS, COUNT, Entry
+from dsv2.extension.window.strategy import CountWindowStrategy
+from dsv2.extension.window.windows import NEVER, Surroundings, Windows
+from dsv2.watermark.event_time import LONG_MAX
+
+__all__ = ("CountWindows", "GlobalWindow")
+
+_NO_TIME: Final = -1
+
+
+class _EndlessWindows(Windows):
+    def _end_of(self, entry: Entry, slot: int) -> int:
+        return NEVER
+
+    def _show(self, entry: Entry, slot: int) -> None:
+        self._window.show(entry, slot, _NO_TIME, _NO_TIME)
+
+    def _end_due(self, entry: Entry, time: int) -> None:
+        if time == LONG_MAX:  # else it is a timer of early firing
+            entry.pop(COUNT, None)
+            for slot in list(entry[CONTENTS]):
+                self._fire(entry, slot)
+                self._remove(entry, slot)
+
+    def _open(self, entry: Entry, slot: int) -> None:
+        entry.setdefault(CONTENTS, {})[slot] = self._contents.empty()
+        self._timers.register_timer(LONG_MAX)
+
+    def _add_to(self, entry: Entry, slot: int, record: Any, side: int) -> None:
+        self._show(entry, slot)
+        self._put(entry, slot, record, side)
+        self._expect_early(entry, slot)
+
+
+class GlobalWindow(_EndlessWindows):
+    """One window for everything."""
+
+    def add(self, record: Any, side: int) -> None:
+        """Put ``record`` into the window."""
+        entry = self._entry_in_hand()
+        if CONTENTS not in entry:
+            self._open(entry, _NO_TIME)
+        self._add_to(entry, _NO_TIME, record, side)
+
+
+class CountWindows(_EndlessWindows):
+    """Windows over the records of a key by their number, which takes the place of time."""
+
+    def __init__(self, strategy: CountWindowStrategy, around: Surroundings) -> None:
+        super().__init__(strategy, around)
+        self._size = strategy.size
+        self._slide = strategy.slide
+
+    def add(self, record: Any, side: int) -> None:
+        """Put ``record`` into the windows that are not full, and fire the one that it fills."""
+        entry = self._entry_in_hand()
+        number = entry.get(COUNT, 0)
+        if number % self._slide == 0:
+            self._open(entry, number)
+        for slot in list(entry.get(CONTENTS, ())):
+            self._add_to(entry, slot, record, side)
+        number += 1
+        if number - self._size in entry.get(CONTENTS, ()):
+            self._close(entry, number - self._size)
+        if number % self._slide or CONTENTS in entry:
+            entry[COUNT] = number
+        else:
+            entry.pop(COUNT, None)  # counting can begin anew: nothing is left of the key
+
+    def _close(self, entry: Entry, slot: int) -> None:
+        self._fire(entry, slot)
+        self._remove(entry, slot)
+        if CONTENTS not in entry:
+            self._timers.delete_timer(LONG_MAX)

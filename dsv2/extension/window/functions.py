@@ -1,0 +1,216 @@
+"""The window functions that users subclass, one base class for each shape (Flink ``*WindowStreamProcessFunction``).
+
+``window(strategy, function)`` makes a process function of one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Generic, TypeVar
+
+from dsv2.context import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    TwoOutputNonPartitionedContext,
+    TwoOutputPartitionedContext,
+)
+from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext
+from dsv2.functions import ProcessFunction
+from dsv2.state import StateDeclaration
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = (
+    "OneInputWindowStreamProcessFunction",
+    "TwoInputNonBroadcastWindowStreamProcessFunction",
+    "TwoOutputWindowStreamProcessFunction",
+    "WindowProcessFunction",
+)
+
+IN = TypeVar("IN")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT_co = TypeVar("OUT_co", covariant=True)
+OUT1_co = TypeVar("OUT1_co", covariant=True)
+OUT2_co = TypeVar("OUT2_co", covariant=True)
+
+
+class WindowProcessFunction(ProcessFunction):
+    """What the three shapes share.
+
+    Instance fields are part of the checkpoint, as those of any process function are. Timers cannot be registered in a
+    window function: windows are its timers.
+    """
+
+    def use_window_states(self) -> Collection[StateDeclaration]:
+        """The states that each window has for itself; read while the plan is built, and by each subtask.
+
+        They belong to keys (mode NONE), live as long as their window (no time to live), and there are none in sessions,
+        because these merge. What is shared by the windows of a key is declared in ``uses_states``.
+        """
+        return ()
+
+
+class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN, OUT_co]):
+    """Windows over one input."""
+
+    def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    def on_record(
+        self, record: IN, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+    ) -> None:
+        """Called for every record, once for each window that it belongs to; by default it is kept there.
+
+        What is collected has the timestamp of the record.
+        """
+        window.put_record(record)
+
+    @abstractmethod
+    def on_trigger(
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+    ) -> None:
+        """Called when time has reached the end of the window, and again for each record that is late but not too late.
+
+        What is collected has the last ms of the window as timestamp; of a window without end, that of the record or
+        timer in hand, and none at the end of the input.
+        """
+
+    def on_clear(
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+    ) -> None:
+        """Called when the window is removed; its records are gone already. What is left of it goes afterwards."""
+
+    def on_late_record(self, record: IN, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for a record whose windows have all been removed; by default it is dropped."""
+
+    def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when every channel of the input has ended and all windows have fired; may still emit."""
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark but those of event time, as in other process functions."""
+        return WatermarkHandlingResult.PEEK
+
+
+class TwoInputNonBroadcastWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN1, IN2, OUT_co]):
+    """Windows over two inputs that are partitioned alike; event time is the lesser of the two."""
+
+    def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    def on_record1(
+        self,
+        record: IN1,
+        output: Collector[OUT_co],
+        ctx: PartitionedContext[OUT_co],
+        window: TwoInputWindowContext[IN1, IN2],
+    ) -> None:
+        """Called for every record of the first input, once for each of its windows; by default it is kept there."""
+        window.put_record1(record)
+
+    def on_record2(
+        self,
+        record: IN2,
+        output: Collector[OUT_co],
+        ctx: PartitionedContext[OUT_co],
+        window: TwoInputWindowContext[IN1, IN2],
+    ) -> None:
+        """Called for every record of the second input, once for each of its windows; by default it is kept there."""
+        window.put_record2(record)
+
+    @abstractmethod
+    def on_trigger(
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: TwoInputWindowContext[IN1, IN2]
+    ) -> None:
+        """As in the one-input function."""
+
+    def on_clear(
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: TwoInputWindowContext[IN1, IN2]
+    ) -> None:
+        """As in the one-input function."""
+
+    def on_late_record1(self, record: IN1, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for a record of the first input whose windows have all been removed; by default it is dropped."""
+
+    def on_late_record2(self, record: IN2, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+        """Called for a record of the second input whose windows have all been removed; by default it is dropped."""
+
+    def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the first input has ended; may still emit."""
+
+    def end_second_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
+        """Called once, when the second input has ended; may still emit."""
+
+    def on_watermark_from_first_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the first input but those of event time."""
+        return WatermarkHandlingResult.PEEK
+
+    def on_watermark_from_second_input(
+        self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
+    ) -> WatermarkHandlingResult:
+        """Called for every combined watermark of the second input but those of event time."""
+        return WatermarkHandlingResult.PEEK
+
+
+class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN, OUT1_co, OUT2_co]):
+    """Windows over one input, with two outputs."""
+
+    def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
+        """Called once per subtask, before any record; may emit watermarks."""
+
+    def on_record(
+        self,
+        record: IN,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+        window: OneInputWindowContext[IN],
+    ) -> None:
+        """As in the one-input function."""
+        window.put_record(record)
+
+    @abstractmethod
+    def on_trigger(
+        self,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+        window: OneInputWindowContext[IN],
+    ) -> None:
+        """As in the one-input function."""
+
+    def on_clear(
+        self,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+        window: OneInputWindowContext[IN],
+    ) -> None:
+        """As in the one-input function."""
+
+    def on_late_record(
+        self,
+        record: IN,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
+    ) -> None:
+        """As in the one-input function."""
+
+    def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
+        """As in the one-input function."""
+
+    def on_watermark(
+        self,
+        watermark: Watermark,
+        first_output: Collector[OUT1_co],
+        second_output: Collector[OUT2_co],
+        ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co],
+    ) -> WatermarkHandlingResult:
+        """As in the one-input function."""
+        return WatermarkHandlingResult.PEEK

@@ -1,0 +1,44 @@
+"""The contexts that window functions get: those of the runtime, without timers."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dsv2.errors import ContractError
+
+__all__ = ("GuardedContext",)
+
+
+class _ClockOnly:
+    """``ProcessingTimeManager`` that only tells the time."""
+
+    def __init__(self, manager: Any) -> None:
+        self.current_time = manager.current_time
+
+    def register_timer(self, timestamp: int) -> NoReturn:
+        """Refuses."""
+        raise ContractError(
+            "Window functions have no timers: their windows set them. Fire earlier with "
+            "WindowStrategy.with_early_firing, or write an event-time process function."
+        )
+
+    delete_timer = register_timer
+
+
+class GuardedContext:
+    """``PartitionedContext`` of a window function, of one or two outputs."""
+
+    def __init__(self, ctx: Any, non_partitioned_context: Any) -> None:
+        self._ctx = ctx
+        self.non_partitioned_context = non_partitioned_context
+        self.processing_time_manager = _ClockOnly(ctx.processing_time_manager)
+        self.state_manager = ctx.state_manager
+        self.job_info = ctx.job_info
+        self.task_info = ctx.task_info
+        self.metric_group = ctx.metric_group
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp of the record or timer in hand, in ms."""
+        timestamp: int | None = self._ctx.timestamp
+        return timestamp

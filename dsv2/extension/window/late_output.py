@@ -1,0 +1,110 @@
+"""Late records to an output of their own: a one-input window function in a process function with two outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
+from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
+from dsv2.extension.window.callbacks import Callbacks, Shape
+from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
+from dsv2.extension.window.guarded import GuardedContext
+from dsv2.extension.window.hand import OneInputWindowInHand, WindowInHand
+from dsv2.extension.window.one_input import OneInputWindowed, contents_of
+from dsv2.extension.window.strategy import TimeType
+from dsv2.extension.window.windowed import Windowed
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("LateOutputWindowed",)
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class _LateRecordsApart(Callbacks):
+    """Collects late records instead of calling back for them."""
+
+    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, window: WindowInHand) -> None:
+        super().__init__(function, shape, outputs[:1], ctx, window)
+        self._late_output = outputs[1]
+
+    def on_late_record(self, record: Any, side: int) -> None:
+        self._late_output.collect(record)
+
+
+class _FirstOutput:
+    """``NonPartitionedContext`` of the first output."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        self.job_info = ctx.job_info
+        self.task_info = ctx.task_info
+        self.metric_group = ctx.metric_group
+        self.watermark_manager = ctx.watermark_manager
+
+    def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+        """Call ``function`` once for every partition."""
+        self._ctx.apply_to_all_partitions(lambda first, second, ctx: function(first, GuardedContext(ctx, self)))
+
+
+class LateOutputWindowed(
+    Windowed[OneInputWindowStreamProcessFunction[IN, OUT]], TwoOutputEventTimeStreamProcessFunction[IN, OUT, IN]
+):
+    """Made by ``with_late_output``."""
+
+    shape = OneInputWindowed.shape
+
+    def open(self, ctx: TwoOutputNonPartitionedContext[OUT, IN]) -> None:
+        self.function.open(_FirstOutput(ctx))
+
+    def process_record(
+        self,
+        record: IN,
+        first_output: Collector[OUT],
+        second_output: Collector[IN],
+        ctx: TwoOutputPartitionedContext[OUT, IN],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).add(record, 0)
+
+    def on_event_timer(
+        self,
+        timestamp: int,
+        first_output: Collector[OUT],
+        second_output: Collector[IN],
+        ctx: TwoOutputPartitionedContext[OUT, IN],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.EVENT)
+
+    def on_processing_timer(
+        self,
+        timestamp: int,
+        first_output: Collector[OUT],
+        second_output: Collector[IN],
+        ctx: TwoOutputPartitionedContext[OUT, IN],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.PROCESSING)
+
+    def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT, IN]) -> None:
+        self.function.end_input(_FirstOutput(ctx))
+
+    def on_watermark(
+        self,
+        watermark: Watermark,
+        first_output: Collector[OUT],
+        second_output: Collector[IN],
+        ctx: TwoOutputNonPartitionedContext[OUT, IN],
+    ) -> WatermarkHandlingResult:
+        return self.function.on_watermark(watermark, first_output, _FirstOutput(ctx))
+
+    def _new_contents(self) -> Contents:
+        return contents_of(self.function)
+
+    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
+        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
+
+    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
+        guarded = GuardedContext(ctx, _FirstOutput(ctx.non_partitioned_context))
+        return _LateRecordsApart(self.function, self.shape, outputs, guarded, window)

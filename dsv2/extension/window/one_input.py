@@ -1,0 +1,63 @@
+"""The process function that runs a one-input window function."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
+from dsv2.extension.window.callbacks import Shape
+from dsv2.extension.window.contents import Contents, record_lists
+from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.folding import FoldingFunction
+from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
+from dsv2.extension.window.hand import OneInputWindowInHand
+from dsv2.extension.window.strategy import TimeType
+from dsv2.extension.window.windowed import Windowed
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("OneInputWindowed", "contents_of")
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class OneInputWindowed(
+    Windowed[OneInputWindowStreamProcessFunction[IN, OUT]], OneInputEventTimeStreamProcessFunction[IN, OUT]
+):
+    """Made by ``window``, ``aggregate`` and ``reduce``."""
+
+    shape = Shape(OneInputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
+
+    def open(self, ctx: NonPartitionedContext[OUT]) -> None:
+        self.function.open(ctx)
+
+    def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        if ctx is not self._ctx:
+            self._enter(ctx, output)
+        self._windows.add(record, 0)
+
+    def on_event_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        self._windows_of(ctx, output).on_timer(timestamp, TimeType.EVENT)
+
+    def on_processing_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        self._windows_of(ctx, output).on_timer(timestamp, TimeType.PROCESSING)
+
+    def end_input(self, ctx: NonPartitionedContext[OUT]) -> None:
+        self.function.end_input(ctx)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
+    ) -> WatermarkHandlingResult:
+        return self.function.on_watermark(watermark, output, ctx)
+
+    def _new_contents(self) -> Contents:
+        return contents_of(self.function)
+
+    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
+        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
+
+
+def contents_of(function: OneInputWindowStreamProcessFunction[IN, OUT]) -> Contents:
+    """What the windows of ``function`` hold."""
+    return function.new_contents() if isinstance(function, FoldingFunction) else record_lists()

@@ -1,0 +1,70 @@
+"""Session windows: they grow with their records, and become one where they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, Entry
+from dsv2.extension.window.strategy import SessionWindowStrategy
+from dsv2.extension.window.windows import Surroundings, Windows
+
+__all__ = ("SessionWindows",)
+
+
+class SessionWindows(Windows):
+    """The sessions of a key never meet, so that each is known by its start; its entry says where it ends."""
+
+    def __init__(self, strategy: SessionWindowStrategy, around: Surroundings) -> None:
+        super().__init__(strategy, around)
+        self._gap = strategy.gap
+
+    def add(self, record: Any, side: int) -> None:
+        """Put ``record`` into the session that it belongs to, or makes."""
+        time = self._time()
+        end = time + self._gap
+        entry = self._entry_in_hand()
+        # Those that only touch belong together as well.
+        met = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
+        if not met and end - 1 <= self._watermark():
+            self._callbacks.on_late_record(record, side)
+            return
+        slot = self._merge(entry, sorted(met), time, end)
+        self._window.show(entry, slot, time, end)
+        self._put(entry, slot, record, side)
+        self._expect_early(entry, slot)
+
+    def _merge(self, entry: Entry, met: list[tuple[int, int]], start: int, end: int) -> int:
+        """Make one session of those that a record has ``met`` and its own; returns its start."""
+        start, end = min([start, *(s for s, _ in met)]), max([end, *(e for _, e in met)])
+        if met == [(start, end)]:
+            return start
+        windows, ends = entry.setdefault(CONTENTS, {}), entry.setdefault(ENDS, {})
+        contents = [windows.pop(s) for s, _ in met]
+        content = contents[0] if contents else self._contents.empty()
+        for other in contents[1:]:
+            content = self._contents.merge(content, other)
+        for s, e in met:
+            del ends[s]
+            if e != end and e - 1 not in entry.get(EARLY, {}).values():
+                self._timers.delete_timer(e - 1)
+        windows[start] = content
+        ends[start] = end
+        self._timers.register_timer(end - 1)
+        self._merge_early(entry, [s for s, _ in met], start)
+        return start
+
+    @staticmethod
+    def _merge_early(entry: Entry, met: list[int], start: int) -> None:
+        expected = entry.get(EARLY, {})
+        times = [expected.pop(s) for s in met if s in expected]
+        if times:
+            expected[start] = min(times)
+
+    def _end_of(self, entry: Entry, slot: int) -> int:
+        end: int = entry[ENDS][slot]
+        return end
+
+    def _end_due(self, entry: Entry, time: int) -> None:
+        for slot in [slot for slot, end in entry[ENDS].items() if end - 1 == time]:
+            self._fire(entry, slot)
+            self._remove(entry, slot)

@@ -1,0 +1,213 @@
+"""How records are put into windows (Flink ``WindowStrategy``, FLIP-501): plain values, checked when they are made."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from enum import Enum
+from typing import Self, TypeAlias
+
+from dsv2.errors import ConfigurationError
+
+__all__ = (
+    "CountWindowStrategy",
+    "Duration",
+    "EarlyFiring",
+    "GlobalWindowStrategy",
+    "SessionWindowStrategy",
+    "SlidingWindowStrategy",
+    "TimeType",
+    "WindowStrategy",
+)
+
+Duration: TypeAlias = timedelta | int
+"""A span of time; an int counts milliseconds."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class TimeType(Enum):
+    """Which time windows follow.
+
+    ``EVENT``: the timestamps of the records, and the watermarks. ``PROCESSING``: the wall clock.
+    """
+
+    EVENT = "EVENT"
+    PROCESSING = "PROCESSING"
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyFiring:
+    """Fires a window every ``interval`` ms before its time, if it has got records since."""
+
+    interval: int
+    time_type: TimeType
+
+
+@dataclass(frozen=True)
+class WindowStrategy(ABC):
+    """Says which windows there are. Made by its static methods, and given to ``window`` and its kin.
+
+    A ``Duration`` is a ``timedelta`` or a number of ms. One that makes no sense raises ``ConfigurationError``.
+    """
+
+    time_type: TimeType = field(default=TimeType.EVENT, kw_only=True)
+    """What windows end by. Those that do not end by time follow event time, which ends when all input has."""
+    early_firing: EarlyFiring | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def layout(self) -> str:
+        """What must be the same for state that was written before to be understood."""
+
+    @staticmethod
+    def global_() -> GlobalWindowStrategy:
+        """One window for everything, which fires at the end of the input."""
+        return GlobalWindowStrategy()
+
+    @staticmethod
+    def tumbling(
+        size: Duration,
+        time_type: TimeType = TimeType.EVENT,
+        allowed_lateness: Duration = 0,
+        *,
+        offset: Duration = 0,
+    ) -> SlidingWindowStrategy:
+        """Windows of ``size``, one after the other: ``[n * size + offset, (n + 1) * size + offset)``.
+
+        ``allowed_lateness`` (event time only): how long a window is kept behind the watermark; each record that comes
+        for it meanwhile fires it again. ``offset`` moves the windows, for days that begin elsewhere than in Greenwich.
+        """
+        return _sliding(size, size, time_type, allowed_lateness, offset)
+
+    @staticmethod
+    def sliding(
+        size: Duration,
+        slide: Duration,
+        time_type: TimeType = TimeType.EVENT,
+        allowed_lateness: Duration = 0,
+        *,
+        offset: Duration = 0,
+    ) -> SlidingWindowStrategy:
+        """Windows of ``size`` that begin every ``slide``: a record is in several, or in none where there are gaps."""
+        return _sliding(size, slide, time_type, allowed_lateness, offset)
+
+    @staticmethod
+    def session(gap: Duration, time_type: TimeType = TimeType.EVENT) -> SessionWindowStrategy:
+        """Windows of records that follow each other by at most ``gap``; a record between two makes them one."""
+        return SessionWindowStrategy(_at_least_one("The gap of sessions", gap), time_type=_time_type(time_type))
+
+    @staticmethod
+    def count(size: int, slide: int | None = None) -> CountWindowStrategy:
+        """Windows of ``size`` records of a key, in the order they come; one begins every ``slide`` records.
+
+        Without ``slide`` one follows the other. Those that are not full when the input ends fire then. (Flink's
+        DataStream V2 has none of these.)
+        """
+        slide = size if slide is None else slide
+        for what, number in (("size", size), ("slide", slide)):
+            if not _is_int(number) or number < 1:
+                raise ConfigurationError(f"The {what} of count windows is a number of records, not {number!r}.")
+        return CountWindowStrategy(size, slide)
+
+    def with_early_firing(self, interval: Duration, time_type: TimeType = TimeType.PROCESSING) -> Self:
+        """The same windows, which also fire before their time: at multiples of ``interval``, if they got records since.
+
+        ``time_type`` says by which time the interval counts; windows of processing time know only that one.
+        """
+        milliseconds = _at_least_one("The interval of early firing", interval)
+        if _time_type(time_type) is TimeType.EVENT and self.time_type is TimeType.PROCESSING:
+            raise ConfigurationError("Windows of processing time cannot fire early by event time.")
+        return replace(self, early_firing=EarlyFiring(milliseconds, time_type))
+
+
+@dataclass(frozen=True)
+class GlobalWindowStrategy(WindowStrategy):
+    """``WindowStrategy.global_()``."""
+
+    @property
+    def layout(self) -> str:
+        return "the global window"
+
+
+@dataclass(frozen=True)
+class SlidingWindowStrategy(WindowStrategy):
+    """``WindowStrategy.sliding(...)``, and ``tumbling(...)``: windows that slide by their size. All in ms."""
+
+    size: int
+    slide: int
+    allowed_lateness: int
+    offset: int
+
+    @property
+    def layout(self) -> str:
+        shape = f"windows of {self.size} ms every {self.slide} ms from {self.offset} ms"
+        return f"{shape} in {self.time_type.value.lower()} time, {self.allowed_lateness} ms late"
+
+
+@dataclass(frozen=True)
+class SessionWindowStrategy(WindowStrategy):
+    """``WindowStrategy.session(...)``; ``gap`` in ms."""
+
+    gap: int
+
+    @property
+    def layout(self) -> str:
+        return f"sessions in {self.time_type.value.lower()} time"  # each knows its end: the gap may change
+
+
+@dataclass(frozen=True)
+class CountWindowStrategy(WindowStrategy):
+    """``WindowStrategy.count(...)``, in records."""
+
+    size: int
+    slide: int
+
+    @property
+    def layout(self) -> str:
+        return f"windows of {self.size} records every {self.slide}"
+
+
+def _sliding(
+    size: Duration, slide: Duration, time_type: TimeType, lateness: Duration, offset: Duration
+) -> SlidingWindowStrategy:
+    every = _at_least_one("The slide of windows", slide)
+    late = _milliseconds("The allowed lateness", lateness)
+    if late < 0:
+        raise ConfigurationError(f"The allowed lateness cannot be negative, as {lateness!r} is.")
+    by_event = _time_type(time_type) is TimeType.EVENT
+    return SlidingWindowStrategy(
+        size=_at_least_one("The size of windows", size),
+        slide=every,
+        time_type=time_type,
+        allowed_lateness=late if by_event else 0,  # by the wall clock nothing is late
+        offset=_milliseconds("The offset of windows", offset) % every,
+    )
+
+
+def _at_least_one(what: str, span: Duration) -> int:
+    milliseconds = _milliseconds(what, span)
+    if milliseconds < 1:
+        raise ConfigurationError(f"{what} must be greater than 0, not {span!r}.")
+    return milliseconds
+
+
+def _milliseconds(what: str, span: Duration) -> int:
+    if isinstance(span, timedelta):
+        milliseconds, rest = divmod(span, _MILLISECOND)
+        if not rest:
+            return milliseconds
+    elif _is_int(span):
+        return span
+    raise ConfigurationError(f"{what} is a timedelta of whole milliseconds, or a number of them, not {span!r}.")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _time_type(time_type: TimeType) -> TimeType:
+    if not isinstance(time_type, TimeType):
+        raise ConfigurationError(f"Which time windows follow is a TimeType, not {time_type!r}.")
+    return time_type

@@ -1,0 +1,83 @@
+"""The process function that runs a two-output window function."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from dsv2.context import (
+    Collector,
+    TwoOutputNonPartitionedContext,
+    TwoOutputPartitionedContext,
+)
+from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
+from dsv2.extension.window.callbacks import Shape
+from dsv2.extension.window.contents import Contents, record_lists
+from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.functions import TwoOutputWindowStreamProcessFunction
+from dsv2.extension.window.hand import OneInputWindowInHand
+from dsv2.extension.window.strategy import TimeType
+from dsv2.extension.window.windowed import Windowed
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+
+__all__ = ("TwoOutputWindowed",)
+
+IN = TypeVar("IN")
+OUT1 = TypeVar("OUT1")
+OUT2 = TypeVar("OUT2")
+
+
+class TwoOutputWindowed(
+    Windowed[TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]],
+    TwoOutputEventTimeStreamProcessFunction[IN, OUT1, OUT2],
+):
+    """Made by ``window``."""
+
+    shape = Shape(TwoOutputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
+
+    def open(self, ctx: TwoOutputNonPartitionedContext[OUT1, OUT2]) -> None:
+        self.function.open(ctx)
+
+    def process_record(
+        self,
+        record: IN,
+        first_output: Collector[OUT1],
+        second_output: Collector[OUT2],
+        ctx: TwoOutputPartitionedContext[OUT1, OUT2],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).add(record, 0)
+
+    def on_event_timer(
+        self,
+        timestamp: int,
+        first_output: Collector[OUT1],
+        second_output: Collector[OUT2],
+        ctx: TwoOutputPartitionedContext[OUT1, OUT2],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.EVENT)
+
+    def on_processing_timer(
+        self,
+        timestamp: int,
+        first_output: Collector[OUT1],
+        second_output: Collector[OUT2],
+        ctx: TwoOutputPartitionedContext[OUT1, OUT2],
+    ) -> None:
+        self._windows_of(ctx, first_output, second_output).on_timer(timestamp, TimeType.PROCESSING)
+
+    def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1, OUT2]) -> None:
+        self.function.end_input(ctx)
+
+    def on_watermark(
+        self,
+        watermark: Watermark,
+        first_output: Collector[OUT1],
+        second_output: Collector[OUT2],
+        ctx: TwoOutputNonPartitionedContext[OUT1, OUT2],
+    ) -> WatermarkHandlingResult:
+        return self.function.on_watermark(watermark, first_output, second_output, ctx)
+
+    def _new_contents(self) -> Contents:
+        return record_lists()
+
+    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
+        return OneInputWindowInHand(contents, self.function.use_window_states(), key)

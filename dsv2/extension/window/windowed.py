@@ -1,0 +1,134 @@
+"""What the process functions that run window functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from dsv2.errors import InternalError, PlanError
+from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
+from dsv2.extension.window.callbacks import Callbacks, Shape
+from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.endless import CountWindows, GlobalWindow
+from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.folding import FoldingFunction
+from dsv2.extension.window.functions import WindowProcessFunction
+from dsv2.extension.window.guarded import GuardedContext
+from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.sessions import SessionWindows
+from dsv2.extension.window.states import check_window_states
+from dsv2.extension.window.strategy import (
+    CountWindowStrategy,
+    GlobalWindowStrategy,
+    SessionWindowStrategy,
+    SlidingWindowStrategy,
+    TimeType,
+    WindowStrategy,
+)
+from dsv2.extension.window.time_windows import TimeWindows
+from dsv2.extension.window.windows import Surroundings, Windows
+from dsv2.functions import Position, WrappingFunction
+from dsv2.state import StateDeclaration
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("Windowed",)
+
+F = TypeVar("F", bound=WindowProcessFunction)
+
+
+class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
+    """Puts records into the windows of ``strategy``, and tells ``function`` of them.
+
+    Its own fields are not kept: the windows are in the keyed state, and the rest is made anew from the program.
+    """
+
+    remember_keys = False  # or state would not go back to nothing
+    partition_by_constant = True
+    shape: ClassVar[Shape]
+
+    def __init__(self, strategy: WindowStrategy, function: F) -> None:
+        self.strategy = strategy
+        self.function = function
+        self._ctx: Any = None
+        self._windows: Windows
+        self._event_time: EventTimeManager
+
+    @property
+    def wrapped(self) -> F:
+        return self.function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return self.function.parts if isinstance(self.function, FoldingFunction) else (self.function,)
+
+    @property
+    def emits_only_at_end(self) -> bool:
+        return self.function.emits_only_at_end
+
+    @property
+    def state_layout(self) -> str:
+        return f"{self.strategy.layout}, which hold {self._new_contents().layout}"
+
+    def check_position(self, position: Position) -> None:
+        if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
+            raise PlanError(
+                f"{type(self.function).__name__} runs in {self.strategy.layout}, which need a keyed or a global "
+                f"stream: call key_by or global_ before. On a non-keyed stream there is only WindowStrategy.global_()."
+            )
+        check_window_states(self.function, self.strategy)
+
+    def uses_processing_timers(self) -> bool:
+        early = self.strategy.early_firing
+        by_clock = TimeType.PROCESSING
+        return self.strategy.time_type is by_clock or (early is not None and early.time_type is by_clock)
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return self.function.declare_watermarks()
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self._event_time = manager
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return self.function.uses_states()
+
+    def further_states(self) -> Collection[StateDeclaration]:
+        return self.function.use_window_states()
+
+    def close(self) -> None:
+        self.function.close()
+
+    def _new_contents(self) -> Contents:
+        raise NotImplementedError
+
+    def _new_window(self, contents: Contents, key: KeyInHand) -> WindowInHand:
+        raise NotImplementedError
+
+    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
+        guarded = GuardedContext(ctx, ctx.non_partitioned_context)
+        return Callbacks(self.function, self.shape, outputs, guarded, window)
+
+    def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
+        if ctx is not self._ctx:
+            self._enter(ctx, *outputs)
+        return self._windows
+
+    def _enter(self, ctx: Any, *outputs: Any) -> None:
+        """Get ready for the first record or timer: only now is it known where they come from and go to."""
+        contents = self._new_contents()
+        window = self._new_window(contents, cast(KeyInHand, ctx.state_manager))
+        callbacks = self._new_callbacks(ctx, outputs, window)
+        self._windows = _new_windows(self.strategy, Surroundings(ctx, self._event_time, contents, window, callbacks))
+        self._ctx = ctx
+
+
+def _new_windows(strategy: WindowStrategy, around: Surroundings) -> Windows:
+    match strategy:
+        case SlidingWindowStrategy():
+            return TimeWindows(strategy, around)
+        case SessionWindowStrategy():
+            return SessionWindows(strategy, around)
+        case CountWindowStrategy():
+            return CountWindows(strategy, around)
+        case GlobalWindowStrategy():
+            return GlobalWindow(strategy, around)
+    raise InternalError(f"Nobody knows how to run {strategy}.")

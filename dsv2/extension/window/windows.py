@@ -1,0 +1,132 @@
+"""The windows of one function in one subtask: what all kinds of them share. They live in the entries of their keys.
+
+A window comes into being with its first record and then sets a timer to its end, and one to its removal if that is
+later. So a record for a window that is there costs no more than to find it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from dsv2.errors import ContractError
+from dsv2.extension.event_time import EventTimeManager
+from dsv2.extension.window.callbacks import Callbacks
+from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.early import EarlyFirings
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, Entry, KeyInHand
+from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.strategy import TimeType, WindowStrategy
+from dsv2.functions import FailedCallbackError
+from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
+
+__all__ = ("NEVER", "Surroundings", "Windows")
+
+NEVER: Final = LONG_MAX + 1
+"""Where a window ends that has no end: it fires when the input has ended."""
+
+_PARTS = (CONTENTS, ENDS, EARLY, STATES)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What windows work with: the function's context, event time, what windows hold, and who is told of them."""
+
+    ctx: Any
+    event_time: EventTimeManager
+    contents: Contents
+    window: WindowInHand
+    callbacks: Callbacks
+
+
+class Windows(ABC):
+    """The windows of one strategy, of whatever key is in hand. ``slot``: under what a window is kept, its start."""
+
+    def __init__(self, strategy: WindowStrategy, around: Surroundings) -> None:
+        processing_time = around.ctx.processing_time_manager
+        early = strategy.early_firing
+        self._time_type = strategy.time_type
+        self._by_event = strategy.time_type is TimeType.EVENT
+        self._timers = around.event_time if self._by_event else processing_time
+        self._early = None if early is None else EarlyFirings(early, around.ctx, around.event_time)
+        self._ctx = around.ctx
+        self._entry_in_hand = cast(KeyInHand, around.ctx.state_manager).entry
+        self._contents = around.contents
+        self._window = around.window
+        self._callbacks = around.callbacks
+
+    @abstractmethod
+    def add(self, record: Any, side: int) -> None:
+        """Put a record of the input ``side`` into its windows."""
+
+    def on_timer(self, time: int, time_type: TimeType) -> None:
+        """A timer of the key in hand is due."""
+        entry = self._entry_in_hand()
+        if time_type is self._time_type and CONTENTS in entry:
+            self._end_due(entry, time)
+        if self._early is not None and time_type is self._early.time_type and EARLY in entry:
+            for slot in self._early.due(entry, time):
+                if self._end_of(entry, slot) - 1 > self._timers.current_time():  # else it fires anyway
+                    self._fire(entry, slot)
+
+    @abstractmethod
+    def _end_due(self, entry: Entry, time: int) -> None:
+        """Fire the windows whose last ms is ``time``, and remove those that have been kept until then."""
+
+    @abstractmethod
+    def _end_of(self, entry: Entry, slot: int) -> int:
+        """Where a window ends, or ``NEVER``."""
+
+    def _show(self, entry: Entry, slot: int) -> None:
+        self._window.show(entry, slot, slot, self._end_of(entry, slot))
+
+    def _time(self) -> int:
+        """The time of the record in hand, by which it is put into windows."""
+        if not self._by_event:
+            now: int = self._timers.current_time()
+            return now
+        timestamp: int | None = self._ctx.timestamp
+        if timestamp is None:
+            raise ContractError(
+                "The record has no timestamp, without which it belongs to no window of event time. Put a generator "
+                "before the window (EventTimeExtension.new_watermark_generator_builder), collect the record with "
+                "collect_and_overwrite_timestamp, or use windows of TimeType.PROCESSING."
+            )
+        return timestamp
+
+    def _watermark(self) -> int:
+        """Up to when windows have fired. In processing time it is timers alone that say so."""
+        return self._timers.current_time() if self._by_event else LONG_MIN
+
+    def _put(self, entry: Entry, slot: int, record: Any, side: int) -> None:
+        """Show a record to the function, or keep it, in the window that is in hand."""
+        if not self._callbacks.only_keeps[side]:
+            self._callbacks.on_record(record, side)
+            return
+        windows = entry[CONTENTS]
+        try:
+            windows[slot] = self._contents.puts[side](record, windows[slot])
+        except Exception as error:
+            raise FailedCallbackError(self._contents.callback) from error
+
+    def _expect_early(self, entry: Entry, slot: int) -> None:
+        if self._early is not None:
+            same_time = self._early.time_type is self._time_type
+            self._early.expect(entry, slot, self._end_of(entry, slot) if same_time else NEVER)
+
+    def _fire(self, entry: Entry, slot: int) -> None:
+        self._show(entry, slot)
+        self._callbacks.on_trigger(self._end_of(entry, slot))
+
+    def _remove(self, entry: Entry, slot: int) -> None:
+        if self._callbacks.clears:
+            entry[CONTENTS][slot] = self._contents.empty()
+            self._show(entry, slot)
+            self._callbacks.on_clear(self._end_of(entry, slot))
+        for part in _PARTS:
+            of_windows = entry.get(part)
+            if of_windows is not None and slot in of_windows:
+                del of_windows[slot]
+                if not of_windows:
+                    del entry[part]

@@ -1,0 +1,154 @@
+"""Windows that fold their records as they come, and late records with an output of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dsv2 import UserFunctionError
+from dsv2.extension.window import (
+    OneInputWindowStreamProcessFunction,
+    TwoOutputWindowStreamProcessFunction,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.state import aggregate_of
+from tests.windows import CountLetters, WindowDriver
+
+TEN = WindowStrategy.tumbling(10)
+
+
+class TestAggregate:
+    """Flink's DataStream V2 keeps all records."""
+
+    def test_the_result_is_emitted(self) -> None:
+        driver = WindowDriver(aggregate(TEN, CountLetters())).record("a1", 3).record("a2", 4).record("b3", 15).restart()
+        assert driver.end().stamped() == [("2: 12", 9), ("1: 3", 19)]
+
+    def test_or_what_emit_makes_of_it(self) -> None:
+        function = aggregate(
+            TEN,
+            CountLetters(),
+            lambda result, w, ctx: (ctx.state_manager.current_key, w.start_time, w.end_time, ctx.timestamp, result),
+        )
+        assert WindowDriver(function).record("b1", 13).end().stamped() == [(("b", 10, 20, 19, "1: 1"), 19)]
+
+    @pytest.mark.parametrize(
+        ("strategy", "results"),
+        [
+            (WindowStrategy.tumbling(10), ["3: 123", "1: 4"]),
+            (WindowStrategy.sliding(10, 5), ["2: 12", "3: 123", "1: 3", "1: 4", "1: 4"]),
+            (WindowStrategy.session(4), ["2: 12", "1: 3", "1: 4"]),
+            (WindowStrategy.session(5), ["3: 123", "1: 4"]),
+            (WindowStrategy.global_(), ["4: 1234"]),
+            (WindowStrategy.count(3), ["3: 123", "1: 4"]),
+        ],
+        ids=lambda value: value.layout if isinstance(value, WindowStrategy) else "",
+    )
+    def test_every_strategy(self, strategy: WindowStrategy, results: list[str]) -> None:
+        driver = WindowDriver(aggregate(strategy, CountLetters())).record("a1", 2).record("a2", 4)
+        assert driver.record("a3", 9).record("a4", 27).end().out() == results
+
+    def test_late_records_are_added_to_what_has_fired(self) -> None:
+        driver = WindowDriver(aggregate(WindowStrategy.tumbling(10, allowed_lateness=5), CountLetters()))
+        driver.record("a1", 2).event_time(9).record("a2", 4).record("b3", 4).event_time(14).record("a4", 4)
+        assert driver.out() == ["1: 1", "2: 12", "1: 3"]
+
+    def test_no_record_is_kept(self) -> None:
+        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, str))).record("a1", 3)
+        before = len(driver.state())
+        for _ in range(1000):
+            driver.record("a" + "x" * 100, 3)
+        assert len(driver.state()) < before + 20  # counters have more digits
+
+    def test_a_function_without_merge_cannot_have_sessions(self) -> None:
+        count = aggregate_of(lambda: 0, one_more, str)
+        driver = WindowDriver(aggregate(WindowStrategy.session(10), count)).record("a1", 0).record("a1", 20)
+        with pytest.raises(UserFunctionError, match="aggregate_of was not told how accumulators are merged"):
+            driver.record("a1", 10)
+
+    def test_a_failing_function_is_named(self) -> None:
+        driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
+        driver.record("a1", 3)
+        with pytest.raises(UserFunctionError) as caught:
+            driver.record("a2", 3)
+        assert (caught.value.callback, caught.value.key, caught.value.record) == ("add", "'a'", "'a2'")
+
+
+def joined(first: str, second: str) -> str:
+    return first + second[1:]
+
+
+def one_more(record: str, number: int) -> int:
+    return number + 1
+
+
+def second_of(first: str | None, second: str | None) -> str | None:
+    return second
+
+
+class TestReduce:
+    def test_records_are_reduced_in_order(self) -> None:
+        function = reduce(TEN, joined)
+        assert WindowDriver(function).record("a1", 3).record("b1", 3).record("a2", 1).end().stamped() == [
+            ("a12", 9),
+            ("b1", 9),
+        ]
+
+    def test_or_what_emit_makes_of_it(self) -> None:
+        function = reduce(TEN, max, lambda record, w, ctx: (w.start_time, record))
+        assert WindowDriver(function).record("a1", 3).record("a2", 1).end().out() == [(0, "a2")]
+
+    def test_records_may_be_none(self) -> None:
+        function = reduce(WindowStrategy.count(3), second_of)
+        assert WindowDriver(function, key=lambda record: 0).record(None).record(None).record(None).out() == [None]
+
+    def test_sessions_are_reduced_as_they_merge(self) -> None:
+        function = reduce(WindowStrategy.session(10), joined)
+        driver = WindowDriver(function).record("a3", 20).record("a1", 0).restart().record("a2", 10)
+        assert driver.end().out() == ["a132"]
+
+
+class TestLateOutput:
+    """Flink's DataStream V2 has none."""
+
+    def test_late_records_go_to_the_second_output(self) -> None:
+        driver = WindowDriver(with_late_output(reduce(TEN, max))).record("a1", 3).event_time(9).record("a2", 4)
+        driver.record("a3", 14).end()
+        assert driver.stamped() == [("a1", 9), ("a3", 19)]
+        assert driver.stamped("second") == [("a2", 4)]
+
+    def test_the_window_function_finds_itself_with_one_output(self) -> None:
+        class Seeing(OneInputWindowStreamProcessFunction[str, Any]):
+            def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+                every: list[Any] = []
+                ctx.non_partitioned_context.apply_to_all_partitions(
+                    lambda out, partition: every.append(partition.state_manager.current_key)
+                )
+                output.collect((ctx.task_info.parallelism, every, window.get_all_records()))
+
+            def end_input(self, ctx: Any) -> None:
+                ctx.apply_to_all_partitions(lambda out, partition: out.collect("not reached: no key is left"))
+
+        driver = WindowDriver(with_late_output(window(TEN, Seeing()))).record("a1", 3).record("b1", 3).end()
+        assert driver.out() == [(1, ["a", "b"], ["a1"]), (1, ["b"], ["b1"])]
+
+    def test_a_function_with_two_outputs_says_itself_what_is_late(self) -> None:
+        class Apart(TwoOutputWindowStreamProcessFunction[str, str, str]):
+            def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
+                for record in window.get_all_records():
+                    (first_output if int(record[1]) % 2 else second_output).collect(record)
+
+            def on_late_record(self, record: str, first_output: Any, second_output: Any, ctx: Any) -> None:
+                second_output.collect(f"late {record}")
+
+            def on_clear(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
+                first_output.collect(f"[{window.start_time}, {window.end_time})")
+
+        driver = WindowDriver(window(TEN, Apart())).record("a1", 3).record("a2", 4).event_time(9).record("a4", 1)
+        assert driver.stamped() == [("a1", 9), ("[0, 10)", 9)]
+        assert driver.stamped("second") == [("a2", 9), ("late a4", 1)]

@@ -1,0 +1,402 @@
+"""What window functions can do, and what is beside them: states, aggregation, late output, early firing, hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from dsv2 import IllegalRedistributionModeError, PlanError, StateDeclarationError, UserFunctionError
+from dsv2.errors import ConfigurationError
+from dsv2.extension.window import (
+    OneInputWindowStreamProcessFunction,
+    TimeType,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.functions import no_output_until_end_of_input
+from dsv2.sinks import CollectSink
+from dsv2.state import (
+    RedistributionMode,
+    StateDeclaration,
+    StateDeclarations,
+    StateTtl,
+    ValueStateDeclaration,
+    aggregate_of,
+)
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.support import local_environment, one_input, watermark
+from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
+
+TEN = WindowStrategy.tumbling(10)
+
+
+SUM = StateDeclarations.value_state("sum", int, 0)
+SEEN = StateDeclarations.list_state("seen", str)
+COUNTS = StateDeclarations.map_state("counts", str, int)
+LONGEST = StateDeclarations.reducing_state("longest", str, lambda a, b: max(a, b, key=len))
+LETTERS = StateDeclarations.aggregating_state("letters", Tally, CountLetters())
+OF_KEY = StateDeclarations.value_state("sum", int, 0)
+
+
+class Summing(OneInputWindowStreamProcessFunction[str, Any]):
+    """Keeps no record, but states of each window, and one of the key that has the name of one of theirs."""
+
+    def __init__(self, *others: StateDeclaration) -> None:
+        self.states = (SUM, SEEN, COUNTS, LONGEST, LETTERS, *others)
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return (OF_KEY,)
+
+    def use_window_states(self) -> Collection[StateDeclaration]:
+        return self.states
+
+    def on_record(self, record: str, output: Any, ctx: Any, window: Any) -> None:
+        for total in (window.get_window_state(SUM), ctx.state_manager.get_state(OF_KEY)):
+            total.update(total.value() + int(record[1:]))
+        window.get_window_state(SEEN).add(record)
+        window.get_window_state(COUNTS).put(record, window.start_time)
+        window.get_window_state(LONGEST).add(record)
+        window.get_window_state(LETTERS).add(record)
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        states = (SUM, SEEN, COUNTS, LONGEST, LETTERS)
+        total, seen, counts, longest, letters = (window.get_window_state(state) for state in states)
+        assert window.get_all_records() == []
+        output.collect((total.value(), seen.get(), counts.items(), longest.get(), letters.get()))
+
+    def on_clear(self, output: Any, ctx: Any, window: Any) -> None:
+        output.collect((window.get_window_state(SUM).value(), ctx.state_manager.get_state(OF_KEY).value()))
+
+
+class TestWindowStates:
+    def test_each_window_has_its_own_until_it_goes(self) -> None:
+        driver = WindowDriver(window(WindowStrategy.sliding(20, 10), Summing())).record("a5", 12).restart()
+        driver.record("a37", 21).event_time(19)
+        assert driver.out() == [(5, ["a5"], [("a5", 0)], "a5", "1: 5"), (5, 84)]
+        both = ["a5", "a37"]
+        assert driver.restart().end().out()[2:] == [
+            (42, both, [(record, 10) for record in both], "a37", "2: 53"),
+            # They are there in on_clear, and go then. In Flink they stay for ever if that does not clear them.
+            (42, 84),
+            (37, ["a37"], [("a37", 20)], "a37", "1: 3"),
+            (37, 84),
+        ]
+
+    def test_nothing_is_left_of_them(self) -> None:
+        class Count(Summing):
+            def on_record(self, record: str, output: Any, ctx: Any, window: Any) -> None:
+                window.get_window_state(SUM).update(1)
+
+        driver = WindowDriver(window(TEN, Count()))
+        before = len(driver.state())
+        for number in range(500):
+            driver.record(chr(number + 200), number)
+        assert len(driver.state()) > before + 5000
+        assert len(driver.event_time(1000).state()) < before + 60  # event time and counters have more digits
+
+    def test_one_that_is_not_declared_is_refused(self) -> None:
+        # Flink warns and finds nothing.
+        class Other(Told):
+            def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+                window.get_window_state(SUM)
+
+        driver = WindowDriver(window(TEN, Other())).record("a1", 3)
+        with pytest.raises(UserFunctionError, match=r"UndeclaredStateError: Value.* 'sum' is not declared") as caught:
+            driver.end()
+        assert caught.value.callback == "on_trigger"
+
+    def test_a_late_record_has_no_window(self) -> None:
+        class Keeping(Summing):
+            handle: Any = None
+
+            def on_record(self, record: str, output: Any, ctx: Any, window: Any) -> None:
+                type(self).handle = window.get_window_state(SUM)
+
+            def on_late_record(self, record: str, output: Any, ctx: Any) -> None:
+                self.handle.update(1)
+
+        driver = WindowDriver(window(TEN, Keeping())).record("a1", 3).event_time(9)
+        with pytest.raises(UserFunctionError, match="There is no window in hand here") as caught:
+            driver.record("a2", 3)
+        assert caught.value.callback == "on_late_record"
+
+    @pytest.mark.parametrize(
+        ("state", "error", "message"),
+        [
+            (
+                StateDeclarations.list_state_builder("x", int)
+                .redistribute_with_mode(RedistributionMode.REDISTRIBUTABLE)
+                .build(),
+                IllegalRedistributionModeError,
+                "List.* 'x' cannot be a state of windows: these belong to keys, and its mode is REDISTRIBUTABLE",
+            ),
+            (
+                ValueStateDeclaration("x", int, ttl=StateTtl(5)),
+                StateDeclarationError,
+                "'x' cannot be a state of windows: these live as long as their window",
+            ),
+            (StateDeclarations.value_state("sum", str), StateDeclarationError, "Window state 'sum' is declared twice"),
+            (SUM.name, StateDeclarationError, "use_window_states returned 'sum', which is not a state declaration"),
+        ],
+    )
+    def test_those_that_windows_cannot_have_are_refused_when_the_plan_is_built(
+        self, state: Any, error: type[Exception], message: str
+    ) -> None:
+        # Flink finds out when the state is asked for.
+        with pytest.raises(error, match=message):
+            WindowDriver(window(TEN, Summing(state)))
+
+    def test_sessions_have_none(self) -> None:
+        with pytest.raises(StateDeclarationError, match="cannot be a state of sessions: they merge"):
+            WindowDriver(window(WindowStrategy.session(10), Summing()))
+
+
+class TestEarlyFiring:
+    """Flink's DataStream V2 has none."""
+
+    def test_by_event_time(self) -> None:
+        strategy = WindowStrategy.tumbling(100).with_early_firing(10, TimeType.EVENT)
+        driver = WindowDriver(reduce(strategy, max)).record("a1", 3).event_time(9)
+        assert driver.out() == []
+        assert driver.event_time(10).stamped() == [("a1", 99)]
+        assert driver.event_time(40).out() == ["a1"]  # nothing has come since
+        assert driver.record("a2", 45).record("a0", 41).restart().event_time(49).out() == ["a1"]
+        assert driver.event_time(50).out() == ["a1", "a2"]
+        # When the end of the window is reached, it does not fire early as well.
+        assert driver.record("a3", 95).event_time(200).out() == ["a1", "a2", "a3"]
+
+    def test_by_the_clock(self) -> None:
+        strategy = WindowStrategy.tumbling(100).with_early_firing(10)
+        driver = WindowDriver(reduce(strategy, max)).clock(1004).record("a1", 3).clock(1009)
+        assert driver.out() == []
+        assert driver.clock(1011).stamped() == [("a1", 99)]
+        assert driver.clock(1040).out() == ["a1"]
+        assert driver.record("a2", 4).event_time(99).clock(1100).out() == ["a1", "a2"]
+
+    def test_windows_of_processing_time(self) -> None:
+        strategy = WindowStrategy.tumbling(30, TimeType.PROCESSING).with_early_firing(10)
+        driver = WindowDriver(reduce(strategy, max)).clock(3).record("a1").clock(12)
+        assert driver.out() == ["a1"]
+        assert driver.record("a2").clock(20).out() == ["a1", "a2"]
+        assert driver.record("a0").clock(29).out()[2:] == ["a2"]
+        assert driver.clock(30).record("a3").end().out()[3:] == ["a3"]
+
+    @pytest.mark.parametrize("strategy", [WindowStrategy.global_(), WindowStrategy.count(5)])
+    def test_windows_without_end(self, strategy: WindowStrategy) -> None:
+        driver = WindowDriver(reduce(strategy.with_early_firing(10, TimeType.EVENT), max)).record("a1", 3)
+        assert driver.event_time(10).stamped() == [("a1", 10)]
+        assert driver.record("a2", 15).end().stamped()[1:] == [("a2", None)]
+
+    def test_sessions_keep_the_earliest_time_when_they_merge(self) -> None:
+        strategy = WindowStrategy.session(20).with_early_firing(10, TimeType.EVENT)
+        driver = WindowDriver(window(strategy, Told())).record("a1", 35).record("a2", 3).record("a3", 20)
+        assert driver.event_time(10).out() == [("trigger", "a", 3, 55, ("a2", "a1", "a3"))]
+        assert driver.event_time(40).out()[1:] == []
+        driver.record("a4", 41).event_time(50)
+        assert driver.out()[1:] == [("trigger", "a", 3, 61, ("a2", "a1", "a3", "a4"))]
+        assert driver.event_time(60).out()[2:] == [
+            ("trigger", "a", 3, 61, ("a2", "a1", "a3", "a4")),
+            ("clear", "a", 3, 61),
+        ]
+
+    def test_a_window_that_is_over_fires_with_late_records_only(self) -> None:
+        strategy = WindowStrategy.tumbling(10, allowed_lateness=50).with_early_firing(3, TimeType.EVENT)
+        driver = WindowDriver(reduce(strategy, max)).record("a1", 0).event_time(9)
+        assert driver.out() == ["a1"]
+        assert driver.record("a2", 5).event_time(30).out() == ["a1", "a2"]
+
+    def test_windows_of_processing_time_know_no_event_time(self) -> None:
+        with pytest.raises(ConfigurationError, match="Windows of processing time cannot fire early by event time"):
+            WindowStrategy.tumbling(10, TimeType.PROCESSING).with_early_firing(5, TimeType.EVENT)
+
+
+SIGNAL = new_builder("signal").type_long().build()
+
+
+class Hooked(Told):
+    """Uses everything that is not about windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.is_even: Callable[[int], bool] = lambda number: (
+            number % 2 == 0
+        )  # cannot be in a checkpoint, and need not be
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return (SIGNAL,)
+
+    def open(self, ctx: Any) -> None:
+        self.notes.append("open")
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        # Flink's wrapper does not forward declare_watermarks, so that this fails there.
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(window.end_time))
+
+    def on_clear(self, output: Any, ctx: Any, window: Any) -> None: ...
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(watermark.value)
+        return WatermarkHandlingResult.POLL
+
+    def end_input(self, ctx: Any) -> None:
+        self.notes.append("end" if self.is_even(2) else "odd")
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect("a key is left"))
+
+    def close(self) -> None:
+        # Neither does it forward close.
+        CLOSED.append(self.notes)
+
+
+CLOSED: list[list[str]] = []
+
+
+class TestHooks:
+    @pytest.mark.parametrize("late_apart", [False, True])
+    def test_the_function_lives_as_any_other(self, late_apart: bool) -> None:
+        class OneOutput(Hooked):
+            on_late_record = OneInputWindowStreamProcessFunction.on_late_record
+
+        CLOSED.clear()
+        function = window(TEN, OneOutput())
+        driver = WindowDriver(with_late_output(function) if late_apart else function).record("a1", 3).restart()
+        driver._driver.send(watermark(7, "signal"))
+        driver.event_time(9)
+        signals = [f.controls for f in driver._driver.frames if ("signal", 10) in [c[2:] for c in f.controls]]
+        assert len(signals) == 1 + late_apart
+        assert driver.end().out() == [7]
+        assert CLOSED == [["open", "end"]]
+
+    def test_timers_are_refused(self) -> None:
+        class Timing(Told):
+            def on_record(self, record: Any, output: Any, ctx: Any, window: Any) -> None:
+                assert ctx.processing_time_manager.current_time() == 5
+                ctx.processing_time_manager.register_timer(10)
+
+        with pytest.raises(UserFunctionError, match="Window functions have no timers") as caught:
+            WindowDriver(window(TEN, Timing())).clock(5).record("a1", 3)
+        assert caught.value.callback == "on_record"
+
+    def test_a_function_that_promises_to_be_silent_until_the_end_is_held_to_it(self) -> None:
+        @no_output_until_end_of_input
+        class Silent(Told):
+            pass
+
+        driver = WindowDriver(window(TEN, Silent())).record("a1", 3)
+        with pytest.raises(UserFunctionError, match="no_output_until_end_of_input"):
+            driver.event_time(9)
+        assert WindowDriver(window(WindowStrategy.global_(), Silent())).record("a1", 3).end().out()
+
+    @pytest.mark.parametrize("callback", ["on_record", "on_trigger", "on_clear", "on_late_record"])
+    def test_a_callback_that_fails_is_named(self, callback: str) -> None:
+        def fail(*args: Any) -> None:
+            raise ValueError(callback)
+
+        driver = WindowDriver(window(TEN, type("Failing", (Told,), {callback: fail})()))
+        with pytest.raises(UserFunctionError) as caught:
+            driver.record("a1", 3).event_time(9).record("a2", 4)
+        error = caught.value
+        assert (error.callback, error.cause_type, error.key) == (callback, "ValueError", "'a'")
+        assert "/dsv2/" not in error.traceback_text
+
+    @pytest.mark.parametrize("callback", ["on_record1", "on_record2", "on_late_record1", "on_late_record2"])
+    def test_a_callback_of_two_inputs_that_fails_is_named(self, callback: str) -> None:
+        def fail(*args: Any) -> None:
+            raise ValueError(callback)
+
+        driver = WindowDriver(window(TEN, type("Failing", (ToldOfTwo,), {callback: fail})()))
+        with pytest.raises(UserFunctionError) as caught:
+            both(both(driver).event_time(9, 0).event_time(9, 1))
+        assert caught.value.callback == callback
+
+
+def both(driver: WindowDriver) -> WindowDriver:
+    return driver.record("a1", 3, 0).record("a2", 3, 1)
+
+
+def with_number(number: int, numbers: list[int]) -> list[int]:
+    return [*numbers, number]
+
+
+class TestPositions:
+    def test_global_streams_have_all_windows(self) -> None:
+        driver = WindowDriver(reduce(TEN, lambda first, second: first + second), key=None)
+        driver.record("a1", 3).restart().record("b1", 4).record("a2", 14)
+        assert driver.end().stamped() == [("a1b1", 9), ("a2", 19)]
+
+    @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(5), WindowStrategy.count(5)])
+    def test_non_keyed_streams_have_only_the_global_one(self, strategy: WindowStrategy) -> None:
+        env = local_environment()
+        env.from_collection(["a"]).process(window(strategy, Told())).with_uid("w")  # here
+        with pytest.raises(PlanError, match=r"Process at .*test_window_functions.py:\d+: Told runs in .* need a keyed"):
+            env.build_plan()
+
+    def test_on_non_keyed_streams_each_subtask_has_its_global_window(self) -> None:
+        env = local_environment(2)
+        sink = CollectSink[list[int]]()
+        numbers = aggregate_of(list[int], with_number, sorted)
+        env.from_collection(range(6)).process(aggregate(WindowStrategy.global_(), numbers)).to_sink(sink)
+        env.execute("global")
+        assert sorted(sink.results) == [[0, 2, 4], [1, 3, 5]]
+
+    def test_streams_that_stay_keyed_are_held_to_their_key(self) -> None:
+        # Flink skips the check in windows, and with two inputs it emits nothing at all.
+        env = local_environment()
+        stream = env.from_collection(["a1", "b1"]).process(FlinkGenerator[str](len)).key_by(key_of)
+        stream.process(reduce(TEN, max), key_of).process(one_input())
+        stream.process(reduce(TEN, max), lambda record: "z").with_uid("bad").process(one_input())
+        with pytest.raises(UserFunctionError, match="The output key must equal the input key") as caught:
+            env.execute("keys")
+        assert "bad" in caught.value.operator
+
+    def test_an_unwrapped_window_function_is_refused(self) -> None:
+        stream: Any = local_environment().from_collection(["a"]).key_by(key_of)
+        with pytest.raises(PlanError, match=r"Told is not\. A window function goes into window\(strategy, function\)"):
+            stream.process(Told())
+        with pytest.raises(PlanError, match="takes a TwoInputNonBroadcastStreamProcessFunction"):
+            stream.connect_and_process(stream, ToldOfTwo())
+
+
+class TestRefusedArguments:
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda w: w.tumbling(0), "The slide of windows must be greater than 0, not 0"),
+            (lambda w: w.sliding(0, 5), "The size of windows must be greater than 0, not 0"),
+            (lambda w: w.sliding(5, -1), "The slide of windows must be greater than 0, not -1"),
+            (lambda w: w.tumbling(1.5), "The slide of windows is a timedelta of whole milliseconds, or a number"),
+            (lambda w: w.tumbling(True), "The slide of windows is a timedelta of whole milliseconds"),
+            (lambda w: w.tumbling(5, "EVENT"), "Which time windows follow is a TimeType, not 'EVENT'"),
+            (lambda w: w.tumbling(5, allowed_lateness=-1), "The allowed lateness cannot be negative, as -1 is"),
+            (lambda w: w.tumbling(5, offset="1h"), "The offset of windows is a timedelta of whole milliseconds"),
+            (lambda w: w.session(0), "The gap of sessions must be greater than 0"),
+            (lambda w: w.count(0), "The size of count windows is a number of records, not 0"),
+            (lambda w: w.count(5, 1.0), "The slide of count windows is a number of records, not 1.0"),
+            (lambda w: w.global_().with_early_firing(0), "The interval of early firing must be greater than 0"),
+        ],
+    )
+    def test_strategies(self, call: Any, message: str) -> None:
+        with pytest.raises(ConfigurationError, match=message):
+            call(WindowStrategy)
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda: window(10, Told()), "window takes a WindowStrategy, such as .* not 10"),  # type: ignore[call-overload]
+            (lambda: window(TEN, Told), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
+            (lambda: window(TEN, one_input()), "window takes a window function"),  # type: ignore[call-overload]
+            (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
+            (lambda: aggregate(TEN, CountLetters(), 7), "emit is a callable .result, window, ctx. -> record, not 7"),  # type: ignore[call-overload]
+            (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
+            (lambda: with_late_output(one_input()), "takes what window, aggregate or reduce return"),
+            (lambda: with_late_output(window(TEN, Told())), "Told defines on_late_record, which would never be called"),
+        ],
+    )
+    def test_functions(self, call: Any, message: str) -> None:
+        with pytest.raises(PlanError, match=message):
+            call()

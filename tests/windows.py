@@ -1,0 +1,223 @@
+"""What tests of windows share: a generator that emits as Flink's does, and window functions that tell what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+from dsv2 import Collector, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import (
+    OneInputWindowContext,
+    OneInputWindowStreamProcessFunction,
+    TwoInputNonBroadcastWindowStreamProcessFunction,
+    TwoInputWindowContext,
+)
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    ProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.sinks import CollectSink
+from dsv2.state import AggregateFunction
+from dsv2.watermark import WatermarkDeclaration
+from tests.support import ENDED, Driver, local_environment, operator_named, watermark
+
+__all__ = (
+    "CountLetters",
+    "Tally",
+    "EVENT_TIME",
+    "Event",
+    "FlinkGenerator",
+    "Told",
+    "ToldOfTwo",
+    "WindowDriver",
+    "key_of",
+)
+
+T = TypeVar("T")
+
+Event: TypeAlias = tuple[Any, ...]
+"""What happened, the key, the window if there is one, and records."""
+
+EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+
+
+class FlinkGenerator(OneInputStreamProcessFunction[T, T], Generic[T]):
+    """Per record a watermark of the greatest timestamp so far, less ``out_of_order`` ms.
+
+    That is what Flink's generator does, and what its recordings and tests rest on. Ours emits one less, so that another
+    record with the greatest timestamp is not late.
+    """
+
+    def __init__(self, timestamp_of: Callable[[T], int], out_of_order: int = 0) -> None:
+        self.timestamp_of = timestamp_of
+        self.out_of_order = out_of_order
+        self.last: int | None = None
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return (EVENT_TIME,)
+
+    def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
+        timestamp = self.timestamp_of(record)
+        output.collect_and_overwrite_timestamp(record, timestamp)
+        watermark = timestamp - self.out_of_order
+        if self.last is None or watermark > self.last:
+            self.last = watermark
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(EVENT_TIME.new_watermark(watermark))
+
+
+class Told(OneInputWindowStreamProcessFunction[Any, Event]):
+    """Tells of every trigger, of every removal, and of late records. ``of_records``: also of records, as they come."""
+
+    def __init__(self, of_records: bool = False) -> None:
+        self.of_records = of_records
+
+    def on_record(
+        self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
+    ) -> None:
+        window.put_record(record)
+        if self.of_records:
+            output.collect(("record", ctx.state_manager.current_key, window.start_time, window.end_time, record))
+
+    def on_trigger(
+        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
+    ) -> None:
+        records = tuple(window.get_all_records())
+        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
+
+    def on_clear(
+        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
+    ) -> None:
+        assert window.get_all_records() == []
+        output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+
+    def on_late_record(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
+        output.collect(("late", ctx.state_manager.current_key, record))
+
+
+class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]):
+    """Tells of every trigger, of every removal, and of late records."""
+
+    def on_trigger(
+        self, output: Collector[Event], ctx: PartitionedContext[Event], window: TwoInputWindowContext[Any, Any]
+    ) -> None:
+        records = tuple(window.get_all_records1()), tuple(window.get_all_records2())
+        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, *records))
+
+    def on_clear(
+        self, output: Collector[Event], ctx: PartitionedContext[Event], window: TwoInputWindowContext[Any, Any]
+    ) -> None:
+        assert window.get_all_records1() == window.get_all_records2() == []
+        output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+
+    def on_late_record1(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
+        output.collect(("late1", ctx.state_manager.current_key, record))
+
+    def on_late_record2(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
+        output.collect(("late2", ctx.state_manager.current_key, record))
+
+
+def key_of(record: Any) -> Any:
+    """Records of these tests are strings: the key, and what tells them apart."""
+    return record[0]
+
+
+@dataclass
+class Tally:
+    """An accumulator with a name of its own."""
+
+    records: int = 0
+    letters: str = ""
+
+
+class CountLetters(AggregateFunction[str, Tally, str]):
+    """Of records like "a1" it counts, and strings together, what follows the key."""
+
+    def create_accumulator(self) -> Tally:
+        return Tally()
+
+    def add(self, value: str, accumulator: Tally) -> Tally:
+        accumulator.records += 1
+        accumulator.letters += value[1]
+        return accumulator
+
+    def get_result(self, accumulator: Tally) -> str:
+        return f"{accumulator.records}: {accumulator.letters}"
+
+    def merge(self, first: Tally, second: Tally) -> Tally:
+        return Tally(first.records + second.records, first.letters + second.letters)
+
+
+class WindowDriver:
+    """One subtask of a window function, driven by hand: elements in, records with their timestamps out.
+
+    ``key`` None: of global streams. Each input has so many ``channels``; those of the second one come behind those of
+    the first. A second output goes to the uid "second".
+    """
+
+    def __init__(
+        self, function: ProcessFunction, key: Callable[[Any], Hashable] | None = key_of, channels: int = 1
+    ) -> None:
+        env = local_environment()
+        streams: list[Any] = []
+        for name in ("left", "right"):
+            source = env.from_collection(list[Any](), name).with_parallelism(channels)
+            timed = source.process(FlinkGenerator[Any](len)).with_parallelism(channels)
+            streams.append(timed.global_() if key is None else timed.key_by(key))
+        if isinstance(function, TwoInputNonBroadcastStreamProcessFunction):
+            result = streams[0].connect_and_process(streams[1], function)
+        else:
+            result = streams[0].process(function)
+        if isinstance(function, TwoOutputStreamProcessFunction):
+            result.second.to_sink(CollectSink()).with_uid("second")
+            result = result.first
+        result.to_sink(CollectSink()).with_uid("out")
+        self._plan = env.build_plan()
+        self._driver = Driver(self._plan, next(o.uid for o in self._plan.operators if o.body is function)).open()
+
+    def record(self, record: Any, timestamp: int | None = None, channel: int = 0) -> Self:
+        """Hand over a record."""
+        self._driver.subtask.receive(channel, [record], [], None if timestamp is None else [timestamp])
+        self._driver.subtask.flush()
+        return self
+
+    def event_time(self, time: int, channel: int = 0) -> Self:
+        """Hand over a watermark."""
+        self._driver.send(watermark(time, EVENT_TIME.identifier), channel=channel)
+        return self
+
+    def end(self, channel: int = 0) -> Self:
+        """Hand over the end of a channel."""
+        self._driver.send(ENDED, channel=channel)
+        return self
+
+    def clock(self, now_ms: int) -> Self:
+        """Begin a micro-batch at a later time."""
+        self._driver.pass_time(now_ms)
+        return self
+
+    def restart(self) -> Self:
+        """Go on with a new subtask, made from the bytes of this one."""
+        self._driver.restart()
+        return self
+
+    def state(self) -> bytes:
+        """The state as it is checkpointed."""
+        return self._driver.subtask.snapshot()
+
+    def out(self, uid: str = "out") -> list[Any]:
+        """What has been sent there so far."""
+        return [record for record, _ in self.stamped(uid)]
+
+    def stamped(self, uid: str = "out") -> list[tuple[Any, int | None]]:
+        """What has been sent there so far, with timestamps."""
+        sink = operator_named(self._plan, uid).id
+        frames = [frame for frame in self._driver.frames if frame.operator == sink]
+        return [
+            pair
+            for frame in frames
+            for pair in zip(frame.records, frame.timestamps or [None] * len(frame.records), strict=True)
+        ]
