@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -67,6 +68,16 @@ class CountIn(Count):
 
     def uses_states(self) -> tuple[StateDeclaration, ...]:
         return self.states
+
+
+class InWindows(OneInputWindowStreamProcessFunction[Any, Any]):
+    def __init__(self, *states: StateDeclaration) -> None:
+        self.states = states
+
+    def use_window_states(self) -> tuple[StateDeclaration, ...]:
+        return self.states
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None: ...
 
 
 class CountAndLog(TwoOutputStreamProcessFunction[Any, Any, Any]):
@@ -225,6 +236,24 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["AT(count): state 'total': its kind was ValueState and is now ListState",
          "AT(count): state 'total': its time to live was False and is now True"],
     ),
+    "windows": (
+        replace(PROGRAM, count=window(WindowStrategy.tumbling(10), InWindows())),
+        replace(PROGRAM, count=window(WindowStrategy.tumbling(20), InWindows())),
+        ["AT(count): what its state is made of was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
+         "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
+         "records"],
+    ),
+    "what windows hold": (
+        replace(PROGRAM, count=window(WindowStrategy.session(10), InWindows())),
+        replace(PROGRAM, count=reduce(WindowStrategy.session(20), max)),
+        ["AT(count): what its state is made of was sessions in event time, which hold records and is now sessions in "
+         "event time, which hold reduced records"],
+    ),
+    "type of a window state": (
+        replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", int)))),
+        replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
+        ["AT(count): state 'total (further)': its type was builtins.int and is now builtins.str"],
+    ),
     "watermark MAX to MIN": (
         PROGRAM,
         declaring(long_watermark().combine_function_min()),
@@ -297,6 +326,14 @@ def test_a_change_of_meaning_is_spelled_out(change: str) -> None:
 @pytest.mark.parametrize("change", ALLOWED)
 def test_a_change_that_keeps_the_state_valid_is_no_difference(change: str) -> None:
     assert differences(PROGRAM.manifest(), ALLOWED[change].manifest()) == []
+
+
+def test_how_early_windows_fire_may_change() -> None:
+    strategy = WindowStrategy.tumbling(10)
+    programs = [
+        replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(5, TimeType.EVENT))
+    ]
+    assert differences(*(program.manifest() for program in programs)) == []
 
 
 def test_the_place_of_an_operator_is_the_line_that_made_it() -> None:

@@ -100,8 +100,8 @@ class TestReduce:
         ]
 
     def test_or_what_emit_makes_of_it(self) -> None:
-        function = reduce(TEN, max, lambda record, w, ctx: (w.start_time, record))
-        assert WindowDriver(function).record("a1", 3).record("a2", 1).end().out() == [(0, "a2")]
+        function = reduce(TEN, joined, lambda record, w, ctx: (w.start_time, record))
+        assert WindowDriver(function).record("a1", 3).record("a2", 1).end().out() == [(0, "a12")]
 
     def test_records_may_be_none(self) -> None:
         function = reduce(WindowStrategy.count(3), second_of)
