@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result, events = _run_locally(options)
         else:
             result, events = _run_on_spark(options)
-    except Dsv2Error as error:
+    except (Dsv2Error, OSError) as error:  # of the second kind are folders that cannot be made or read
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(_report(options, result, events))
@@ -221,6 +221,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         options.threshold = 6 if options.tweets is None else THRESHOLD
     if options.window is None:
         options.window = 60 if options.tweets is None else WINDOW / 60_000
+    if options.threshold < 0 or not 0 < options.window < float("inf"):
+        parser.error("--threshold is a number of tweets from 0 on, --window a number of minutes above 0")
     if options.mode == "local" and options.output:
         parser.error("--output needs Spark: use --mode streaming or batch")
     if options.mode != "streaming" and options.checkpoint:
@@ -279,8 +281,10 @@ def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
             f"{output} holds the output of an earlier run: remove it, give another --output, "
             f"or go on with that run by giving its --checkpoint."
         )
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    shutil.rmtree(output, ignore_errors=True)
+    for folder, ours in ((checkpoint, "dsv2"), (output, "batch_id=*")):
+        if folder.exists() and any(folder.iterdir()) and not any(folder.glob(ours)):
+            raise ConfigurationError(f"{folder} holds something else than an earlier run: choose another --work-dir.")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _new_session() -> SparkSession:

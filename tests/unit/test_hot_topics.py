@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -94,3 +95,23 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     expected = expected_events(map(TweetGenerator(), range(20_000)), threshold=100, window=300_000)
     assert "Hot: more than 100 tweets about one topic within 5 minutes" in output
     assert f"20,000 records read, 9,000 watermarks, {len(expected):,} hot events" in output
+
+
+@pytest.mark.parametrize("wrong", [["--threshold", "-1"], ["--window", "0"], ["--window", "nan"], ["--window", "inf"]])
+def test_options_that_mean_nothing_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--mode", "local", "--tweets", "10", *wrong])
+    assert (
+        "--threshold is a number of tweets from 0 on, --window a number of minutes above 0" in capsys.readouterr().err
+    )
+
+
+def test_folders_of_others_are_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "events").mkdir()
+    (tmp_path / "events" / "diary.txt").write_text("mine")
+    assert main(["--work-dir", str(tmp_path)]) == 1
+    assert f"{tmp_path}/events holds something else than an earlier run" in capsys.readouterr().err
+    assert (tmp_path / "events" / "diary.txt").read_text() == "mine"
+    (tmp_path / "file").touch()
+    assert main(["--work-dir", str(tmp_path / "new"), "--output", str(tmp_path / "file")]) == 1
+    assert "NotADirectoryError" in capsys.readouterr().err
