@@ -209,7 +209,7 @@ def write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Lay
 def path_exists(spark: SparkSession, path: str) -> bool:
     """Whether ``path``, which may hold wildcards, is there on the file system that Spark sees."""
     try:
-        spark.read.text(path)
+        spark.read.text([path, path])  # given once, a missing one would be logged with an alarming trace
     except AnalysisException:
         return False
     return True
@@ -220,10 +220,9 @@ def _folder(checkpoint: str) -> str:
 
 
 def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
-    try:
-        rows = spark.read.text(folder).collect()
-    except AnalysisException:
+    if not path_exists(spark, folder):
         return None
+    rows = spark.read.text(folder).collect()
     if not rows:
         return None
     try:
