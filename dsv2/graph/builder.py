@@ -236,10 +236,13 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
     return {identifier: declaration for identifier, (declaration, _) in declared.items()}
 
 
+_NOT_THE_USERS = ("dsv2", "typing")  # typing calls what is written as Harness[int, int](...)
+
+
 def caller_location() -> str:
     """File and line of the nearest caller outside of this package: what build-time errors point at."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "dsv2":
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

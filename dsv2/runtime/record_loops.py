@@ -57,7 +57,10 @@ def stamped_loop(
     store: PagedKeyedStore,
     partition: PartitionState,
 ) -> Callable[[list[Any], list[int | None]], None]:
-    """``process(record, *args)`` for each record in the moment of its timestamp, with its key, if there is one."""
+    """``process(record, *args)`` for each record in the moment of its timestamp, with its key, if there is one.
+
+    The caller ends the last moment.
+    """
     touched, touch = store.touched, store.touch
 
     def run(records: list[Any], timestamps: list[int | None]) -> None:
@@ -75,7 +78,6 @@ def stamped_loop(
             fail(error, record, key)
         finally:
             partition.key = NO_KEY
-            moment.timestamp = None
 
     return run
 

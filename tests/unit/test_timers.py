@@ -1,0 +1,467 @@
+"""Timers of both kinds: when they fire, in which order, and what is left of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pytest
+
+from dsv2 import UserFunctionError
+from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
+from dsv2.watermark import LongWatermark
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX
+from tests.support import one_input
+
+Kind: TypeAlias = Literal["event", "processing"]
+KINDS: tuple[Kind, ...] = ("event", "processing")
+both_kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+class Order(NamedTuple):
+    """What a record tells the function to do with the timers of its key."""
+
+    key: str
+    set: tuple[int, ...] = ()
+    unset: tuple[int, ...] = ()
+
+
+class Fired(NamedTuple):
+    key: str
+    timestamp: int
+    now: int
+
+
+def key_of(order: Any) -> str:
+    key: str = order.key
+    return key
+
+
+class Alarms(OneInputEventTimeStreamProcessFunction[Order, Any]):
+    """Does what it is told, with the timers of its kind; tells which ones fired, and acts on ``then`` when they do."""
+
+    def __init__(self, kind: Kind, then: dict[int, Order] | None = None) -> None:
+        self.kind = kind
+        self.then = then or {}
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def manager(self, ctx: Any) -> Any:
+        return self.event_time if self.kind == "event" else ctx.processing_time_manager
+
+    def process_record(self, record: Order, output: Any, ctx: Any) -> None:
+        manager = self.manager(ctx)
+        for time in record.set:
+            manager.register_timer(time)
+        for time in record.unset:
+            manager.delete_timer(time)
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        assert self.kind == "event"
+        self.fired(timestamp, output, ctx)
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        assert self.kind == "processing"
+        self.fired(timestamp, output, ctx)
+
+    def fired(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(Fired(ctx.state_manager.current_key, timestamp, self.manager(ctx).current_time()))
+        if timestamp in self.then:
+            self.process_record(self.then[timestamp], output, ctx)
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
+
+
+class Timers:
+    """A harness of ``Alarms``, the same for both kinds."""
+
+    def __init__(self, kind: Kind, then: dict[int, Order] | None = None, key: Callable[[Any], str] = key_of) -> None:
+        self.kind = kind
+        self.harness = OneInputHarness(Alarms(kind, then), key=key)
+        self.now = 0
+
+    def order(self, key: str, *set: int, unset: tuple[int, ...] = ()) -> None:
+        self.harness.input.push(Order(key, set, unset))
+
+    def pass_to(self, time: int) -> list[Any]:
+        """Let it be ``time``; what fires then."""
+        before = len(self.harness.output.records)
+        if self.kind == "event":
+            self.harness.input.push_event_time(time)
+        else:
+            self.harness.advance_clock(time - self.now)
+            self.now = time
+        return self.harness.output.records[before:]
+
+    def pending(self, key: str) -> list[int]:
+        return self.harness.event_timers(key) if self.kind == "event" else self.harness.processing_timers(key)
+
+
+@both_kinds
+def test_a_timer_fires_once_when_its_time_has_come(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 100, 200)
+    timers.order("b", 150)
+    assert timers.pass_to(99) == []
+    assert timers.pass_to(100) == [Fired("a", 100, 100)]
+    assert timers.pass_to(199) == [Fired("b", 150, 199)]
+    assert timers.pass_to(1000) == [Fired("a", 200, 1000)]
+    assert timers.pass_to(2000) == []
+    assert timers.pending("a") == timers.pending("b") == []
+
+
+@both_kinds
+def test_there_is_one_for_each_key_and_time(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 100, 100)
+    timers.order("b", 100)
+    timers.order("a", 100)
+    assert timers.pending("a") == [100]
+    assert sorted(timers.pass_to(100)) == [Fired("a", 100, 100), Fired("b", 100, 100)]
+
+
+@both_kinds
+def test_they_fire_in_order_of_time_over_all_keys(kind: Kind) -> None:
+    timers = Timers(kind)
+    for time in (300, 100, 500, 200, 400):
+        timers.order(f"key {time}", time, time + 1000)
+    assert [fired.timestamp for fired in timers.pass_to(1300)] == [100, 200, 300, 400, 500, 1100, 1200, 1300]
+    assert [fired.timestamp for fired in timers.pass_to(9999)] == [1400, 1500]
+
+
+@both_kinds
+def test_an_earlier_one_may_be_set_after_a_later_one(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 300)
+    timers.order("b", 200)
+    timers.order("a", 100)
+    assert [[time for _, time, _ in timers.pass_to(now)] for now in (100, 200, 300)] == [[100], [200], [300]]
+
+
+@both_kinds
+def test_one_that_is_taken_back_does_not_fire(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 100, 200, 300, unset=(200, 250))
+    timers.order("b", 200)
+    assert timers.pending("a") == [100, 300]
+    assert timers.pass_to(250) == [Fired("a", 100, 250), Fired("b", 200, 250)]
+    timers.order("a", unset=(300,))
+    timers.order("never seen", unset=(300,))
+    assert timers.pass_to(400) == []
+
+
+@both_kinds
+def test_one_may_be_set_again_after_it_was_taken_back_and_after_it_fired(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 100, unset=(100,))
+    timers.order("a", 100)
+    assert timers.pass_to(100) == [Fired("a", 100, 100)]
+    timers.order("a", 100)
+    assert [fired.timestamp for fired in timers.pass_to(150)] == [100]
+
+
+@both_kinds
+def test_one_in_the_past_fires_as_soon_as_time_moves(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.pass_to(100)
+    timers.order("a", 50, 100)
+    assert timers.pass_to(101) == [
+        Fired("a", 50, timers_now(kind, 100, 101)),
+        Fired("a", 100, timers_now(kind, 100, 101)),
+    ]
+
+
+def timers_now(kind: Kind, before: int, after: int) -> int:
+    """Processing timers that are due fire at the end of the micro-batch already."""
+    return after if kind == "event" else before
+
+
+@both_kinds
+def test_timers_set_while_timers_fire(kind: Kind) -> None:
+    """Those that are due fire in their turn, the others later."""
+    timers = Timers(kind, then={100: Order("", (150, 50, 300, 400)), 150: Order("", (160,)), 400: Order("", (500,))})
+    timers.order("a", 100)
+    timers.order("b", 155, 200)
+    assert [(key, time) for key, time, _ in timers.pass_to(300)] == [
+        ("a", 100),
+        ("a", 50),
+        ("a", 150),
+        ("b", 155),
+        ("a", 160),
+        ("b", 200),
+        ("a", 300),
+    ]
+    assert timers.pending("a") == [400]
+    assert timers.pass_to(499) == [Fired("a", 400, 499)]
+    assert timers.pass_to(500) == [Fired("a", 500, 500)]
+
+
+@both_kinds
+def test_timers_taken_back_while_timers_fire(kind: Kind) -> None:
+    timers = Timers(kind, then={100: Order("", unset=(100, 200, 999)), 300: Order("", (350,), unset=(350,))})
+    timers.order("a", 100, 200, 300)
+    timers.order("b", 200)
+    assert [(key, time) for key, time, _ in timers.pass_to(400)] == [("a", 100), ("b", 200), ("a", 300)]
+    assert timers.pass_to(1000) == []
+
+
+@both_kinds
+def test_a_timer_set_again_while_timers_fire_does_not_fire_twice(kind: Kind) -> None:
+    timers = Timers(kind, then={100: Order("", (200,), unset=(200,)), 150: Order("", (200,))})
+    timers.order("a", 100, 150, 200)
+    assert [time for _, time, _ in timers.pass_to(400)] == [100, 150, 200]
+
+
+@both_kinds
+@pytest.mark.parametrize("restarts", [False, True])
+def test_ten_thousand_timers_of_one_key(kind: Kind, restarts: bool) -> None:
+    """Set in any order, every tenth taken back."""
+    timers = Timers(kind)
+    count = 10_000
+    times = [1 + number * 7919 % count for number in range(count)]
+    timers.order("a", *times, unset=tuple(range(1, count, 10)))
+    expected = [time for time in range(1, count + 1) if time % 10 != 1]
+    assert timers.pending("a") == expected
+    if restarts:
+        timers.harness.restart()
+    early = timers.pass_to(count // 2)
+    if restarts:
+        timers.harness.restart()
+    late = timers.pass_to(count)
+    assert [time for _, time, _ in early + late] == expected
+    assert {now for *_, now in early} == {count // 2}
+
+
+@both_kinds
+@pytest.mark.parametrize("restarts", [False, True])
+def test_many_keys_with_timers_far_apart(kind: Kind, restarts: bool) -> None:
+    """Enough for many pages of keyed state, of which each knows its earliest."""
+    timers = Timers(kind)
+    for number in range(1000):
+        timers.order(f"key {number}", 10 * number + 10, 20_000)
+    fired = []
+    for time in range(0, 10_000, 500):
+        if restarts and time % 2000 == 0:
+            timers.harness.restart()
+        fired += timers.pass_to(time)
+    assert [(key, time) for key, time, _ in fired] == [(f"key {n}", 10 * n + 10) for n in range(950)]
+    assert len(timers.pass_to(20_000)) == 1050
+
+
+@both_kinds
+def test_they_survive_a_restart(kind: Kind) -> None:
+    timers = Timers(kind)
+    timers.order("a", 100, 200)
+    timers.harness.restart()
+    timers.order("b", 150, unset=(100,))
+    assert timers.pass_to(150) == [Fired("a", 100, 150), Fired("b", 150, 150)]
+    timers.harness.restart()
+    assert timers.pending("a") == [200]
+    assert timers.pass_to(200) == [Fired("a", 200, 200)]
+    timers.harness.restart()
+    assert timers.pass_to(300) == []
+
+
+@both_kinds
+def test_what_is_left_fires_at_the_end_of_input(kind: Kind) -> None:
+    """Flink drops the processing-time timers that are left."""
+    timers = Timers(kind)
+    timers.order("a", 2**40, 100)
+    timers.order("b", 200)
+    timers.harness.end()
+    now = LONG_MAX if kind == "event" else 0
+    assert timers.harness.output.records[:-2] == [Fired("a", 100, now), Fired("b", 200, now), Fired("a", 2**40, now)]
+    assert timers.harness.output.records[-2:] == ["end", "end"]
+
+
+def test_a_processing_timer_that_sets_itself_anew_comes_to_an_end() -> None:
+    """In Flink's batch mode it goes on for ever."""
+    timers = Timers("processing", then={time: Order("", (time + 10,)) for time in range(1000)})
+    timers.order("a", 100)
+    timers.harness.end()
+    assert [fired.timestamp for fired in timers.harness.output.records[:-1]] == [100]
+
+
+def test_event_timers_set_at_the_end_fire_too() -> None:
+    """As in Flink: what follows from a timer may be as important as the timer."""
+    timers = Timers("event", then={100: Order("", (200, 2**50))})
+    timers.order("a", 100)
+    timers.harness.end()
+    assert [fired.timestamp for fired in timers.harness.output.records[:-1]] == [100, 200, 2**50]
+
+
+def test_all_inputs_have_to_end() -> None:
+    timers = OneInputHarness(Alarms("processing"), key=key_of, channels=2)
+    timers.input.push(Order("a", (100,)))
+    timers.input.end(channel=0)
+    assert timers.output.records == []
+    timers.input.end(channel=1)
+    assert timers.output.records == [Fired("a", 100, 0), "end"]
+
+
+def test_what_an_event_timer_gives_has_its_time_and_what_a_processing_timer_gives_has_none() -> None:
+    """In Flink neither has one, so that a window behind it fails."""
+    event, processing = Timers("event"), Timers("processing")
+    for timers in (event, processing):
+        timers.harness.input.push(Order("a", (100, 150)), timestamp=7)
+        timers.pass_to(200)
+    assert event.harness.output.timestamps == [100, 150]
+    assert processing.harness.output.timestamps == [None, None]
+
+
+def test_timers_fire_before_event_time_goes_on() -> None:
+    """Flink tells the time first (E1, H2): what a timer emits is late for the next function."""
+    timers = Timers("event")
+    timers.order("a", 100)
+    timers.pass_to(150)
+    assert timers.harness.output.elements == [
+        StampedRecord(Fired("a", 100, 150), 100),
+        LongWatermark(150, EVENT_TIME),
+    ]
+
+
+def test_processing_time_stands_still_within_a_micro_batch() -> None:
+    clock = ManualClock(1000, step_ms=1)
+    told: list[int] = []
+
+    def process(record: Any, output: Any, ctx: Any) -> None:
+        told.append(ctx.processing_time_manager.current_time())
+
+    harness = OneInputHarness[str, Any](one_input(process_record=process), key=str, clock=clock)
+    harness.input.push("a", "b")
+    harness.input.push("a")
+    harness.advance_clock(50)
+    harness.input.push("a")
+    assert told == [1000, 1000, 1000, 1051]
+
+
+class Forgetful(Alarms):
+    remember_keys = False
+
+
+@both_kinds
+def test_a_key_goes_with_its_last_timer_unless_keys_are_remembered(kind: Kind) -> None:
+    harnesses = [OneInputHarness(function, key=key_of) for function in (Alarms(kind), Forgetful(kind))]
+    for harness in harnesses:
+        harness.input.push(Order("a", (100,)), Order("b", (200,)), Order("c"))
+        harness.restart()
+        harness.input.push_event_time(150)
+        harness.advance_clock(150)
+        harness.restart()
+    assert [sorted(harness.keys) for harness in harnesses] == [["a", "b", "c"], ["b"]]
+    empty = OneInputHarness(Forgetful(kind), key=key_of).snapshot()
+    harnesses[1].input.push(Order("b", unset=(200,)))
+    assert len(harnesses[1].snapshot()) < len(empty) + 50, "nothing is left"
+
+
+@both_kinds
+def test_the_key_of_what_a_timer_gives_is_checked(kind: Kind) -> None:
+    wrong = OneInputHarness(Alarms(kind), key=key_of, output_key=lambda record: "b")
+    wrong.input.push(Order("b", (100,)), Order("a", (200,)))
+    with pytest.raises(UserFunctionError, match="InvalidKeyError") as caught:
+        wrong.input.push_event_time(1000) if kind == "event" else wrong.advance_clock(1000)
+    assert caught.value.key == "'a'"
+    assert wrong.output.records == [], "what the failed call gave is not sent"
+
+
+class Misplaced(OneInputEventTimeStreamProcessFunction[Any, Any]):
+    """Reaches for timers where it has none."""
+
+    def __init__(self, callback: str, action: Callable[[Any], Any]) -> None:
+        self.callback = callback
+        self.action = action
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def open(self, ctx: Any) -> None:
+        self.act("open")
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self.act("process_record", ctx)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        self.act("on_event_time_watermark")
+
+    def end_input(self, ctx: Any) -> None:
+        self.act("end_input")
+
+    def act(self, callback: str, ctx: Any = None) -> None:
+        if callback == self.callback:
+            self.action(self.event_time if ctx is None else ctx)
+
+
+ACTIONS: dict[str, Callable[[Any], Any]] = {
+    "register": lambda manager: manager.register_timer(1),
+    "delete": lambda manager: manager.delete_timer(1),
+}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("callback", ["open", "on_event_time_watermark", "end_input"])
+def test_where_there_is_no_key_there_are_no_timers(callback: str, action: str) -> None:
+    with pytest.raises(UserFunctionError, match=r"no current key here.*apply_to_all_partitions") as caught:
+        drive(OneInputHarness[Any, Any](Misplaced(callback, ACTIONS[action]), key=str))
+    assert (caught.value.callback, caught.value.cause_type) == (callback, "ContractError")
+
+
+def drive(harness: OneInputHarness[Any, Any]) -> None:
+    harness.input.push("a")
+    harness.input.push_event_time(1)
+    harness.end()
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda ctx: ctx.processing_time_manager.register_timer(1),
+        lambda ctx: ctx.processing_time_manager.delete_timer(1),
+        lambda ctx: ctx.processing_time_manager.current_time(),
+    ],
+)
+def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) -> None:
+    """As in Flink, current_time included."""
+    with pytest.raises(UserFunctionError, match="keyed stream: call key_by before process") as caught:
+        drive(OneInputHarness[Any, Any](Misplaced("process_record", action)))
+    assert caught.value.cause_type == "ContractError"
+
+
+@pytest.mark.parametrize("action", ACTIONS.values())
+def test_event_timers_are_for_keyed_functions(action: Callable[[Any], Any]) -> None:
+    """Event time itself is told everywhere, as in Flink."""
+    with pytest.raises(UserFunctionError, match="keyed stream: call key_by before process"):
+        drive(OneInputHarness[Any, Any](Misplaced("end_input", action)))
+    times = []
+    function = Misplaced("end_input", lambda manager: times.append(manager.current_time()))
+    drive(OneInputHarness[Any, Any](function))
+    assert times == [LONG_MAX]
+
+
+def test_a_visit_to_all_partitions_may_set_timers() -> None:
+    class Everywhere(Alarms):
+        def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+            if timestamp == 10:
+                ctx.apply_to_all_partitions(lambda output, partition: self.manager(partition).register_timer(20))
+
+    harness = OneInputHarness(Everywhere("event"), key=key_of)
+    harness.input.push(Order("a"), Order("b"))
+    harness.input.push_event_time(10)
+    assert harness.event_timers("a") == harness.event_timers("b") == [20]
+    harness.input.push_event_time(20)
+    assert sorted(harness.output.records) == [Fired("a", 20, 20), Fired("b", 20, 20)]
+
+
+def test_functions_without_the_callback_lose_nothing_by_it() -> None:
+    class Deaf(OneInputStreamProcessFunction[str, str]):
+        def process_record(self, record: str, output: Any, ctx: Any) -> None:
+            ctx.processing_time_manager.register_timer(5)
+            output.collect(record)
+
+    harness = OneInputHarness(Deaf(), key=str)
+    harness.input.push("a")
+    harness.advance_clock(10)
+    assert (harness.output.records, harness.processing_timers("a")) == (["a"], [])

@@ -1,0 +1,345 @@
+"""Timestamps of records: where they come from, how they travel, and who sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import ExecutionEnvironment
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.runtime.frames import ChannelWriter, Frame, Timestamps
+from dsv2.sinks import CollectSink
+from dsv2.testing import (
+    OneInputHarness,
+    StampedRecord,
+    TwoInputBroadcastHarness,
+    TwoInputNonBroadcastHarness,
+    TwoOutputHarness,
+)
+from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.support import (
+    Driver,
+    broadcast_side,
+    driven,
+    local_environment,
+    one_input,
+    two_inputs,
+    two_output,
+    unhurried,
+)
+
+W = new_builder("w").type_long().build()
+EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+both = pytest.mark.parametrize("key", [None, str], ids=["plain", "keyed"])
+
+
+def tell(record: Any, output: Any, ctx: Any) -> None:
+    output.collect((record, ctx.timestamp))
+
+
+@both
+def test_what_is_emitted_for_a_record_has_its_timestamp(key: Any) -> None:
+    harness = OneInputHarness[str, Any](one_input(process_record=tell), key=key)
+    harness.input.push_all([StampedRecord("a", 5), StampedRecord("b"), StampedRecord("c", -3), StampedRecord("d", 0)])
+    harness.input.push("e")
+    assert harness.output.elements == [
+        StampedRecord(("a", 5), 5),
+        StampedRecord(("b", None)),
+        StampedRecord(("c", -3), -3),
+        StampedRecord(("d", 0), 0),
+        StampedRecord(("e", None)),
+    ]
+
+
+@both
+@pytest.mark.parametrize("timestamp", [None, 5])
+def test_a_timestamp_that_is_set_is_that_of_one_record(key: Any, timestamp: int | None) -> None:
+    """In Flink it sticks: "c" would have 9 as well."""
+
+    def process(record: Any, output: Any, ctx: Any) -> None:
+        output.collect("a")
+        output.collect_and_overwrite_timestamp("b", 9)
+        output.collect("c")
+
+    harness = OneInputHarness[str, str](one_input(process_record=process), key=key)
+    harness.input.push("x", timestamp=timestamp)
+    harness.input.push("y")
+    assert harness.output.timestamps == [timestamp, 9, timestamp, None, 9, None]
+
+
+@both
+def test_both_outputs_inherit(key: Any) -> None:
+    def process(record: Any, first: Any, second: Any, ctx: Any) -> None:
+        first.collect(record)
+        second.collect_and_overwrite_timestamp(record, 9)
+        second.collect((record, ctx.timestamp))
+
+    harness = TwoOutputHarness[str, Any, Any](two_output(process_record=process), key=key)
+    harness.input.push_all([StampedRecord("a", 5), StampedRecord("b")])
+    assert harness.first_output.elements == [StampedRecord("a", 5), StampedRecord("b")]
+    assert harness.second_output.timestamps == [9, 5, 9, None]
+
+
+def test_two_inputs_each_with_its_own() -> None:
+    function = two_inputs(process_record_from_first_input=tell, process_record_from_second_input=tell)
+    harness = TwoInputNonBroadcastHarness[Any, Any, Any](function, first_key=str, second_key=str)
+    harness.first_input.push("a", timestamp=5)
+    harness.second_input.push("a")
+    harness.second_input.push("a", timestamp=6)
+    harness.first_input.push("a")
+    assert harness.output.timestamps == [5, None, 6, None]
+    assert [timestamp for _, timestamp in harness.output.records] == [5, None, 6, None]
+
+
+@pytest.mark.parametrize("key", [None, str])
+def test_what_a_broadcast_record_brings_forth_has_its_timestamp(key: Any) -> None:
+    """In Flink it has that of whatever record came before."""
+    function = broadcast_side(
+        process_record_from_non_broadcast_input=tell,
+        process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
+            lambda output, partition: tell(record, output, partition)
+        ),
+    )
+    harness = TwoInputBroadcastHarness[str, str, Any](function, key=key)
+    harness.non_broadcast_input.push("a", timestamp=5)
+    harness.broadcast_input.push("rule", timestamp=7)
+    harness.broadcast_input.push("rule")
+    assert harness.output.elements == [
+        StampedRecord(("a", 5), 5),
+        StampedRecord(("rule", 7), 7),
+        StampedRecord(("rule", None)),
+    ]
+
+
+class Everywhere(OneInputEventTimeStreamProcessFunction[Any, Any]):
+    """Emits from every callback; each record sets both kinds of timers, for 10."""
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def declare_watermarks(self) -> Any:
+        return [W, EVENT_TIME]
+
+    def open(self, ctx: Any) -> None:
+        self.emit("open", ctx)
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self.event_time.register_timer(10)
+        ctx.processing_time_manager.register_timer(10)
+        output.collect(f"record {ctx.timestamp}")
+
+    def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect("watermark")
+        self.emit("watermark", ctx)
+        return WatermarkHandlingResult.POLL
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(f"event timer {ctx.timestamp}")
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(f"processing timer {ctx.timestamp}")
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect("event time")
+
+    def end_input(self, ctx: Any) -> None:
+        self.emit("end", ctx)
+
+    def emit(self, what: str, ctx: Any) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(f"{what} {partition.timestamp}"))
+
+
+def test_only_records_and_event_timers_have_a_moment() -> None:
+    harness = OneInputHarness[Any, Any](Everywhere(), key=str)
+    harness.input.push("a", timestamp=5)
+    harness.input.push_watermark(W.new_watermark(1))
+    harness.input.push_event_time(20)
+    harness.input.push("a")
+    harness.advance_clock(10)
+    harness.end()
+    emitted = [(stamped.record, stamped.timestamp) for stamped in harness.output.stamped_records]
+    assert emitted == [
+        ("record 5", 5),
+        ("watermark", None),
+        ("watermark None", None),
+        ("event timer 10", 10),
+        ("event time", None),
+        ("record None", None),
+        ("processing timer None", None),
+        ("event timer 10", 10),
+        ("event time", None),
+        ("end None", None),
+    ]
+
+
+class Stamping(OneInputStreamProcessFunction[int, int]):
+    """Gives most records a timestamp, and leaves every third one without."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record % 3 == 0:
+            output.collect(record)
+        else:
+            output.collect_and_overwrite_timestamp(record, record * 10)
+
+
+def expected(numbers: Any) -> list[tuple[int, int | None]]:
+    return sorted((number, None if number % 3 == 0 else number * 10) for number in numbers)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "chained": lambda stream: stream,
+    "chained runs": lambda stream: stream.map(int).filter(lambda number: True).flat_map(lambda number: [number]),
+    "chained process": lambda stream: stream.process(lambda record, output, ctx: output.collect(record)),
+    "fan-out": lambda stream: read_twice(stream),
+    "fan-out of runs": lambda stream: read_twice(stream.shuffle().map(int)),
+    "keyed": lambda stream: stream.key_by(lambda number: number % 5),
+    "kept": lambda stream: stream.key_by(lambda n: n % 5).process(one_input(process_record=same), lambda n: n % 5),
+    "global": lambda stream: stream.global_(),
+    "shuffled": lambda stream: stream.shuffle(),
+    "fewer": lambda stream: stream.map(int).with_parallelism(1),
+    "two outputs": lambda stream: stream.process(two_output(process_record=second_of_two)).second,
+    "two inputs": lambda stream: stream.key_by(int).connect_and_process(
+        stream.filter(lambda number: False).key_by(int), two_inputs(process_record_from_first_input=same)
+    ),
+    "beside a broadcast": lambda stream: stream.connect_and_process(
+        stream.broadcast(), broadcast_side(process_record_from_non_broadcast_input=same)
+    ),
+}
+
+
+def read_twice(stream: Any) -> Any:
+    stream.process(lambda record, output, ctx: None)
+    return stream
+
+
+def same(record: Any, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+def second_of_two(record: Any, first: Any, second: Any, ctx: Any) -> None:
+    second.collect(record)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("restart", [False, True])
+def test_timestamps_take_every_way_that_records_take(way: str, parallelism: int, restart: bool) -> None:
+    """Stamped and unstamped records mixed in one frame, frames split anywhere."""
+    numbers = range(6000)
+    for seed in range(2):
+        sink = CollectSink[tuple[int, int | None]]()
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], restart=restart))
+        env.set_parallelism(parallelism)
+        stamped = env.from_collection(numbers).process(Stamping())
+        WAYS[way](stamped).process(tell).to_sink(sink)
+        env.execute()
+        assert sorted(sink.results) == expected(numbers)
+
+
+def test_a_broadcast_record_takes_its_timestamp_everywhere() -> None:
+    function = broadcast_side(
+        process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
+            lambda output, partition: tell(record, output, partition)
+        )
+    )
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[7])), CollectSink[Any]()
+    env.set_parallelism(2)
+    stamped = env.from_collection(range(20)).process(Stamping())
+    stamped.connect_and_process(stamped.broadcast(), function).to_sink(sink)
+    env.execute()
+    assert sorted(sink.results) == sorted(expected(range(20)) * 2)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_signals_between_them_change_nothing(aligned: bool) -> None:
+    """An aligned one holds back what is behind it, until the other channel has sent it too."""
+    w = new_builder("w").type_long().combine_wait_for_all_channels(True).aligned(aligned).build()
+    harness = OneInputHarness[Any, Any](one_input(process_record=tell), channels=2, declarations=[w])
+    stamped = [StampedRecord("a", 1), StampedRecord("b"), StampedRecord("c", 3), StampedRecord("d", 4)]
+    harness.input.push_all([*stamped[:1], w.new_watermark(1), *stamped[1:3], w.new_watermark(2), *stamped[3:]])
+    assert len(harness.output.records) == (1 if aligned else 4)
+    for value in (1, 2):
+        harness.input.push_watermark(w.new_watermark(value), channel=1)
+    assert harness.output.timestamps == [1, None, 3, 4]
+    assert harness.output.records == [(element.record, element.timestamp) for element in stamped]
+
+
+def keyed_behind_a_run() -> Driver:
+    """A function that takes runs, before an edge to two keyed subtasks."""
+    env = local_environment()
+    mapped = env.from_collection(list[int]()).with_parallelism(2).map(abs).with_uid("map").with_parallelism(1)
+    mapped.key_by(int).process(one_input()).with_uid("keyed").with_parallelism(2).to_sink(CollectSink())
+    return Driver(env.build_plan(), "map").open()
+
+
+def test_frames_of_both_kinds_are_put_together() -> None:
+    """On Spark what is sent in one micro-batch becomes one frame."""
+    driver = keyed_behind_a_run()
+    given_timestamps: list[Timestamps] = [None, [10, 20, None, 40], None, [50, 60, 70, 80]]
+    for timestamps in given_timestamps:
+        driver.subtask.receive(0, [1, 2, 3, 4], [], timestamps)
+    driver.subtask.flush()
+    frames = [frame for frame in driver.frames if frame.records]
+    stamps = {1: (None, 10, None, 50), 2: (None, 20, None, 60), 3: (None, None, None, 70), 4: (None, 40, None, 80)}
+    for number in range(1, 5):
+        assert [timestamp for record, timestamp in in_order(frames) if record == number] == list(stamps[number])
+    assert len(in_order(frames)) == 16
+
+
+def in_order(frames: list[Frame]) -> list[tuple[Any, int | None]]:
+    return [pair for frame in frames for pair in pairs(frame)]
+
+
+def test_where_nothing_has_a_timestamp_nothing_is_sent_about_it() -> None:
+    driver = keyed_behind_a_run()
+    driver.subtask.receive(0, [1, 2, 3, 4], [])
+    plain = driven(lambda numbers: numbers.process(one_input(process_record=same)).with_uid("f"))
+    plain.subtask.receive(0, [1], [], [5])
+    plain.subtask.flush()
+    plain.subtask.receive(0, [1], [])
+    for subtask in (driver.subtask, plain.subtask):
+        subtask.flush()
+    assert [frame.timestamps for frame in driver.frames if frame.records] == [None, None]
+    assert [frame.timestamps for frame in plain.frames if frame.records] == [[5], None]
+
+
+RECORDS = st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), st.sampled_from(["one", "run"])))
+
+
+@unhurried
+@given(RECORDS, st.data())
+def test_a_channel_keeps_each_record_with_its_timestamp(
+    records: list[tuple[int, int | None, str]], data: st.DataObject
+) -> None:
+    """However records are added to it, one by one or as runs, and wherever the frame is split."""
+    writer = ChannelWriter(0, 0, 0)
+    for record, timestamp, how in records:
+        if how == "run":
+            writer.extend([record, record], None if timestamp is None else [timestamp, timestamp])
+        elif timestamp is None:
+            writer.append(record)
+        else:
+            writer.append_stamped(record, timestamp)
+    frames: list[Frame] = []
+    writer.flush(frames.append)
+    given_records = [pair for *pair, how in records for _ in range(2 if how == "run" else 1)]
+    if not given_records:
+        assert frames == []
+        return
+    (frame,) = frames
+    at = data.draw(st.integers(0, len(frame.records)))
+    parts = frame.split(at)
+    for some in ([frame], parts):
+        assert [list(pair) for part in some for pair in pairs(part)] == given_records
+    if all(timestamp is None for _, timestamp in given_records):
+        assert frame.timestamps is None, "which costs nothing"
+
+
+def pairs(frame: Frame) -> list[tuple[Any, int | None]]:
+    return list(zip(frame.records, frame.timestamps or [None] * len(frame.records), strict=True))

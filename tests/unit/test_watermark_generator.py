@@ -1,0 +1,315 @@
+"""What a generator emits, and when (Flink ``ExtractEventTimeProcessFunctionTest``).
+
+Listed differences: a watermark is one less than the greatest timestamp, so that another record with that timestamp is
+not late; a generator that falls idle first tells what it knows; it keeps what it knows at a restart.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension, EventTimeWatermarkGeneratorBuilder
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
+from dsv2.watermark import LongWatermark
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN
+from tests.support import local_environment, one_input, operator_named
+
+MS = timedelta(milliseconds=1)
+
+
+def generator() -> EventTimeWatermarkGeneratorBuilder[int]:
+    """Records are their own timestamps."""
+    return EventTimeExtension.new_watermark_generator_builder(int)
+
+
+def driven(builder: EventTimeWatermarkGeneratorBuilder[int]) -> OneInputHarness[int, int]:
+    return OneInputHarness(builder.build_as_process_function())
+
+
+def deadline(harness: OneInputHarness[int, int]) -> int | None:
+    return harness._subtask.next_deadline()
+
+
+def test_without_watermarks_records_get_their_timestamps() -> None:
+    """testDoNotGenerateEventTimeWatermark."""
+    harness = driven(generator().no_watermark())
+    harness.input.push(12345678)
+    harness.input.push(12345679, timestamp=3)
+    harness.advance_clock(1000)
+    assert harness.output.elements == [StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
+
+
+def test_per_event_a_watermark_follows_each_record_that_moves_time_on() -> None:
+    """testGenerateEventTimeWatermarkPerEvent. Flink's are 12345678 and 12345679."""
+    harness = driven(generator().per_event_watermark())
+    harness.input.push(12345678, 12345678, 5, 12345679)
+    assert harness.output.elements == [
+        StampedRecord(12345678, 12345678),
+        LongWatermark(12345677, EVENT_TIME),
+        StampedRecord(12345678, 12345678),
+        StampedRecord(5, 5),
+        StampedRecord(12345679, 12345679),
+        LongWatermark(12345678, EVENT_TIME),
+    ]
+
+
+@pytest.mark.parametrize("idleness", [timedelta(0), timedelta(hours=1)], ids=["runs", "one-by-one"])
+def test_periodically(idleness: timedelta) -> None:
+    """testGenerateEventTimeWatermarkPeriodic."""
+    harness = driven(generator().with_idleness(idleness))
+    harness.advance_clock(200)
+    assert harness.output.event_times == []
+    harness.input.push(12345678)
+    harness.advance_clock(200)
+    assert harness.output.event_times == [12345677]
+    harness.input.push(12345679, 12345670)
+    harness.advance_clock(200)
+    assert harness.output.event_times == [12345677, 12345678]
+    harness.advance_clock(1000)
+    assert harness.output.event_times == [12345677, 12345678]
+    assert harness.output.timestamps == [12345678, 12345679, 12345670]
+
+
+def test_out_of_order_time_is_subtracted() -> None:
+    """testGenerateEventTimeWatermarkWithOutOfOrderTime."""
+    harness = driven(generator().per_event_watermark().with_max_out_of_order_time(100 * MS))
+    harness.input.push(12345678, 12345600, 12345679)
+    assert harness.output.event_times == [12345577, 12345578]
+
+
+def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
+    """testGenerateIdleStatusWatermark."""
+    harness = driven(generator().per_event_watermark().with_idleness(200 * MS))
+    harness.input.push(12345678)
+    assert harness.output.idle_statuses == []
+    for _ in range(5):
+        harness.advance_clock(200)
+    assert harness.output.idle_statuses == [True]
+    harness.output.clear()
+    harness.input.push(12345679, 12345680)
+    assert harness.output.elements == [
+        IdleStatus(False),
+        StampedRecord(12345679, 12345679),
+        LongWatermark(12345678, EVENT_TIME),
+        StampedRecord(12345680, 12345680),
+        LongWatermark(12345679, EVENT_TIME),
+    ]
+    harness.advance_clock(200)
+    assert harness.output.idle_statuses == [False, True]
+
+
+def test_idle_means_that_nothing_came_for_that_long() -> None:
+    harness = driven(generator().per_event_watermark().with_idleness(250 * MS))
+    for _ in range(3):
+        harness.input.push(1)
+        harness.advance_clock(249)
+    assert harness.output.idle_statuses == []
+    harness.advance_clock(1)
+    assert harness.output.idle_statuses == [True]
+
+
+def test_one_that_never_had_a_record_falls_idle_too() -> None:
+    harness = driven(generator().with_idleness(250 * MS))
+    harness.advance_clock(0)
+    harness.advance_clock(250)
+    assert harness.output.elements == [IdleStatus(True)]
+
+
+def test_before_it_falls_idle_it_tells_what_it_knows() -> None:
+    """Flink leaves the watermark out, and nobody hears of it until the next record."""
+    harness = driven(generator().periodic_watermark(500 * MS).with_idleness(100 * MS))
+    harness.input.push(10)
+    harness.advance_clock(50)
+    harness.input.push(20)
+    harness.advance_clock(100)
+    assert harness.output.elements == [
+        StampedRecord(10, 10),
+        LongWatermark(9, EVENT_TIME),
+        StampedRecord(20, 20),
+        LongWatermark(19, EVENT_TIME),
+        IdleStatus(True),
+    ]
+
+
+def test_without_watermarks_there_is_idleness_all_the_same() -> None:
+    harness = driven(generator().no_watermark().with_idleness(100 * MS))
+    harness.input.push(10)
+    harness.advance_clock(100)
+    assert harness.output.elements == [StampedRecord(10, 10), IdleStatus(True)]
+
+
+def test_periodic_watermarks_keep_their_distance() -> None:
+    harness = driven(generator().periodic_watermark(100 * MS))
+    harness.input.push(1)
+    harness.advance_clock(60)
+    harness.input.push(2)
+    harness.advance_clock(39)
+    assert harness.output.event_times == [0]
+    assert deadline(harness) == 100
+    harness.advance_clock(1)
+    assert harness.output.event_times == [0, 1]
+
+
+def test_it_asks_to_be_called_only_when_it_has_something_to_do() -> None:
+    periodic = driven(generator())
+    assert deadline(periodic) is None
+    periodic.input.push(1)
+    periodic.advance_clock(10)
+    assert deadline(periodic) is None, "all is told"
+    periodic.input.push(2)
+    periodic.advance_clock(10)
+    assert deadline(periodic) == 200
+
+    idling = driven(generator().per_event_watermark().with_idleness(300 * MS))
+    idling.advance_clock(10)
+    assert deadline(idling) == 300
+    idling.input.push(1)
+    idling.advance_clock(0)
+    assert deadline(idling) == 310
+    idling.advance_clock(300)
+    assert deadline(idling) is None, "it is idle"
+
+
+@pytest.mark.parametrize(
+    ("builder", "needs_clock"),
+    [
+        (generator(), True),
+        (generator().with_idleness(MS), True),
+        (generator().per_event_watermark(), False),
+        (generator().per_event_watermark().with_idleness(MS), True),
+        (generator().no_watermark(), False),
+        (generator().no_watermark().with_idleness(MS), True),
+    ],
+)
+def test_a_job_goes_on_without_data_only_for_what_depends_on_the_clock(builder: Any, needs_clock: bool) -> None:
+    env = local_environment()
+    env.from_collection([1]).process(builder.build_as_process_function()).with_uid("g").to_sink(CollectSink())
+    assert operator_named(env.build_plan(), "g").needs_clock is needs_clock
+
+
+@pytest.mark.parametrize("idleness", [timedelta(0), 100 * MS])
+def test_only_what_may_be_emitted_is_declared(idleness: timedelta) -> None:
+    function = generator().with_idleness(idleness).build_as_process_function()
+    declared = {declaration.identifier for declaration in function.declare_watermarks()}
+    assert declared == ({EVENT_TIME, IDLE_STATUS} if idleness else {EVENT_TIME})
+
+
+@pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
+def test_a_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+    """Flink's begins anew: its next watermark may be a step back."""
+    harness = driven(builder.with_idleness(300 * MS))
+    harness.input.push(10)
+    harness.advance_clock(200)
+    harness.restart()
+    harness.input.push(5)
+    harness.advance_clock(200)
+    harness.restart()
+    assert harness.output.event_times == [9]
+    harness.advance_clock(300)
+    harness.restart()
+    harness.advance_clock(300)
+    assert harness.output.idle_statuses == [True]
+    harness.input.push(12)
+    harness.advance_clock(200)
+    assert harness.output.event_times == [9, 11]
+    assert harness.output.idle_statuses == [True, False]
+
+
+def test_the_end_says_no_more_than_the_records() -> None:
+    """Downstream event time ends with the input, whatever the generator has told by then."""
+    harness = driven(generator())
+    harness.input.push(10)
+    harness.end()
+    assert harness.output.event_times == []
+    assert harness.output.ended
+
+
+def test_it_stays_quiet_when_nothing_gets_through_to_it() -> None:
+    """A filter before it hands over empty runs."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[3], clock=ManualClock(step_ms=1000)))
+    sink = CollectSink[int]()
+    none = env.from_collection(range(10)).filter(lambda number: False)
+    none.process(generator().build_as_process_function()).with_uid("g").shuffle().map(int).with_uid("h").to_sink(sink)
+    assert env.execute().progress.operators["h"].watermarks == {}
+    assert sink.results == []
+
+
+@pytest.mark.parametrize("builder", [generator, lambda: generator().per_event_watermark()])
+@pytest.mark.parametrize(
+    ("timestamp", "cause", "message"),
+    [
+        (1.5, "ContractError", "a whole number of ms since the epoch, not 1.5"),
+        (None, "TypeError", "NoneType"),
+        ("12", "TypeError", "str"),
+    ],
+)
+def test_a_timestamp_is_an_int(builder: Any, timestamp: Any, cause: str, message: str) -> None:
+    function = EventTimeExtension.new_watermark_generator_builder(lambda record: record)
+    if builder is not generator:
+        function.per_event_watermark()
+    harness = OneInputHarness[Any, Any](function.build_as_process_function())
+    with pytest.raises(UserFunctionError, match=message) as caught:
+        harness.input.push(1, timestamp, 0)
+    assert (caught.value.callback, caught.value.cause_type) == ("process_record", cause)
+    assert caught.value.record == repr(timestamp)
+    assert caught.value.location.startswith(__file__)
+
+
+def test_timestamps_may_be_before_the_epoch() -> None:
+    harness = driven(generator().per_event_watermark())
+    harness.input.push(-5, LONG_MIN + 1, -4)
+    assert harness.output.event_times == [-6, -5]
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        generator().periodic_watermark(timedelta(0)),
+        generator().periodic_watermark(-MS).per_event_watermark(),
+        generator().with_idleness(-MS),
+        generator().with_max_out_of_order_time(-MS),
+    ],
+)
+def test_times_that_make_no_sense_are_refused(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+    """Flink refuses the interval when the job starts: "Watermark interval 0 should large to 0."."""
+    with pytest.raises(ConfigurationError):
+        builder.build_as_process_function()
+
+
+def test_a_generator_needs_a_callable() -> None:
+    with pytest.raises(ConfigurationError, match="takes a callable"):
+        EventTimeExtension.new_watermark_generator_builder("timestamp")  # type: ignore[arg-type]
+
+
+def test_the_last_call_of_a_kind_wins() -> None:
+    harness = driven(generator().per_event_watermark().periodic_watermark(MS).no_watermark().per_event_watermark())
+    harness.input.push(3)
+    assert harness.output.event_times == [2]
+
+
+def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> list[Any]:
+    """What event times an operator behind two parallel generators hears."""
+    heard: list[int] = []
+    listening = one_input(on_watermark=lambda signal, output, ctx: heard.append(signal.value))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, clock=ManualClock(step_ms=100), batches=[3]))
+    numbers = env.from_source(DataGeneratorSource(int, count=20)).with_parallelism(2)
+    numbers.process(function).with_parallelism(2).global_().process(listening).to_sink(CollectSink())
+    env.execute()
+    return heard
+
+
+@pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
+def test_parallel_generators_behind_a_shuffle(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+    for seed in range(5):
+        heard = run_with(builder.build_as_process_function(), seed)
+        assert heard == sorted(set(heard))
+        assert heard[-1] == 2**63 - 1, "the end of all time"
+        assert heard[0] < 20
