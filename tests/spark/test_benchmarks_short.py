@@ -66,3 +66,10 @@ def test_batch_overhead(tmp_path: Path) -> None:
 def test_state(tmp_path: Path) -> None:
     _, report = run_short("state", tmp_path)
     check(report, rows=[2, 2], verdicts=1)
+
+
+def test_windows(tmp_path: Path) -> None:
+    _, report = run_short("windows", tmp_path)
+    check(report, rows=[3], verdicts=1)
+    results = report["tables"][0]["header"].index("results")
+    assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
