@@ -4,8 +4,9 @@
 
     readings (2) ─> number (2, chained: double) ─shuffle─> tag (3) ─by sensor─> total (2) ─> FileSink
 
-Its answer depends on everything that a checkpoint holds: function fields at every level, the values of every channel
-of a watermark combiner, the round of the shuffle, the keys that a subtask has seen, and the end of every channel.
+Its answer depends on everything that a checkpoint holds: function fields at every level, state of keys and subtasks,
+the values of every channel of a watermark combiner, the round of the shuffle, the keys that a subtask has seen, and the
+end of every channel.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, Partiti
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, ValueState
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 __all__ = ("Answer", "Number", "Reading", "Tag", "Total", "build", "read_back", "reading", "sensor_of")
 
+TOTAL = StateDeclarations.value_state("total", int, default=0)
+VALUES = StateDeclarations.list_state_builder("values", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 HIGHEST = new_builder("highest").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
 
 
@@ -87,24 +91,32 @@ class Total(OneInputStreamProcessFunction[Reading, Answer]):
     """Adds up the values of each sensor; emits each sum, each watermark, and at the end every sensor's total."""
 
     def __init__(self) -> None:
-        self.totals: dict[str, int] = {}
+        self.total: ValueState[int, int] | None = None
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [TOTAL, VALUES]
 
     def process_record(self, record: Reading, output: Collector[Answer], ctx: PartitionedContext[Answer]) -> None:
-        sensor = str(ctx.state_manager.current_key)
-        total = self.totals[sensor] = self.totals.get(sensor, 0) + record.value
-        output.collect(Answer("sum", sensor, total, record.place))
+        if self.total is None:
+            self.total = ctx.state_manager.get_state(TOTAL)
+        self.total.update(self.total.value() + record.value)
+        ctx.state_manager.get_state(VALUES).add(record.value)
+        output.collect(Answer("sum", str(ctx.state_manager.current_key), self.total.value(), record.place))
 
     def on_watermark(
         self, watermark: Watermark, output: Collector[Answer], ctx: NonPartitionedContext[Answer]
     ) -> WatermarkHandlingResult:
-        subtask = ctx.task_info.index_of_this_subtask
-        output.collect(Answer("watermark", "", watermark.value, f"{subtask}:{sum(self.totals.values())}"))
+        subtask, sums = ctx.task_info.index_of_this_subtask, [0]
+        ctx.apply_to_all_partitions(
+            lambda output, partition: sums.append(sum(partition.state_manager.get_state(VALUES).get()))
+        )
+        output.collect(Answer("watermark", "", watermark.value, f"{subtask}:{sums[-1]}"))
         return WatermarkHandlingResult.PEEK
 
     def end_input(self, ctx: NonPartitionedContext[Answer]) -> None:
         def emit(output: Collector[Answer], partition: PartitionedContext[Answer]) -> None:
             sensor = str(partition.state_manager.current_key)
-            output.collect(Answer("total", sensor, self.totals[sensor], ""))
+            output.collect(Answer("total", sensor, partition.state_manager.get_state(TOTAL).value(), ""))
 
         ctx.apply_to_all_partitions(emit)
 
