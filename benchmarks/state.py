@@ -1,8 +1,8 @@
 """Many keys held, few touched: what a micro-batch costs as the state grows.
 
 One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in one micro-batch; a second one goes on
-from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. The keys are kept
-because they were seen (so that ``apply_to_all_partitions`` finds them); they hold nothing else.
+from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. Each key has a
+value state, the number of its visits.
 
 The second table is about the same subtasks without Spark: the size of the state, and the processor time to restore it,
 process the 1,000 records and take the snapshot.
@@ -11,7 +11,7 @@ process the 1,000 records and take the snapshot.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Source
+from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.query import StreamingJob
 
 __all__ = ("main",)
@@ -65,10 +66,18 @@ class Visits:
         return Visit(f"user-{user:08d}")
 
 
-class Forget(OneInputStreamProcessFunction[Visit, Visit]):
-    """Emits nothing and keeps nothing: what is left is the cost of the keys."""
+VISITS = StateDeclarations.value_state("visits", int, default=0)
 
-    def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None: ...
+
+class Count(OneInputStreamProcessFunction[Visit, Visit]):
+    """Counts the visits of each user, and emits nothing."""
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [VISITS]
+
+    def process_record(self, record: Visit, output: Collector[Visit], ctx: PartitionedContext[Visit]) -> None:
+        visits = ctx.state_manager.get_state(VISITS)
+        visits.update(visits.value() + 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +112,7 @@ def pipeline(env: ExecutionEnvironment, source: Source[Visit]) -> None:
     """Visits by user."""
     env.set_parallelism(PARALLELISM)
     visits = env.from_source(source, "visits").with_uid("visits")
-    kept = visits.key_by(lambda visit: visit.user).process(Forget()).with_uid("keys")
+    kept = visits.key_by(lambda visit: visit.user).process(Count()).with_uid("keys")
     kept.to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("nowhere")
 
 
