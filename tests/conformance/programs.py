@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance import (
     programs_functions,
+    programs_joins,
     programs_lifecycle,
     programs_partitioning,
     programs_records,
@@ -20,4 +21,5 @@ PROGRAMS = (
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
     *programs_state.PROGRAMS,
+    *programs_joins.PROGRAMS,
 )

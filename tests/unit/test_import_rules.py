@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "state": {"errors"},
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
-    "extension": {"context", "errors", "functions", "state", "watermark"},
+    "extension": {"context", "errors", "functions", "state", "streams", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"errors", "watermark"},
     "graph": MODEL,

@@ -21,6 +21,7 @@ FOR_USERS = (
     "dsv2",
     "dsv2.extension.event_time",
     "dsv2.extension.window",
+    "dsv2.extension.join",
     "dsv2.functions",
     "dsv2.watermark",
     "dsv2.sources",

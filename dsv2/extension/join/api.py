@@ -1,0 +1,155 @@
+"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), and ``interval_join``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, overload
+
+from dsv2.errors import ConfigurationError
+from dsv2.extension.join.functions import Joining, JoinType, as_join_function
+from dsv2.extension.join.interval import LateRecord, new_interval_join
+from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.streams import (
+    KeyedPartitionStream,
+    NonKeyedPartitionStream,
+    ProcessConfigurableAndNonKeyedPartitionStream,
+)
+
+__all__ = ("interval_join", "join", "join_by_key", "join_keyed")
+
+K = TypeVar("K", bound=Hashable)
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def join(
+    function: Joining[IN1, IN2, OUT], join_type: JoinType = JoinType.INNER
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]:
+    """Join every record with every record of the other side that has an equal key, whenever that comes.
+
+    For ``keyed.connect_and_process(other_keyed, join(function))``, also with a key selector that keeps the result
+    keyed. A result has the timestamp of the record that came later.
+
+    Both sides are kept for ever. So a record without a partner is never known to be one, and ``join_type`` can only be
+    INNER: raises ``ConfigurationError`` for another one, and for a ``function`` that cannot be called with a pair.
+    """
+    if join_type is not JoinType.INNER:
+        raise ConfigurationError(
+            f"join waits for ever for a record's partners and never knows that there is none, so it is INNER only, not "
+            f"{join_type}. Use interval_join, which bounds the wait by event time."
+        )
+    return UnboundedJoin(as_join_function(function))
+
+
+def join_keyed(
+    left: KeyedPartitionStream[K, IN1],
+    right: KeyedPartitionStream[K, IN2],
+    function: Joining[IN1, IN2, OUT],
+    join_type: JoinType = JoinType.INNER,
+) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+    """``left.connect_and_process(right, join(function, join_type))``."""
+    return left.connect_and_process(right, join(function, join_type)).with_name("Keyed-Join-Process")
+
+
+def join_by_key(
+    left: NonKeyedPartitionStream[IN1],
+    left_key: Callable[[IN1], K],
+    right: NonKeyedPartitionStream[IN2],
+    right_key: Callable[[IN2], K],
+    function: Joining[IN1, IN2, OUT],
+    join_type: JoinType = JoinType.INNER,
+) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+    """``join_keyed`` of two streams that are keyed first."""
+    return join_keyed(left.key_by(left_key), right.key_by(right_key), function, join_type)
+
+
+@overload
+def interval_join(
+    function: Joining[IN1, IN2, OUT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def interval_join(
+    function: Joining[IN1, IN2 | None, OUT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.LEFT],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def interval_join(
+    function: Joining[IN1 | None, IN2, OUT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.RIGHT],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def interval_join(
+    function: Joining[IN1 | None, IN2 | None, OUT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.FULL],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def interval_join(
+    function: Joining[IN1, None, OUT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.SEMI, JoinType.ANTI],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+def interval_join(
+    function: Joining[Any, Any, Any],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: JoinType = JoinType.INNER,
+    *,
+    on_late_left: LateRecord[Any, Any] | None = None,
+    on_late_right: LateRecord[Any, Any] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
+    """Join records with equal keys whose timestamps fit: ``left + lower <= right <= left + upper``.
+
+    For ``keyed.connect_and_process(other_keyed, interval_join(...))``, also with a key selector that keeps the result
+    keyed. ``lower`` and ``upper`` are whole milliseconds, negative for the time before the left record. Partners come
+    in the order of their timestamps. A pair's results have the later timestamp of the two.
+
+    ``join_type``: which records the function gets, see ``JoinType``. One without a partner is joined with None as soon
+    as event time says that none can come; the result has that time as timestamp (or the record's own, if that is
+    later), so it is not late downstream. SEMI gives a left record when it meets its first partner.
+
+    A record is late if event time has reached its timestamp. Late ones are dropped, and counted as the metric
+    ``late_records_dropped``, or given to ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
+
+    Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for a
+    ``function`` that cannot be called with a pair.
+    """
+    earliest, latest = _milliseconds("lower", lower), _milliseconds("upper", upper)
+    if earliest > latest:
+        raise ConfigurationError(f"interval_join: no timestamp is between lower ({lower}) and upper ({upper}).")
+    return new_interval_join(as_join_function(function), join_type, earliest, latest, on_late_left, on_late_right)
+
+
+def _milliseconds(what: str, bound: timedelta) -> int:
+    if not isinstance(bound, timedelta) or bound % _MILLISECOND:
+        raise ConfigurationError(f"interval_join: {what} is a timedelta of whole milliseconds, not {bound!r}.")
+    return bound // _MILLISECOND

@@ -1,0 +1,76 @@
+"""What joins give, worked out the slow way: every record is remembered, and compared with all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+__all__ = ("Joined", "Row", "SlowIntervalJoin")
+
+
+class Row(NamedTuple):
+    """A record of either side; ``number`` tells it from others."""
+
+    key: str
+    number: int
+    timestamp: int
+
+
+Joined: TypeAlias = tuple[tuple[Row | None, Row | None], int]
+"""A pair, and its timestamp."""
+
+_LEFT, _RIGHT = 0, 1
+
+
+class SlowIntervalJoin:
+    """``left + lower <= right <= left + upper``, of the type called ``join_type``. Never forgets."""
+
+    def __init__(self, join_type: str, lower: int, upper: int) -> None:
+        self._type = join_type
+        self._lower = lower
+        self._upper = upper
+        self._rows: tuple[list[Row], list[Row]] = ([], [])
+        self._met: set[tuple[int, Row]] = set()
+        self._padded: set[tuple[int, Row]] = set()
+        self.late: list[tuple[int, Row]] = []
+
+    def take(self, side: int, row: Row, now: int) -> list[Joined]:
+        """A row of ``side`` arrives when event time is ``now``: what comes of it."""
+        if row.timestamp <= now:
+            self.late.append((side, row))
+            return []
+        partners = [other for other in self._rows[1 - side] if self._fit(side, row, other)]
+        results = self._pairs(side, row, partners)
+        self._rows[side].append(row)
+        if partners:
+            self._met |= {(side, row), *((1 - side, other) for other in partners)}
+        return results + self.move_to(now)
+
+    def move_to(self, now: int) -> list[Joined]:
+        """Event time is ``now``: who has been alone for long enough."""
+        return list(self._lonely(now))
+
+    def _fit(self, side: int, row: Row, other: Row) -> bool:
+        left, right = (row, other) if side == _LEFT else (other, row)
+        return left.key == right.key and left.timestamp + self._lower <= right.timestamp <= left.timestamp + self._upper
+
+    def _pairs(self, side: int, row: Row, partners: list[Row]) -> list[Joined]:
+        if self._type == "anti" or not partners:
+            return []
+        if self._type != "semi":
+            pairs = [(row, other) if side == _LEFT else (other, row) for other in partners]
+            return [((left, right), max(left.timestamp, right.timestamp)) for left, right in pairs]
+        if side == _LEFT:
+            first = min(other.timestamp for other in partners)
+            return [((row, None), max(row.timestamp, first))]
+        met_now = [other for other in partners if (_LEFT, other) not in self._met]
+        return [((left, None), max(left.timestamp, row.timestamp)) for left in met_now]
+
+    def _lonely(self, now: int) -> Iterator[Joined]:
+        sides = {"left": [_LEFT], "right": [_RIGHT], "full": [_LEFT, _RIGHT], "anti": [_LEFT]}.get(self._type, [])
+        for side in sides:
+            for row in self._rows[side]:
+                last = row.timestamp + (self._upper if side == _LEFT else -self._lower)
+                if last <= now and (side, row) not in self._met | self._padded:
+                    self._padded.add((side, row))
+                    yield ((row, None) if side == _LEFT else (None, row)), max(row.timestamp, last)

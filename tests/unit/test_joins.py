@@ -1,0 +1,256 @@
+"""Joins: what is refused, what is kept, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dsv2 import Collector, ConfigurationError, ExecutionEnvironment, PlanError, RuntimeContext, UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.watermark.event_time import EVENT_TIME
+from tests.oracles.joins import Row
+from tests.property.joining import CHANNELS, Event, JoinDriver, pair
+from tests.support import local_environment, two_inputs, watermark
+
+ZERO, SECOND = timedelta(0), timedelta(seconds=1)
+any_join: Any = interval_join  # its overloads each take one type
+
+each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
+
+
+def first_of(record: tuple[str, int]) -> str:
+    return record[0]
+
+
+class TestRefused:
+    @each_type
+    def test_a_join_over_all_time_is_an_inner_one(self, join_type: JoinType) -> None:
+        if join_type is JoinType.INNER:
+            join(pair, join_type)
+            return
+        with pytest.raises(ConfigurationError) as refused:
+            join(pair, join_type)
+        assert f"so it is INNER only, not {join_type}. Use interval_join" in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("function", "said"),
+        [
+            (JoinFunction, "takes a JoinFunction (an instance, not the class) or a callable"),
+            (two_inputs(), "takes a JoinFunction or a callable (left, right, output, ctx), not <"),
+            (7, "or a callable (left, right, output, ctx), not 7."),
+        ],
+    )
+    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, SECOND, SECOND)])
+    def test_what_cannot_be_called_with_a_pair(self, make: Callable[[Any], Any], function: Any, said: str) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            make(function)
+        assert said in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("lower", "upper", "said"),
+        [
+            (SECOND, -SECOND, "no timestamp is between lower (0:00:01) and upper (-1 day, 23:59:59)."),
+            (SECOND / 1_000_000, SECOND, "lower is a timedelta of whole milliseconds, not datetime.timedelta(micro"),
+            (-SECOND, 5, "upper is a timedelta of whole milliseconds, not 5."),
+        ],
+    )
+    def test_bounds_that_make_no_sense(self, lower: Any, upper: Any, said: str) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            any_join(pair, lower, upper)
+        assert said in str(refused.value)
+
+    @pytest.mark.parametrize(
+        ("function", "name"), [(join(pair), "A join"), (any_join(pair, SECOND, SECOND), "An interv")]
+    )
+    @pytest.mark.parametrize("place", ["non-keyed", "global"])
+    def test_streams_without_keys(self, place: str, function: Any, name: str) -> None:
+        """In Flink such a join is accepted, and silently gives nothing."""
+        env = local_environment()
+        stream: Any = env.from_collection([1])
+        stream = stream.global_() if place == "global" else stream
+        stream.connect_and_process(stream, function)  # refused
+        with pytest.raises(PlanError) as refused:
+            env.build_plan()
+        assert f"{__file__}:" in str(refused.value)
+        assert f"{name}" in str(refused.value)
+        assert "call key_by on both before connect_and_process" in str(refused.value)
+
+
+class TestPlaces:
+    """Where a join may stand, and what it is called there."""
+
+    LEFT = (("a", 1), ("b", 2), ("a", 3))
+    RIGHT = (("a", 10), ("c", 20), ("a", 30))
+    PAIRS = ("a:1:10", "a:1:30", "a:3:10", "a:3:30")
+
+    @staticmethod
+    def text(left: tuple[str, int], right: tuple[str, int], output: Collector[str], ctx: RuntimeContext) -> None:
+        output.collect(f"{left[0]}:{left[1]}:{right[1]}")
+
+    def run(self, build: Callable[[Any, Any], Any]) -> list[str]:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=3))
+        sink = CollectSink[str]()
+        build(env.from_collection(self.LEFT), env.from_collection(self.RIGHT)).to_sink(sink)
+        env.execute()
+        return sorted(sink.results)
+
+    def test_all_ways_to_write_it(self) -> None:
+        class Text(JoinFunction[tuple[str, int], tuple[str, int], str]):
+            def process_record(self, left: Any, right: Any, output: Any, ctx: Any) -> None:
+                output.collect(f"{left[0]}:{left[1]}:{right[1]}")
+
+        ways: list[Callable[[Any, Any], Any]] = [
+            lambda left, right: left.key_by(first_of).connect_and_process(right.key_by(first_of), join(self.text)),
+            lambda left, right: left.key_by(first_of).connect_and_process(right.key_by(first_of), join(Text())),
+            lambda left, right: join_keyed(left.key_by(first_of), right.key_by(first_of), self.text),
+            lambda left, right: join_by_key(left, first_of, right, first_of, Text(), JoinType.INNER),
+        ]
+        for way in ways:
+            assert self.run(way) == list(self.PAIRS)
+
+    def test_the_short_ways_have_flinks_name(self) -> None:
+        env = local_environment()
+        stream = env.from_collection(self.LEFT)
+        join_by_key(stream, first_of, stream, first_of, self.text)
+        assert env.build_plan().operators[-1].name == "Keyed-Join-Process"
+
+    def test_it_may_keep_the_key(self) -> None:
+        """In Flink the key-preserving variant silently gives nothing."""
+
+        def build(left: Any, right: Any) -> Any:
+            keyed = left.key_by(first_of)
+            joined = keyed.connect_and_process(right.key_by(first_of), join(self.text), lambda text: text[0])
+            return joined.process(lambda text, output, ctx: output.collect(ctx.state_manager.current_key + text[1:]))
+
+        assert self.run(build) == list(self.PAIRS)
+
+    def test_and_then_must(self) -> None:
+        def build(left: Any, right: Any) -> Any:
+            return left.key_by(first_of).connect_and_process(right.key_by(first_of), join(self.text), lambda text: "z")
+
+        with pytest.raises(UserFunctionError) as failed:
+            self.run(build)
+        assert (failed.value.cause_type, failed.value.key) == ("InvalidKeyError", "'a'")
+
+    def test_so_must_an_interval_join_in_its_timers(self) -> None:
+        def build(left: Any, right: Any) -> Any:
+            left, right = (stream.process(generator()).key_by(first_of) for stream in (left, right))
+            return left.connect_and_process(right, any_join(pair, ZERO, ZERO, JoinType.LEFT), lambda joined: "z")
+
+        with pytest.raises(UserFunctionError) as failed:
+            self.run(build)
+        assert (failed.value.cause_type, failed.value.callback) == ("InvalidKeyError", "on_event_timer")
+
+
+class Numbering(JoinFunction[Row, Row, int]):
+    """Counts its pairs in a field."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+
+    def process_record(self, left: Row, right: Row, output: Collector[int], ctx: RuntimeContext) -> None:
+        self.pairs += 1
+        output.collect(self.pairs)
+
+
+class TestFunction:
+    def test_its_fields_are_checkpointed(self) -> None:
+        for make in (join, lambda function: any_join(function, -SECOND, SECOND)):
+            driver = JoinDriver(make(Numbering()))
+            driver.take(Event(0, Row("a", 0, 1)))
+            counts = [driver.take(Event(2, Row("a", n, 1), restart=True))[0][0] for n in range(3)]
+            assert counts == [1, 2, 3]
+
+    def test_it_gets_partners_in_the_order_of_their_timestamps(self) -> None:
+        driver = JoinDriver(any_join(pair, -SECOND, SECOND))
+        for timestamp in (5, 2, 9, 2):
+            driver.take(Event(2, Row("a", timestamp, timestamp)))
+        results = driver.take(Event(0, Row("a", 0, 4)))
+        assert [(right.timestamp, timestamp) for (_, right), timestamp, _ in results] == [
+            (2, 4),
+            (2, 4),
+            (5, 5),
+            (9, 9),
+        ]
+
+    def test_an_interval_join_wants_timestamps(self) -> None:
+        env = local_environment()
+        keyed = env.from_collection([("a", 1)]).key_by(first_of)
+        keyed.connect_and_process(keyed, any_join(pair, ZERO, ZERO)).to_sink(CollectSink())
+        with pytest.raises(UserFunctionError) as failed:
+            env.execute()
+        assert failed.value.cause_type == "ContractError"
+        assert failed.value.cause_message.startswith("An interval join needs records with timestamps, and this one has")
+        assert failed.value.record == "('a', 1)"
+
+
+class TestState:
+    ROWS = 2000
+
+    def fill(self, driver: JoinDriver) -> None:
+        """Rows of 500 keys on either side, with timestamps from 0 to 99; not all of them have partners."""
+        for number in range(self.ROWS):
+            row = Row(f"key {number % 500}", number, number * 37 % 100)
+            driver.take(Event(number % CHANNELS, row))
+
+    def test_of_a_join_holds_both_sides_for_ever(self) -> None:
+        driver = JoinDriver(join(pair))
+        self.fill(driver)
+        filled = driver.state_size()
+        assert filled > 10 * self.ROWS
+        move(driver, 10**12)
+        assert driver.state_size() >= filled
+
+    @each_type
+    @pytest.mark.parametrize("bounds", [(-3, 5), (2, 6), (-6, -2)])
+    def test_of_an_interval_join_goes_with_event_time(self, join_type: JoinType, bounds: tuple[int, int]) -> None:
+        lower, upper = (timedelta(milliseconds=bound) for bound in bounds)
+        driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
+        self.fill(driver)
+        full = driver.state_size()
+        assert full > 5 * self.ROWS
+        move(driver, 50)
+        half = driver.state_size()
+        assert 0.3 * full < half < 0.8 * full
+        longest = 99 + max(upper, -lower, ZERO) // timedelta(milliseconds=1)
+        move(driver, longest - 1)
+        assert driver.state_size() < 0.2 * full
+        for each in (driver, unused):
+            move(each, longest)
+        assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
+
+    @each_type
+    def test_of_what_cannot_be_met_any_more_is_none(self, join_type: JoinType) -> None:
+        """With all partners before it, or after it, a row that is not late may have nobody to wait for."""
+        lower, upper = timedelta(milliseconds=-20), timedelta(milliseconds=-10)
+        driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
+        for each in (driver, unused):
+            move(each, 100)
+        for number in range(100):
+            driver.take(Event(0, Row(f"key {number}", number, 105)))
+        assert abs(driver.state_size() - unused.state_size()) < 10
+
+    @pytest.mark.parametrize("join_type", [JoinType.SEMI, JoinType.ANTI])
+    def test_of_a_join_that_asks_only_whether_there_is_a_partner_has_no_partners(self, join_type: JoinType) -> None:
+        driver = JoinDriver(any_join(pair, -SECOND, SECOND, join_type))
+        for number in range(500):
+            driver.take(Event(2, Row("a", number, 5)))
+        assert driver.state_size() < 3_000
+
+
+def move(driver: JoinDriver, time: int) -> None:
+    """Let event time reach ``time``."""
+    for channel in range(CHANNELS):
+        driver.take(Event(channel, watermark(time, EVENT_TIME)))
+
+
+def generator() -> Any:
+    """Gives records of two values the second one as timestamp."""
+    builder: Any = EventTimeExtension.new_watermark_generator_builder(lambda record: record[1])
+    return builder.per_event_watermark().build_as_process_function()
