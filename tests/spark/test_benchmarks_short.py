@@ -73,3 +73,10 @@ def test_windows(tmp_path: Path) -> None:
     check(report, rows=[3], verdicts=1)
     results = report["tables"][0]["header"].index("results")
     assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
+
+
+def test_interval_join(tmp_path: Path) -> None:
+    _, report = run_short("interval_join", tmp_path)
+    check(report, rows=[3], verdicts=1)
+    results = report["tables"][0]["header"].index("results")
+    assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
