@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ __all__ = (
     "CollectAll",
     "FailedCallbackError",
     "FailedRecordError",
+    "KeyedRunFunction",
     "Position",
     "ProcessFunction",
     "RunFunction",
@@ -139,7 +140,7 @@ class FailedCallbackError(Exception):
 
 
 class FailedRecordError(Exception):
-    """Raised by ``process_run``, from what user code raised on ``record``."""
+    """Raised by ``process_run`` and ``process_keyed_run``, from what user code raised on ``record``."""
 
     def __init__(self, record: object) -> None:
         super().__init__(record)
@@ -160,6 +161,29 @@ class RunFunction(ProcessFunction, ABC):
         """Process ``records``, which have ``timestamps`` (in ms) or none; ``collect_all`` emits as many at once.
 
         Never for keyed functions. Raises ``FailedRecordError`` from what user code raised.
+        """
+
+
+class KeyedRunFunction(ProcessFunction, ABC):
+    """A function with one input that has a short way for most of its records, if they have timestamps; for extensions.
+
+    Where it is not on a keyed stream it is called as others are.
+    """
+
+    @abstractmethod
+    def process_keyed_run(
+        self,
+        records: list[Any],
+        timestamps: list[int | None],
+        select: Callable[[Any], Any],
+        live: Mapping[Any, dict[Any, Any]],
+        process_one: Callable[[Any, int | None], None],
+    ) -> None:
+        """Process ``records``, which have ``timestamps`` in ms; ``process_one(record, timestamp)`` goes the usual way.
+
+        ``select`` gives a record's key, and ``live`` the entries of keys that were touched lately: what is changed in
+        them is kept. Nothing else may be used but by ``process_one``. Raises ``FailedRecordError`` from what user code
+        raised.
         """
 
 

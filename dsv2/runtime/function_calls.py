@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.extension.event_time import EventTimeProcessFunction
-from dsv2.functions import CollectAll, ProcessFunction, RunFunction, TickingFunction
+from dsv2.functions import CollectAll, KeyedRunFunction, ProcessFunction, RunFunction, TickingFunction
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.contexts import (
     NO_KEY,
@@ -42,7 +42,7 @@ from dsv2.runtime.outputs import (
     key_checked,
     key_checked_stamped,
 )
-from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_step, loop, run_loop, stamped_loop, step
+from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_run_loop, keyed_step, loop, run_loop, stamped_loop, step
 from dsv2.runtime.state import FunctionStates
 from dsv2.runtime.timers import TimerService
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -292,7 +292,10 @@ class FunctionCalls:
 
     def _stamped_loop(self, input_index: int) -> Callable[[list[Any], list[int | None]], None]:
         process, args, fail = self._process_call(input_index)
-        select = self._key_selector(input_index)
+        select, function = self._key_selector(input_index), self._function
+        if isinstance(function, KeyedRunFunction) and select is not None:
+            run = function.process_keyed_run
+            return keyed_run_loop(run, process, args, fail, self._moment, select, self._store, self._partition)
         return stamped_loop(process, args, fail, self._moment, select, self._store, self._partition)
 
     def _new_run_loop(self) -> Callable[[list[Any], Timestamps], None] | None:

@@ -16,7 +16,7 @@ from dsv2.runtime.contexts import NO_KEY, Moment, PartitionState, Tally
 from dsv2.runtime.frames import Timestamps
 from dsv2.runtime.keyed_store import PagedKeyedStore
 
-__all__ = ("Fail", "keyed_loop", "keyed_step", "loop", "run_loop", "stamped_loop", "step")
+__all__ = ("Fail", "keyed_loop", "keyed_run_loop", "keyed_step", "loop", "run_loop", "stamped_loop", "step")
 
 Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
 _NO_RECORD: Any = None
@@ -92,6 +92,49 @@ def run_loop(
             process_run(records, timestamps, collect_all)
         except FailedRecordError as failed:
             fail(failed.__cause__ or failed, failed.record, NO_KEY)
+
+    return run
+
+
+def keyed_run_loop(
+    process_run: Callable[..., None],
+    process: Callable[..., None],
+    args: tuple[Any, ...],
+    fail: Fail,
+    moment: Moment,
+    select: KeySelector,
+    store: PagedKeyedStore,
+    partition: PartitionState,
+) -> Callable[[list[Any], list[int | None]], None]:
+    """All records at once, for keyed functions that take them so; the usual way is ``process(record, *args)``."""
+    touched, touch = store.touched, store.touch
+
+    def process_one(record: Any, timestamp: int | None) -> None:
+        try:
+            key = select(record)
+            if key not in touched:
+                touch(key)
+            partition.key = key
+            moment.timestamp = timestamp
+            process(record, *args)
+        except BaseException as error:
+            raise FailedRecordError(record) from error
+
+    def key_of(record: Any) -> Any:
+        try:
+            key = select(record)
+            return key if key in touched else NO_KEY
+        except Exception:
+            return NO_KEY
+
+    def run(records: list[Any], timestamps: list[int | None]) -> None:
+        try:
+            process_run(records, timestamps, select, store.live, process_one)
+        except FailedRecordError as failed:
+            fail(failed.__cause__ or failed, failed.record, key_of(failed.record))
+        finally:
+            partition.key = NO_KEY
+            moment.timestamp = None
 
     return run
 

@@ -9,13 +9,12 @@ from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPar
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, Shape
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.entry import KeyInHand
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.extension.window.guarded import GuardedContext
-from dsv2.extension.window.hand import OneInputWindowInHand, WindowInHand
+from dsv2.extension.window.hand import WindowInHand
 from dsv2.extension.window.one_input import OneInputWindowed, contents_of
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import Windowed
+from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("LateOutputWindowed",)
@@ -51,7 +50,8 @@ class _FirstOutput:
 
 
 class LateOutputWindowed(
-    Windowed[OneInputWindowStreamProcessFunction[IN, OUT]], TwoOutputEventTimeStreamProcessFunction[IN, OUT, IN]
+    OneInputRecordsWindowed[OneInputWindowStreamProcessFunction[IN, OUT]],
+    TwoOutputEventTimeStreamProcessFunction[IN, OUT, IN],
 ):
     """Made by ``with_late_output``."""
 
@@ -101,9 +101,6 @@ class LateOutputWindowed(
 
     def _new_contents(self) -> Contents:
         return contents_of(self.function)
-
-    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
-        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
         guarded = GuardedContext(ctx, _FirstOutput(ctx.non_partitioned_context))

@@ -8,12 +8,10 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
-from dsv2.extension.window.entry import KeyInHand
 from dsv2.extension.window.folding import FoldingFunction
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
-from dsv2.extension.window.hand import OneInputWindowInHand
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import Windowed
+from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("OneInputWindowed", "contents_of")
@@ -23,7 +21,8 @@ OUT = TypeVar("OUT")
 
 
 class OneInputWindowed(
-    Windowed[OneInputWindowStreamProcessFunction[IN, OUT]], OneInputEventTimeStreamProcessFunction[IN, OUT]
+    OneInputRecordsWindowed[OneInputWindowStreamProcessFunction[IN, OUT]],
+    OneInputEventTimeStreamProcessFunction[IN, OUT],
 ):
     """Made by ``window``, ``aggregate`` and ``reduce``."""
 
@@ -53,9 +52,6 @@ class OneInputWindowed(
 
     def _new_contents(self) -> Contents:
         return contents_of(self.function)
-
-    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
-        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
 
 
 def contents_of(function: OneInputWindowStreamProcessFunction[IN, OUT]) -> Contents:

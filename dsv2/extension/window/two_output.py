@@ -12,11 +12,9 @@ from dsv2.context import (
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
-from dsv2.extension.window.entry import KeyInHand
 from dsv2.extension.window.functions import TwoOutputWindowStreamProcessFunction
-from dsv2.extension.window.hand import OneInputWindowInHand
 from dsv2.extension.window.strategy import TimeType
-from dsv2.extension.window.windowed import Windowed
+from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoOutputWindowed",)
@@ -27,7 +25,7 @@ OUT2 = TypeVar("OUT2")
 
 
 class TwoOutputWindowed(
-    Windowed[TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]],
+    OneInputRecordsWindowed[TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]],
     TwoOutputEventTimeStreamProcessFunction[IN, OUT1, OUT2],
 ):
     """Made by ``window``."""
@@ -78,6 +76,3 @@ class TwoOutputWindowed(
 
     def _new_contents(self) -> Contents:
         return record_lists()
-
-    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
-        return OneInputWindowInHand(contents, self.function.use_window_states(), key)

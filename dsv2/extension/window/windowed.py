@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from dsv2.errors import InternalError, PlanError
@@ -10,11 +10,11 @@ from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, Shape
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.endless import CountWindows, GlobalWindow
-from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.entry import Entry, KeyInHand
 from dsv2.extension.window.folding import FoldingFunction
 from dsv2.extension.window.functions import WindowProcessFunction
 from dsv2.extension.window.guarded import GuardedContext
-from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.hand import OneInputWindowInHand, WindowInHand
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.states import check_window_states
 from dsv2.extension.window.strategy import (
@@ -27,11 +27,11 @@ from dsv2.extension.window.strategy import (
 )
 from dsv2.extension.window.time_windows import TimeWindows
 from dsv2.extension.window.windows import Surroundings, Windows
-from dsv2.functions import Position, WrappingFunction
+from dsv2.functions import KeyedRunFunction, Position, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Windowed",)
+__all__ = ("OneInputRecordsWindowed", "Windowed")
 
 F = TypeVar("F", bound=WindowProcessFunction)
 
@@ -119,6 +119,26 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
         callbacks = self._new_callbacks(ctx, outputs, window)
         self._windows = _new_windows(self.strategy, Surroundings(ctx, self._event_time, contents, window, callbacks))
         self._ctx = ctx
+
+
+class OneInputRecordsWindowed(Windowed[F], KeyedRunFunction, Generic[F]):
+    """What those with one input share."""
+
+    def process_keyed_run(
+        self,
+        records: list[Any],
+        timestamps: list[int | None],
+        select: Callable[[Any], Any],
+        live: Mapping[Any, Entry],
+        process_one: Callable[[Any, int | None], None],
+    ) -> None:
+        if self._ctx is None:  # nobody has come in yet: the first record does it
+            process_one(records[0], timestamps[0])
+            records, timestamps = records[1:], timestamps[1:]
+        self._windows.add_run(records, timestamps, select, live, process_one)
+
+    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
+        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
 
 
 def _new_windows(strategy: WindowStrategy, around: Surroundings) -> Windows:

@@ -7,6 +7,7 @@ later. So a record for a window that is there costs no more than to find it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -59,6 +60,18 @@ class Windows(ABC):
     @abstractmethod
     def add(self, record: Any, side: int) -> None:
         """Put a record of the input ``side`` into its windows."""
+
+    def add_run(
+        self,
+        records: list[Any],
+        timestamps: list[int | None],
+        select: Callable[[Any], Any],
+        live: Mapping[Any, Entry],
+        add_one: Callable[[Any, int | None], None],
+    ) -> None:
+        """Put records of the first input into their windows: see ``KeyedRunFunction``."""
+        for record, timestamp in zip(records, timestamps, strict=True):
+            add_one(record, timestamp)
 
     def on_timer(self, time: int, time_type: TimeType) -> None:
         """A timer of the key in hand is due."""
