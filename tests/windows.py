@@ -180,7 +180,12 @@ class WindowDriver:
 
     def record(self, record: Any, timestamp: int | None = None, channel: int = 0) -> Self:
         """Hand over a record."""
-        self._driver.subtask.receive(channel, [record], [], None if timestamp is None else [timestamp])
+        return self.records([record], [timestamp], channel)
+
+    def records(self, records: list[Any], timestamps: list[int | None], channel: int = 0) -> Self:
+        """Hand over records of one frame."""
+        stamped = any(timestamp is not None for timestamp in timestamps)
+        self._driver.subtask.receive(channel, records, [], timestamps if stamped else None)
         self._driver.subtask.flush()
         return self
 

@@ -120,6 +120,7 @@ class FunctionCalls:
         self._moment = Moment()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         self._outputs = outputs
+        self._timing = timing
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._collectors = tuple(
             self._new_collector(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
@@ -223,11 +224,11 @@ class FunctionCalls:
         """When it wants to be called for that, in ms; None: not before there are records."""
         return self._function.next_tick() if isinstance(self._function, TickingFunction) else None
 
-    def fire_event_timer(self, timestamp: int, key: Any) -> None:
-        """Call ``on_event_timer``; what it collects has the timer's time."""
-        self._inherit(timestamp)
+    def fire_event_timers(self, time: int) -> None:
+        """Call ``on_event_timer`` for each timer up to ``time`` ms; what it collects has the timer's time."""
+        self._inherit(None)
         try:
-            self._fire("on_event_timer", timestamp, key)
+            self._timing.event_timers.advance(time, self._fire_event_timer)
         finally:
             self._inherit_nothing()
 
@@ -254,6 +255,10 @@ class FunctionCalls:
 
     def _call(self, callback: str, *args: Any) -> Any:
         return self.attributed(callback, getattr(self._function, callback), *args)
+
+    def _fire_event_timer(self, timestamp: int, key: Any) -> None:
+        self._moment.timestamp = timestamp
+        self._fire("on_event_timer", timestamp, key)
 
     def _fire(self, callback: str, timestamp: int, key: Any) -> None:
         self._partition.key = key

@@ -56,6 +56,7 @@ class PagedKeyedStore:
         self.touched: set[Any] = set()
         self.live: dict[Any, Entry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
+        self._numbers: dict[Any, int] = {}  # the pages of these, as long as the number of pages stays
 
     def __len__(self) -> int:
         return self._count
@@ -84,7 +85,7 @@ class PagedKeyedStore:
         """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
         entry = self.live.get(key)
         if entry is None:
-            number = self._number(key)
+            number = self._numbers[key] = self._number(key)
             page = self._load(number)
             self._dirty.add(number)
             entry = page.get(key)
@@ -103,7 +104,9 @@ class PagedKeyedStore:
 
     def add_deadline(self, domain: int, key: Any, time: int) -> None:
         """Note a deadline that was put into the entry of ``key``."""
-        number = self._number(key)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._number(key)
         earliest = self._earliest[domain]
         if time < earliest.get(number, time + 1):
             earliest[number] = time
@@ -149,6 +152,7 @@ class PagedKeyedStore:
             else:
                 self._encoded.pop(number, None)
         self._dirty.clear()
+        self._numbers.clear()
         self.live.clear()  # whoever changes an entry from now on has to ask for it again
         if not self._count:
             self._pages = 1
@@ -166,6 +170,7 @@ class PagedKeyedStore:
         self._decoded.clear()
         self._dirty.clear()
         self.touched.clear()
+        self._numbers.clear()
         self.live.clear()
 
     def _number(self, key: Any) -> int:
@@ -198,6 +203,7 @@ class PagedKeyedStore:
     def _grow(self) -> None:
         items = [item for number in range(self._pages) for item in self._load(number).items()]
         self._pages *= 4
+        self._numbers.clear()
         self._encoded = {}
         self._decoded = {number: {} for number in range(self._pages)}
         self._dirty = set(range(self._pages))

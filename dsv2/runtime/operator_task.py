@@ -185,7 +185,7 @@ class OperatorTask:
         if self._calls.has_event_time:
             # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
             # window are late in the next one.)
-            self._event_timers.advance(time, self._calls.fire_event_timer)
+            self._calls.fire_event_timers(time)
             self._calls.event_time_watermark(time)
         if not self._all_inputs_ended():  # the end itself says the same
             self._control(WATERMARK, EVENT_TIME, time)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
 from dsv2.runtime.keyed_store import PagedKeyedStore
 
 __all__ = ("BatchTime", "TimerService")
+
+
+_timestamp = itemgetter(0)
 
 
 class BatchTime:
@@ -31,8 +35,8 @@ class TimerService:
     def __init__(self, domain: int, store: PagedKeyedStore) -> None:
         self._domain = domain
         self._store = store
-        self._firing: list[tuple[int, int, Any]] = []
         self._until: int | None = None  # set while timers fire
+        self._meanwhile: list[tuple[int, int, Any]] = []  # registered since then, and due: a heap
         self._order = 0
 
     def register(self, key: Any, timestamp: int) -> None:
@@ -48,7 +52,7 @@ class TimerService:
             timers.insert(place, timestamp)
         if self._until is not None and timestamp <= self._until:
             self._order += 1
-            heappush(self._firing, (timestamp, self._order, key))
+            heappush(self._meanwhile, (timestamp, self._order, key))
         else:
             self._store.add_deadline(self._domain, key, timestamp)
 
@@ -66,21 +70,28 @@ class TimerService:
         if first is None or first > time:
             return
         due = self._store.take_due(self._domain, time)
-        self._firing = [(timestamp, order, key) for order, (timestamp, key) in enumerate(due)]
-        heapify(self._firing)
-        self._order = len(due)
+        due.sort(key=_timestamp)  # stable: those of one time stay in their repeatable order
         self._until = None if last else time
         try:
-            while self._firing:
-                timestamp, _, key = heappop(self._firing)
+            for timestamp, key in due:
+                while self._meanwhile and self._meanwhile[0][0] < timestamp:
+                    self._fire_meanwhile(fire)
                 if self._remove(key, timestamp):
                     fire(timestamp, key)
+            while self._meanwhile:
+                self._fire_meanwhile(fire)
         finally:
             self._until = None
+            self._meanwhile.clear()
 
     def next_time(self) -> int | None:
         """When the next timer is due, or a time before it if that one was taken back; None if there is none."""
         return self._store.next_deadline(self._domain)
+
+    def _fire_meanwhile(self, fire: Callable[[int, Any], None]) -> None:
+        timestamp, _, key = heappop(self._meanwhile)
+        if self._remove(key, timestamp):
+            fire(timestamp, key)
 
     def _remove(self, key: Any, timestamp: int) -> bool:
         entry = self._store.entry(key)

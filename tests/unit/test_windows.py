@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dsv2 import UserFunctionError
-from dsv2.extension.window import TimeType, WindowStrategy, window
+from dsv2.extension.window import TimeType, WindowStrategy, reduce, window
 from tests.windows import Event, Told, ToldOfTwo, WindowDriver
 
 
@@ -350,6 +350,45 @@ class TestChannels:
         assert driver.out() == []
         assert driver.event_time(9, 1).out() == [fired("a", 0, 10, "a1", "a2"), cleared("a", 0, 10)]
         assert driver.record("a3", 9, 0).out()[2:] == [late("a3")]
+
+
+class TestFrames:
+    """Records that come together go a shorter way."""
+
+    def test_each_record_goes_to_its_own_window(self) -> None:
+        records = ["a1", "a2", "b1", "a3", "a4", "b2"]
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), lambda first, second: first + second[1]))
+        driver.records(records, [1, 2, 12, 13, 3, 14]).event_time(9).records(records, [13, 1, 9, 10, 23, 19])
+        assert driver.end().out() == ["a124", "a313", "b122", "a4"]
+
+    def test_a_record_that_fails_is_named(self) -> None:
+        def add(first: str, second: str) -> str:
+            if second == "a4":
+                raise ValueError(second)
+            return first
+
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), add))
+        with pytest.raises(UserFunctionError) as caught:
+            driver.records([f"a{n}" for n in range(9)], [*range(9)])
+        error = caught.value
+        assert (error.callback, error.key, error.record, error.cause_type) == ("reduce", "'a'", "'a4'", "ValueError")
+
+    @pytest.mark.parametrize(
+        ("record", "timestamp", "callback", "message"),
+        [
+            (7, 5, "key selector", "TypeError"),
+            (["a", 1], None, "process_record", "ContractError: The record has no timestamp"),
+            ([None], 5, "key selector", "InvalidKeyError"),
+            ([[]], 5, "key selector", "TypeError: unhashable"),
+        ],
+    )
+    def test_a_record_that_cannot_be_put_anywhere_is_named(
+        self, record: Any, timestamp: int | None, callback: str, message: str
+    ) -> None:
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), max))
+        with pytest.raises(UserFunctionError, match=message) as caught:
+            driver.records(["a1", "a2", record, "a3"], [1, 2, timestamp, 3])
+        assert (caught.value.callback, caught.value.record) == (callback, repr(record))
 
 
 class TestRestart:

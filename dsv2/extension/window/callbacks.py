@@ -10,7 +10,7 @@ from dsv2.extension.window.hand import WindowInHand
 from dsv2.functions import FailedCallbackError, ProcessFunction
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("Callbacks", "Shape")
+__all__ = ("Callbacks", "FoldingCallbacks", "Shape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,20 @@ class _StampingCollector:
 class Callbacks:
     """Calls the callbacks of ``function``. Raises ``FailedCallbackError`` from what they raise."""
 
-    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, window: WindowInHand) -> None:
+    def __init__(
+        self,
+        function: Any,
+        shape: Shape,
+        outputs: Sequence[Any],
+        ctx: Any,
+        window: WindowInHand,
+        late_output: Any = None,
+    ) -> None:
+        """``late_output``: takes the late records of which ``function`` is not told then."""
         self._window = window
         self._ctx = ctx
         self._args = (*outputs, ctx)
+        self._late_output = late_output
         self._stamping = tuple(_StampingCollector(output.collect_and_overwrite_timestamp) for output in outputs)
         self._window_args = (*self._stamping, ctx, window)
         self._record_args = (*outputs, ctx, window)
@@ -80,6 +90,9 @@ class Callbacks:
 
     def on_late_record(self, record: Any, side: int) -> None:
         """A record of the input ``side`` has come too late for all of its windows."""
+        if self._late_output is not None:
+            self._late_output.collect(record)
+            return
         self._window.put_down()
         try:
             self._on_late_record[side](record, *self._args)
@@ -87,13 +100,38 @@ class Callbacks:
             raise FailedCallbackError(self._shape.on_late_record[side]) from error
 
     def _stamp(self, end: int) -> None:
-        timestamp: int | None = end - 1
-        if end > LONG_MAX:  # it has no end
-            timestamp = self._ctx.timestamp
-            if timestamp == LONG_MAX:
-                timestamp = None  # the end of the input is no time of day
+        timestamp = self._timestamp_of(end)
         for output in self._stamping:
             output.timestamp = timestamp
+
+    def _timestamp_of(self, end: int) -> int | None:
+        """That of what a window emits that ends before ``end``."""
+        if end <= LONG_MAX:
+            return end - 1
+        timestamp: int | None = self._ctx.timestamp  # it has no end
+        return None if timestamp == LONG_MAX else timestamp  # the end of the input is no time of day
+
+
+class FoldingCallbacks(Callbacks):
+    """Those of a ``FoldingFunction``, which has no ``on_trigger`` but a result."""
+
+    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
+        super().__init__(function, shape, outputs, ctx, *more)
+        self._collect_stamped = outputs[0].collect_and_overwrite_timestamp
+        self._result_of = function.result_of
+        self._emit = function.emit
+
+    def on_trigger(self, end: int) -> None:
+        """Emit the result of the window in hand."""
+        result = self._window.content
+        try:
+            if self._result_of is not None:
+                result = self._result_of(result)
+            if self._emit is not None:
+                result = self._emit(result, self._window, self._ctx)
+            self._collect_stamped(result, self._timestamp_of(end))
+        except Exception as error:
+            raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
 
 
 def _overrides(function: object, base: type, name: str) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Collection
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
+from dsv2.errors import InternalError
 from dsv2.extension.window.contents import Contents, accumulators, reduced_records
 from dsv2.extension.window.contexts import OneInputWindowContext, WindowContext
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
-from dsv2.extension.window.hand import OneInputWindowInHand
 from dsv2.state import AggregateFunction
 
 __all__ = ("AggregatingFunction", "Emit", "FoldingFunction", "ReducingFunction")
@@ -26,52 +26,67 @@ Emit: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT
 
 
 class FoldingFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
-    """What there is to fold, and what is emitted of it. ``parts``: what of it the user wrote."""
+    """What ``aggregate`` and ``reduce`` run."""
 
-    def __init__(self, *parts: object) -> None:
-        self.parts = [part for part in parts if part is not None]
+    def __init__(self, emit: Emit[Any, OUT] | None) -> None:
+        self.emit = emit
+        """Makes what is emitted from the result, if it is not the result itself."""
+
+    @property
+    @abstractmethod
+    def result_of(self) -> Callable[[Any], Any] | None:
+        """Makes the result of a window from its content, if it is not the content itself."""
+
+    @property
+    @abstractmethod
+    def written_by_user(self) -> Collection[object]:
+        """See ``WrappingFunction``."""
 
     @abstractmethod
     def new_contents(self) -> Contents:
         """How records are folded."""
 
-    @abstractmethod
-    def output_of(self, content: Any, window: WindowContext, ctx: PartitionedContext[OUT]) -> OUT:
-        """What a window that holds ``content`` emits."""
-
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: OneInputWindowContext[IN]
     ) -> None:
-        content = cast(OneInputWindowInHand, window).content
-        output.collect(self.output_of(content, window, ctx))
+        raise InternalError("FoldingCallbacks stands for this.")
 
 
 class AggregatingFunction(FoldingFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
-    """``aggregate``. Without ``emit`` the result itself is emitted."""
+    """``aggregate``."""
 
     def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: Emit[RESULT, OUT] | None) -> None:
-        super().__init__(function, emit)
+        super().__init__(emit)
         self._function = function
-        self._emit = emit
+
+    @property
+    def result_of(self) -> Callable[[Any], Any]:
+        return self._function.get_result
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return (self._function, *_if_any(self.emit))
 
     def new_contents(self) -> Contents:
         return accumulators(self._function)
 
-    def output_of(self, content: Any, window: WindowContext, ctx: PartitionedContext[OUT]) -> OUT:
-        result: Any = self._function.get_result(content)
-        return result if self._emit is None else self._emit(result, window, ctx)
-
 
 class ReducingFunction(FoldingFunction[T, OUT], Generic[T, OUT]):
-    """``reduce``. Without ``emit`` the reduced record itself is emitted."""
+    """``reduce``."""
+
+    result_of = None
 
     def __init__(self, function: Callable[[T, T], T], emit: Emit[T, OUT] | None) -> None:
-        super().__init__(function, emit)
+        super().__init__(emit)
         self._function = function
-        self._emit = emit
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return (self._function, *_if_any(self.emit))
 
     def new_contents(self) -> Contents:
         return reduced_records(self._function)
 
-    def output_of(self, content: Any, window: WindowContext, ctx: PartitionedContext[OUT]) -> OUT:
-        return content if self._emit is None else self._emit(content, window, ctx)
+
+def _if_any(part: object) -> Collection[object]:
+    return () if part is None else (part,)

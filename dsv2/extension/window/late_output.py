@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
-from dsv2.extension.window.callbacks import Callbacks, Shape
+from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks
 from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.folding import FoldingFunction
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.extension.window.guarded import GuardedContext
 from dsv2.extension.window.hand import WindowInHand
@@ -21,17 +22,6 @@ __all__ = ("LateOutputWindowed",)
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
-
-
-class _LateRecordsApart(Callbacks):
-    """Collects late records instead of calling back for them."""
-
-    def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, window: WindowInHand) -> None:
-        super().__init__(function, shape, outputs[:1], ctx, window)
-        self._late_output = outputs[1]
-
-    def on_late_record(self, record: Any, side: int) -> None:
-        self._late_output.collect(record)
 
 
 class _FirstOutput:
@@ -104,4 +94,5 @@ class LateOutputWindowed(
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
         guarded = GuardedContext(ctx, _FirstOutput(ctx.non_partitioned_context))
-        return _LateRecordsApart(self.function, self.shape, outputs, guarded, window)
+        kind = FoldingCallbacks if isinstance(self.function, FoldingFunction) else Callbacks
+        return kind(self.function, self.shape, outputs[:1], guarded, window, outputs[1])

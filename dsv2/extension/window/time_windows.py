@@ -35,16 +35,10 @@ class TimeWindows(Windows):
         time = self._time()
         start = time - (time - self._offset) % self._slide
         entry = self._entry_in_hand()
-        if self._short_way[side]:
-            windows = entry.get(CONTENTS, _NONE)
-            content = windows.get(start, _ABSENT)
-            if content is not _ABSENT:
-                try:
-                    windows[start] = self._puts[side](record, content)
-                except Exception as error:
-                    raise FailedCallbackError(self._contents.callback) from error
-                return
-        self._add_to_each(entry, record, side, time, start)
+        if self._short_way[side] and start + self._size - 1 > self._watermark():
+            self._put_alone(entry, start, record, side)
+        else:
+            self._add_to_each(entry, record, side, time, start)
 
     def add_run(
         self,
@@ -74,6 +68,20 @@ class TimeWindows(Windows):
                 windows[start] = put(record, content)
             except Exception as error:
                 raise FailedRecordError(record) from _failed(self._contents.callback, error)
+
+    def _put_alone(self, entry: Entry, start: int, record: Any, side: int) -> None:
+        """Put a record into the only window that it belongs to, which is neither late nor fires."""
+        windows = entry.get(CONTENTS)
+        if windows is None:
+            windows = entry[CONTENTS] = {}
+        content = windows.get(start, _ABSENT)
+        if content is _ABSENT:
+            content = self._contents.empty()
+            self._timers.register_timer(start + self._size - 1)
+        try:
+            windows[start] = self._puts[side](record, content)
+        except Exception as error:
+            raise FailedCallbackError(self._contents.callback) from error
 
     def _add_to_each(self, entry: Entry, record: Any, side: int, time: int, start: int) -> None:
         watermark = self._watermark()
@@ -112,7 +120,8 @@ class TimeWindows(Windows):
         windows = entry[CONTENTS]
         start = time + 1 - self._size
         if start in windows:
-            self._fire(entry, start)
+            self._window.show(entry, start, start, time + 1)
+            self._callbacks.on_trigger(time + 1)
         if start - self._lateness in windows:
             self._remove(entry, start - self._lateness)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from dsv2.errors import InternalError, PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
-from dsv2.extension.window.callbacks import Callbacks, Shape
+from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks, Shape
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.endless import CountWindows, GlobalWindow
 from dsv2.extension.window.entry import Entry, KeyInHand
@@ -59,7 +59,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
 
     @property
     def written_by_user(self) -> Collection[object]:
-        return self.function.parts if isinstance(self.function, FoldingFunction) else (self.function,)
+        function: object = self.function
+        return function.written_by_user if isinstance(function, FoldingFunction) else (function,)
 
     @property
     def emits_only_at_end(self) -> bool:
@@ -104,8 +105,9 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
         raise NotImplementedError
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
+        kind = FoldingCallbacks if isinstance(self.function, FoldingFunction) else Callbacks
         guarded = GuardedContext(ctx, ctx.non_partitioned_context)
-        return Callbacks(self.function, self.shape, outputs, guarded, window)
+        return kind(self.function, self.shape, outputs, guarded, window)
 
     def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
         if ctx is not self._ctx:

@@ -138,8 +138,8 @@ class Windows(ABC):
             self._show(entry, slot)
             self._callbacks.on_clear(self._end_of(entry, slot))
         for part in _PARTS:
-            of_windows = entry.get(part)
-            if of_windows is not None and slot in of_windows:
-                del of_windows[slot]
+            if part in entry:
+                of_windows = entry[part]
+                of_windows.pop(slot, None)
                 if not of_windows:
                     del entry[part]
