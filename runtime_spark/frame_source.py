@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,10 @@ from dsv2.clock import Clock
 from dsv2.graph import Operator
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.source_task import SourceTask
-from dsv2.sources import CollectionSource, IndexedSource
+from dsv2.sources import CollectionSource, IndexedSource, Interruption
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
+from runtime_spark.interruptions import Interruptions
 from runtime_spark.rows import ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
@@ -64,6 +66,7 @@ class Feed(ABC):
     count: int | None = None
     records_per_batch: int | None = None
     records_per_second: float | None = None
+    interruptions: Mapping[int, Interruption] = MappingProxyType({})
     made_on_driver = True
     """Whether rows are made with the splits, on the driver's host, rather than in the tasks."""
 
@@ -84,6 +87,7 @@ class IndexedFeed(Feed):
         self.count = source.count
         self.records_per_batch = source.records_per_batch
         self.records_per_second = source.records_per_second
+        self.interruptions = source.interruptions
         self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
 
     def rows(self, job: WorkerJob, operator_id: int, split: Split) -> Iterator[list[Row]]:
@@ -178,6 +182,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._feed, self._clock = from_bytes(pickled)
         self._began: tuple[int, int] | None = None  # time in ms and position at the first question
         self._goal: int | None = None
+        self._interruptions = Interruptions(self._feed.interruptions)
         self._only_available = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -196,6 +201,8 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         position, count = max(start["position"], 0), self._feed.count
+        if self._held(start["position"]):
+            return {"position": position}
         available = self._available(position)
         while self._only_available and count is not None and available == position < count:
             # What is there now is everything, at its own pace; an offset that stays would end the query.
@@ -208,10 +215,13 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._goal is None:
                 self._goal = stop if available is None else available
             stop = min(stop, self._goal)
+        if (place := self._interruptions.next(position)) is not None:
+            stop = min(stop, place)
         return {"position": max(stop, position)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         begin, stop = start["position"], end["position"]
+        self._interruptions.begin(begin)
         if begin == stop:
             return []
         job = load_job(self._packed)
@@ -239,6 +249,14 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked_failures():
             portions = self._feed.rows(job, self._operator_id, split)
             return replace(partition, rows=tuple(row for portion in portions for row in portion))
+
+    def _held(self, position: int) -> bool:
+        if not self._feed.interruptions:
+            return False
+        self._interruptions.begin(position)
+        operator = load_job(self._packed).plan.operators[self._operator_id]
+        with marked_failures():
+            return self._interruptions.hold(max(position, 0), operator, self._clock, wait=self._only_available)
 
     def _available(self, position: int) -> int | None:
         """How far the feed may be read by now; None: as far as one likes."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from dsv2.errors import InternalError, SerializationError
-from dsv2.functions import ProcessFunction
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import Emit, Frame
+from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
+from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
-from dsv2.sources import IndexedSource
+from dsv2.sources import Interruption
 
-__all__ = ("LocalRun", "own_copy")
-
-_LARGEST_READ_BITS = 14
+__all__ = ("LocalRun",)
 
 
 class LocalRun:
@@ -44,12 +41,11 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
-        self._sources = [
-            _SourceReader(plan, operator, index, self._receive, mutation)
-            for operator in plan.operators
-            if operator.kind is OperatorKind.SOURCE
-            for index in range(operator.parallelism)
-        ]
+        self._sources: list[SourceReader] = []
+        self._interruptions: list[Interruptions] = []
+        for operator in plan.operators:
+            if operator.kind is OperatorKind.SOURCE:
+                self._add_source(operator)
 
     def open(self) -> None:
         """Open every subtask."""
@@ -57,9 +53,16 @@ class LocalRun:
             subtask.open()
             subtask.flush()
 
+    def take_interruption(self) -> tuple[Operator, Interruption] | None:
+        """What the input of a source wants to happen now, between two micro-batches; None if nothing."""
+        for interruptions in self._interruptions:
+            if (interruption := interruptions.take()) is not None:
+                return interruptions.operator, interruption
+        return None
+
     def run_batch(self, records: int | None) -> bool:
         """Read ``records`` of every source (None: all), process until nothing is left; False when all has ended."""
-        limits = {id(reader): reader.position + records if records is not None else None for reader in self._sources}
+        limits = {id(reader): reader.limit(records) for reader in self._sources}
         for subtask in self._subtasks.values():
             subtask.begin_batch()
             subtask.flush()
@@ -112,6 +115,13 @@ class LocalRun:
             if not subtask.ended:
                 raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not see the end of its input.")
 
+    def _add_source(self, operator: Operator) -> None:
+        indices = range(operator.parallelism)
+        readers = [SourceReader(self._plan, operator, index, self._receive, self._mutation) for index in indices]
+        self._sources += readers
+        if self._plan.mode is RuntimeExecutionMode.STREAMING:
+            self._interruptions.append(Interruptions(operator, readers))
+
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}
         watch = None if self._mutation is None else self._mutation.remember
@@ -142,57 +152,3 @@ class LocalRun:
         subtask = self._subtasks[head, index]
         subtask.receive(channel, frame.records, frame.controls, frame.timestamps)
         subtask.flush()
-
-
-class _SourceReader:
-    def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
-    ) -> None:
-        assert isinstance(operator.body, IndexedSource)
-        self._source = operator.body
-        self._operator = operator
-        self._index = index
-        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
-        watch = None if mutation is None else mutation.remember
-        self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._mutation = mutation
-        self.position = 0  # records of this subtask read so far
-        self.ended = False
-
-    def can_read(self, limit: int | None) -> bool:
-        return not self.ended and (limit is None or self.position < limit)
-
-    def read(self, choice: random.Random, limit: int | None) -> None:
-        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # few as often as many
-        if limit is not None:
-            wanted = min(wanted, limit - self.position)
-        step, count = self._operator.parallelism, self._source.count
-        first = self._index + self.position * step
-        stop = first + wanted * step
-        indices = range(first, stop if count is None else min(stop, count), step)
-        self.task.send(self._records(indices), self.position)
-        self.position += len(indices)
-        if len(indices) < wanted:
-            self.ended = True
-            self.task.end()
-        self.task.flush()
-
-    def _records(self, indices: range) -> list[Any]:
-        try:
-            records = self._source.read(indices)
-        except Exception as error:
-            raise_user_failure(self._operator, self._index, "read", error)
-        if self._mutation is not None:
-            for record in records:
-                self._mutation.remember(self._operator, record)
-        return records
-
-
-def own_copy(operator: Operator) -> ProcessFunction:
-    """A function object for one subtask. Raises ``SerializationError`` if there can be none."""
-    try:
-        return copy.deepcopy(operator.function)
-    except Exception as error:
-        raise SerializationError(
-            f"The function of {operator}, defined at {operator.location}, cannot be copied for its subtasks: {error}."
-        ) from error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dsv2.clock import Clock, SystemClock
@@ -19,7 +20,7 @@ from dsv2.runtime.progress import job_progress
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
-from dsv2.sources import IndexedSource
+from dsv2.sources import Crash, IndexedSource, Pause, Stop
 
 __all__ = ("LocalRuntime",)
 
@@ -78,8 +79,21 @@ class LocalRuntime:
 
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         run.open()
-        for batch_id, size in enumerate(self._sizes(plan)):
-            time.now_ms = self._clock.now_ms()
+        sizes = self._sizes(plan)
+        skipped_ms = 0
+        for batch_id in itertools.count():
+            match run.take_interruption():
+                case None:
+                    size = next(sizes)
+                case _, Pause(ms):
+                    skipped_ms += ms
+                    size = 0
+                case _, Stop():
+                    job.stopped = True
+                    return
+                case operator, Crash(message):
+                    raise JobError(f"The source {operator}, defined at {operator.location}, crashed: {message}")
+            time.now_ms = self._clock.now_ms() + skipped_ms
             more = run.run_batch(size)
             for operator, records in run.take_collected():
                 _write(operator, records, batch_id)
@@ -90,13 +104,10 @@ class LocalRuntime:
                 run.restart()
         run.check_ended()
 
-    def _sizes(self, plan: Plan) -> Iterable[int | None]:
+    def _sizes(self, plan: Plan) -> Iterator[int | None]:
         if not self._batches or plan.mode is RuntimeExecutionMode.BATCH:
-            yield None
-            return
-        yield from self._batches
-        while True:
-            yield self._batches[-1]
+            return itertools.repeat(None)
+        return itertools.chain(self._batches, itertools.repeat(self._batches[-1]))
 
 
 class FinishedJob:
@@ -106,12 +117,15 @@ class FinishedJob:
         self._job_name = plan.job_name
         self.progress: JobProgress = job_progress(plan, -1, [])
         self.error: Dsv2Error | None = None
+        self.stopped = False
         self.seconds = 0.0
 
     @property
     def status(self) -> JobStatus:
-        """Finished or failed."""
-        return JobStatus.FINISHED if self.error is None else JobStatus.FAILED
+        """Finished, failed, or stopped by its input."""
+        if self.error is not None:
+            return JobStatus.FAILED
+        return JobStatus.STOPPED if self.stopped else JobStatus.FINISHED
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """True at once. Raises what the job failed with."""

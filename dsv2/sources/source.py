@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from dsv2.errors import ConfigurationError
+from dsv2.sources.interruption import Interruption
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("CollectionSource", "DataFrameLike", "DataFrameSource", "DataGeneratorSource", "IndexedSource", "Source")
@@ -48,6 +49,11 @@ class IndexedSource(Source[T_co], Generic[T_co]):
     @property
     def bounded(self) -> bool:
         return self.count is not None
+
+    @property
+    def interruptions(self) -> Mapping[int, Interruption]:
+        """By index of the record what happens to the job before it is read; for tests."""
+        return {}
 
     @abstractmethod
     def read(self, indices: range) -> list[T_co]:

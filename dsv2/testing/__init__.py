@@ -1,5 +1,6 @@
 """For tests of your functions and jobs: harnesses around single functions, a clock, a source that stops and crashes."""
 
+from dsv2.sources import Crash, Interruption, Pause, Stop
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord
 from dsv2.testing.harness import Harness, HarnessInput, HarnessOptions, HarnessOutput
@@ -9,8 +10,10 @@ from dsv2.testing.harnesses import (
     TwoInputNonBroadcastHarness,
     TwoOutputHarness,
 )
+from dsv2.testing.source import TestSource
 
 __all__ = (
+    "Crash",
     "Element",
     "EndOfInput",
     "Harness",
@@ -18,9 +21,13 @@ __all__ = (
     "HarnessOptions",
     "HarnessOutput",
     "IdleStatus",
+    "Interruption",
     "ManualClock",
     "OneInputHarness",
+    "Pause",
     "StampedRecord",
+    "Stop",
+    "TestSource",
     "TwoInputBroadcastHarness",
     "TwoInputNonBroadcastHarness",
     "TwoOutputHarness",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypedDict, TypeVar
 
 from dsv2.errors import UndeclaredWatermarkError
@@ -10,7 +10,7 @@ from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFuncti
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import OperatorProgress
-from dsv2.local.run import own_copy
+from dsv2.local.source_reader import own_copy
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
@@ -18,6 +18,7 @@ from dsv2.runtime.keyed_store import Domain
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.operator_task import OperatorTask
 from dsv2.runtime.progress import job_progress
+from dsv2.runtime.rescale import rescale
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
@@ -44,7 +45,8 @@ class HarnessOptions(TypedDict, total=False):
     ``channels``: number of channels (upstream subtasks) of each input, default 1. ``parallelism``, ``subtask`` and
     ``max_parallelism``: which subtask of how many this is, default 0 of 1. ``declarations``: watermarks that other
     functions of the job declare. ``clock``: default one that begins at 0. ``snapshot``: what ``snapshot`` of an earlier
-    harness returned; the function goes on from there instead of being opened.
+    harness returned; the function goes on from there instead of being opened. ``rescaled``: the snapshots of all
+    subtasks of another parallelism, in their order, instead of ``snapshot``.
     """
 
     channels: int
@@ -54,6 +56,7 @@ class HarnessOptions(TypedDict, total=False):
     declarations: Collection[WatermarkDeclaration]
     clock: ManualClock
     snapshot: bytes
+    rescaled: Sequence[bytes]
 
 
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
@@ -179,11 +182,12 @@ class Harness:
             for index, edge in enumerate(plan.edges_into[self._operator.id])
         ]
         self._subtask = self._new_subtask()
-        if "snapshot" in options:
-            self._subtask.restore(options["snapshot"])
-        else:
+        snapshot = self._snapshot_in(options)
+        if snapshot is None:
             self._subtask.open()
             self._subtask.flush()
+        else:
+            self._subtask.restore(snapshot)
 
     def advance_clock(self, ms: int) -> None:
         """End the micro-batch and let ``ms`` milliseconds pass, in which nothing comes.
@@ -253,6 +257,12 @@ class Harness:
     def _new_subtask(self) -> Subtask:
         functions = {self._operator.id: own_copy(self._operator)}
         return Subtask(self._plan, self._operator.id, self._index, functions, self._job, self._emit)
+
+    def _snapshot_in(self, options: HarnessOptions) -> bytes | None:
+        if "rescaled" not in options:
+            return options.get("snapshot")
+        operator = self._operator
+        return rescale(options["rescaled"], [operator], operator.parallelism, self._job.codec)[self._index]
 
     def _emit(self, frame: Frame) -> None:
         self._outputs_by_sink[frame.operator].elements += from_frame(frame, self._plan.declarations)

@@ -21,6 +21,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.runtime.keys import subtask_of
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import (
     EndOfInput,
@@ -96,6 +97,13 @@ class Hearing(OneInputStreamProcessFunction[Any, Any]):
     ) -> WatermarkHandlingResult:
         output.collect(watermark)
         return WatermarkHandlingResult.PEEK
+
+
+class Settled(Totals):
+    """Keeps nothing in its fields, which belong to a subtask and cannot be redistributed."""
+
+    def __getstate__(self) -> Any:
+        return {"sales": 0}
 
 
 def total_of(ctx: PartitionedContext[Any]) -> int:
@@ -237,6 +245,29 @@ def test_subtasks_of_several() -> None:
     assert [sorted(harness.keys) for harness in harnesses] == [
         sorted(product for product, home in homes.items() if home == index) for index in (0, 1)
     ]
+
+
+def test_snapshots_of_all_subtasks_are_rescaled() -> None:
+    products = ["tea", "milk", "beer", "cake", "salt", "rice"]
+    before = {
+        index: OneInputHarness(Settled(), key=product_of, parallelism=2, subtask=index, channels=2) for index in (0, 1)
+    }
+    for product in products:
+        before[subtask_of(product, 128, 2)].input.push(Sale(product, 1))
+    snapshots = [harness.snapshot() for harness in before.values()]
+    after = [
+        OneInputHarness(Settled(), key=product_of, parallelism=3, subtask=index, channels=2, rescaled=snapshots)
+        for index in range(3)
+    ]
+    assert sorted(key for harness in after for key in harness.keys) == sorted(products)
+    for product in products:
+        harness = after[subtask_of(product, 128, 3)]
+        assert harness.processing_timers(product) == [100]
+        harness.input.push(Sale(product, 2))
+        assert harness.output.records == [*harness.output.records[:-1], (product, 3)]
+    for harness in after:
+        harness.advance_clock(100)
+    assert sum(harness.progress.counters["opened"] for harness in after) == 2
 
 
 def test_task_info() -> None:

@@ -1,0 +1,118 @@
+"""The reading side of a local run: source subtasks, and the places at which a test wants them to wait."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from dsv2.errors import SerializationError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Operator, Plan
+from dsv2.local.mutation import MutationCheck
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.frames import Emit
+from dsv2.runtime.source_task import SourceTask
+from dsv2.sources import IndexedSource, Interruption
+
+__all__ = ("Interruptions", "SourceReader", "own_copy")
+
+_LARGEST_READ_BITS = 14
+
+
+class SourceReader:
+    """One subtask of a source."""
+
+    def __init__(
+        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
+    ) -> None:
+        assert isinstance(operator.body, IndexedSource)
+        self._source = operator.body
+        self._operator = operator
+        self._index = index
+        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
+        watch = None if mutation is None else mutation.remember
+        self.task = SourceTask(plan, operator, index, receive, functions, watch)
+        self._mutation = mutation
+        self.position = 0  # records of this subtask read so far
+        self.ended = False
+        self._place: int | None = None  # the position at which it waits for the others
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has read what stands before the next interruption."""
+        return self.position == self._place
+
+    def wait_at(self, index: int | None) -> None:
+        """Do not read what is at ``index`` of the source, nor what is behind it."""
+        self._place = None if index is None else len(range(self._index, index, self._operator.parallelism))
+
+    def limit(self, records: int | None) -> int | None:
+        """How far it may be read if ``records`` more are wanted (None: all)."""
+        limits = [self._place, None if records is None else self.position + records]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def can_read(self, limit: int | None) -> bool:
+        """Whether there is anything left before ``limit``: records or the end."""
+        return not self.ended and (limit is None or self.position < limit)
+
+    def read(self, choice: random.Random, limit: int | None) -> None:
+        """Read a number of records that ``choice`` makes up, not beyond ``limit``."""
+        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # few as often as many
+        if limit is not None:
+            wanted = min(wanted, limit - self.position)
+        step, count = self._operator.parallelism, self._source.count
+        first = self._index + self.position * step
+        stop = first + wanted * step
+        indices = range(first, stop if count is None else min(stop, count), step)
+        self.task.send(self._records(indices), self.position)
+        self.position += len(indices)
+        if len(indices) < wanted:
+            self.ended = True
+            self.task.end()
+        self.task.flush()
+
+    def _records(self, indices: range) -> list[Any]:
+        try:
+            records = self._source.read(indices)
+        except Exception as error:
+            raise_user_failure(self._operator, self._index, "read", error)
+        if self._mutation is not None:
+            for record in records:
+                self._mutation.remember(self._operator, record)
+        return records
+
+
+class Interruptions:
+    """Those of one source, which ``readers`` read."""
+
+    def __init__(self, operator: Operator, readers: Sequence[SourceReader]) -> None:
+        assert isinstance(operator.body, IndexedSource)
+        self.operator = operator
+        self._readers = readers
+        self._left = deque(sorted(operator.body.interruptions.items()))
+        self._wait_for_next()
+
+    def take(self) -> Interruption | None:
+        """The one that all readers wait at, once; None if there is none."""
+        if not self._left or not all(reader.waits for reader in self._readers):
+            return None
+        _, interruption = self._left.popleft()
+        self._wait_for_next()
+        return interruption
+
+    def _wait_for_next(self) -> None:
+        for reader in self._readers:
+            reader.wait_at(self._left[0][0] if self._left else None)
+
+
+def own_copy(operator: Operator) -> ProcessFunction:
+    """A function object for one subtask. Raises ``SerializationError`` if there can be none."""
+    try:
+        return copy.deepcopy(operator.function)
+    except Exception as error:
+        raise SerializationError(
+            f"The function of {operator}, defined at {operator.location}, cannot be copied for its subtasks: {error}."
+        ) from error
