@@ -77,6 +77,7 @@ class StreamingJob:
         self._failure: Dsv2Error | None = None
         self._stopped = False
         self._refuse_batches = False
+        self._first_batch: int | None = None
         self._started = threading.Event()
 
     def attach(self, query: StreamingQuery) -> None:
@@ -88,6 +89,8 @@ class StreamingJob:
         """What the query calls with each micro-batch."""
         if self._refuse_batches:
             self._refuse()
+        if self._first_batch is None:
+            self._first_batch = batch_id
         try:
             self._reports.add(batch_id, self._writer.write(frames, batch_id))
         except Exception as error:
@@ -106,9 +109,12 @@ class StreamingJob:
         raise _StopRequestedError(_AS_SPARK_SAYS_IT)
 
     def _is_exhausted(self) -> bool:
-        # Of micro-batches without data, which timers may bring about, the last one tells.
+        # Of micro-batches without data, which timers may bring about, the last one tells. Not the first one: it may
+        # repeat what the run before had begun.
         last = self.query.lastProgress if self._started.is_set() else None
-        return last is not None and all(source.startOffset == source.endOffset for source in last.sources)
+        if last is None or last.batchId == self._first_batch:
+            return False
+        return all(source.startOffset == source.endOffset for source in last.sources)
 
     @property
     def status(self) -> JobStatus:

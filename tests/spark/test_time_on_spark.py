@@ -1,0 +1,179 @@
+"""Time on Spark: timers and idleness without data, across restarts, and the source whose input interrupts a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, Trigger
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink, ForeachBatchSink
+from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+from runtime_spark.query import StreamingJob
+
+LONG = 60.0  # seconds until a test that hangs fails
+QUIET = Pause(600_000)  # longer than any test: nothing comes any more, and nothing ends
+SOON_MS = 1500
+INTERVAL_MS = 300
+
+
+class Await:
+    """A function for a sink: keeps what comes, and lets the test wait for it."""
+
+    def __init__(self, wanted: Callable[[list[Any]], bool]) -> None:
+        self.records: list[Any] = []
+        self._wanted = wanted
+        self._there = threading.Event()
+
+    def __call__(self, records: list[Any], batch_id: int) -> None:
+        self.records += records
+        if self._wanted(self.records):
+            self._there.set()
+
+    def wait(self) -> list[Any]:
+        assert self._there.wait(LONG), self.records
+        return self.records
+
+
+def start(
+    spark: SparkSession, checkpoint: str, items: list[Any], build: Callable[[Any], Any], sink: Any, **options: Any
+) -> JobHandle:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    build(env.from_source(TestSource[Any](items))).to_sink(sink)
+    return env.execute_async("timed", checkpoint_location=checkpoint, **options)
+
+
+class Alarm(OneInputStreamProcessFunction[str, Any]):
+    """Tells of each record, and again some time later; at the end how many keys there are."""
+
+    def process_record(self, record: str, output: Any, ctx: Any) -> None:
+        now = ctx.processing_time_manager.current_time()
+        output.collect(("record", record))
+        ctx.processing_time_manager.register_timer(now + SOON_MS)
+        ctx.processing_time_manager.register_timer(now + SOON_MS)
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("timer", ctx.state_manager.current_key, timestamp, ctx.processing_time_manager.current_time()))
+
+
+def alarmed(stream: Any) -> Any:
+    """Two levels: the second one hears of the timers of the first."""
+    return stream.key_by(str).process(Alarm()).shuffle().map(tuple)
+
+
+def alarms(records: list[Any]) -> list[Any]:
+    return [record for record in records if record[0] == "timer"]
+
+
+def batch_times(job: JobHandle) -> list[int]:
+    """The processing time of each micro-batch that has ended, in ms."""
+    assert isinstance(job, StreamingJob)
+    times = [progress["timestamp"] for progress in job.query.recentProgress]
+    return [round(datetime.fromisoformat(time).timestamp() * 1000) for time in times]
+
+
+def test_a_job_with_timers_and_no_data_fires_them_on_time(spark: SparkSession, checkpoint: str) -> None:
+    sink = Await(lambda records: len(alarms(records)) == 3)
+    trigger = Trigger.processing_time(INTERVAL_MS)
+    job = start(spark, checkpoint, ["a", "b", "c", QUIET], alarmed, ForeachBatchSink(sink), trigger=trigger)
+    try:
+        fired = alarms(sink.wait())
+    finally:
+        job.stop()
+    assert sorted(key for _, key, *_ in fired) == ["a", "b", "c"]
+    times = batch_times(job)
+    for _, _, timestamp, now in fired:
+        assert now >= timestamp
+        # A micro-batch tells of its beginning, which is a little before its processing time.
+        assert len([time for time in times if timestamp <= time < now]) <= 1, "it fires in the first one that may"
+
+
+class Idle(OneInputStreamProcessFunction[int, Any]):
+    """Tells which signals of time it hears."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect((watermark.identifier.removeprefix("BUILTIN_API_"), watermark.value))
+        return WatermarkHandlingResult.PEEK
+
+
+def test_a_generator_without_data_tells_its_last_watermark_and_falls_idle(spark: SparkSession, checkpoint: str) -> None:
+    builder = EventTimeExtension.new_watermark_generator_builder(int)
+    builder.periodic_watermark(timedelta(seconds=1)).with_idleness(timedelta(seconds=2))
+    generator = builder.build_as_process_function()
+    sink = Await(lambda records: ("EVENT_TIME_IDLE", True) in records)
+
+    def listen(stream: Any) -> Any:
+        return stream.with_parallelism(1).process(generator).with_parallelism(1).global_().process(Idle())
+
+    trigger = Trigger.processing_time(INTERVAL_MS)
+    job = start(spark, checkpoint, [5, Pause(200), 9, QUIET], listen, ForeachBatchSink(sink), trigger=trigger)
+    try:
+        heard = sink.wait()
+    finally:
+        job.stop()
+    assert heard[-2:] == [("EVENT_TIME", 8), ("EVENT_TIME_IDLE", True)]
+    assert heard[:-2] in ([], [("EVENT_TIME", 4)])
+
+
+class Both(OneInputEventTimeStreamProcessFunction[int, Any]):
+    """Sets timers of both kinds, which are due when it is over."""
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.event_time.register_timer(record + 10)
+        ctx.processing_time_manager.register_timer((record + 1) << 42)
+        output.collect((record, ctx.timestamp, self.event_time.current_time()))
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, "event", timestamp, ctx.timestamp))
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, "processing", timestamp >> 42))
+
+
+def per_event(stream: Any) -> Any:
+    generator = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
+    stamped = stream.with_parallelism(1).process(generator.build_as_process_function()).with_parallelism(1)
+    return stamped.key_by(lambda number: number % 2).process(Both())
+
+
+INPUT: list[int | Interruption] = [1, 2, Stop(), 3, Crash("no power"), 14, 15]
+WHOLE = [
+    (1, 1, -(2**63)),
+    (3, 3, 1),
+    (1, "event", 11, 11),
+    (1, "event", 13, 13),
+    (15, 15, 13),
+    (1, "event", 25, 25),
+    *((1, "processing", number) for number in (2, 4, 16)),
+]
+
+
+def test_timers_and_event_time_survive_a_stop_and_a_crash(spark: SparkSession, checkpoint: str) -> None:
+    """Bounded jobs end by themselves: at the stop, and when all that is left at the end has fired."""
+    sinks = [CollectSink[Any]() for _ in range(3)]
+    stopped = start(spark, checkpoint, INPUT, per_event, sinks[0])
+    assert stopped.await_termination(LONG)
+    assert sorted(sinks[0].results) == [(1, 1, -(2**63)), (2, 2, 0)]
+    crashed = start(spark, checkpoint, INPUT, per_event, sinks[1])
+    with pytest.raises(JobError, match=f"The source Source .*, defined at {__file__}:.*, crashed: no power"):
+        crashed.await_termination(LONG)
+    assert crashed.status is JobStatus.FAILED
+    finished = start(spark, checkpoint, INPUT, per_event, sinks[2])
+    assert finished.await_termination(LONG)
+    assert finished.status is JobStatus.FINISHED
+    results = [record for sink in sinks for record in sink.results]
+    assert [record for record in results if record[0] % 2] == WHOLE
+    assert len(results) == len(WHOLE) + 6
