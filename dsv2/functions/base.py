@@ -113,7 +113,7 @@ class WrappingFunction(ProcessFunction, ABC):
 
     @property
     @abstractmethod
-    def wrapped(self) -> ProcessFunction:
+    def wrapped(self) -> object:
         """The function that it runs: its fields are kept."""
 
     @property

@@ -31,7 +31,7 @@ def raise_user_failure(
 
     An error that has its own words already goes on as it is.
     """
-    if isinstance(error, FailedCallbackError) and error.__cause__ is not None:
+    while isinstance(error, FailedCallbackError) and error.__cause__ is not None:
         callback, error = error.callback, error.__cause__
     if isinstance(error, _OURS) or not isinstance(error, Exception | SystemExit):
         raise error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import ProcessFunction, WrappingFunction
+from dsv2.functions import WrappingFunction
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
 
@@ -24,7 +24,7 @@ class FunctionFields:
 
     def __init__(
         self,
-        function: ProcessFunction,
+        function: object,
         operator: Operator,
         codec: Codec,
         named: Mapping[Callable[..., Any], Callable[..., Any]],

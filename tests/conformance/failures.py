@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dsv2 import ExecutionEnvironment
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join import JoinType, interval_join, join, window_join
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -120,6 +123,12 @@ def current_key(number: int, output: Any, ctx: Any) -> None:
         output.collect(ctx.state_manager.current_key)
 
 
+def not_with_seven(left: Any, right: Any, output: Any, ctx: Any) -> None:
+    """Fails on one pair."""
+    if left == 7:
+        fail()
+
+
 def undeclared_state(number: int, output: Any, ctx: Any) -> None:
     """Asks for a state that it does not declare."""
     if number == 7:
@@ -178,6 +187,12 @@ def _numbers(env: ExecutionEnvironment) -> Any:
     return env.from_collection(NUMBERS)
 
 
+def _stamped(env: ExecutionEnvironment) -> Any:
+    """Numbers by key, each its own timestamp."""
+    builder: Any = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
+    return _numbers(env).process(builder.build_as_process_function()).key_by(mod3)
+
+
 FAILURES = (
     Failure(
         "record",
@@ -214,6 +229,40 @@ FAILURES = (
         {**SEVENTH, "key": None},
         operator="TwoInput-Process (uid 'bad')",
         callback="process_record_from_second_input",
+    ),
+    Failure(
+        "join",
+        lambda env: (
+            _numbers(env)
+            .key_by(mod3)
+            .connect_and_process(_numbers(env).key_by(mod3), join(not_with_seven))  # here
+            .with_uid("bad")
+        ),
+        {"cause_type": "ValueError", "key": "1"},
+        operator="Keyed-TwoInput-Process (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "alone-in-an-interval",
+        lambda env: (
+            _stamped(env)
+            .connect_and_process(_stamped(env), interval_join(not_with_seven, -100, -99, JoinType.LEFT))  # here
+            .with_uid("bad")
+        ),
+        {"cause_type": "ValueError", "key": "1"},
+        operator="Keyed-TwoInput-Process (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "join-in-a-window",
+        lambda env: (
+            _stamped(env)
+            .connect_and_process(_stamped(env), window_join(WindowStrategy.tumbling(5), not_with_seven))  # here
+            .with_uid("bad")
+        ),
+        {"cause_type": "ValueError", "key": "1", "record": None},
+        operator="Keyed-TwoInput-Process (uid 'bad')",
+        subtask=None,
     ),
     Failure(
         "broadcast",

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from dsv2.extension.join import JoinType, interval_join, join
-from tests.oracles.joins import Row, SlowIntervalJoin
+from dsv2.extension.join import JoinType, interval_join, join, window_join
+from dsv2.extension.window import TimeType, WindowStrategy
+from tests.oracles.joins import Row, SlowIntervalJoin, SlowWindowJoin
 from tests.property.joining import Event, JoinDriver, histories, pair
 
 any_join: Any = interval_join  # its overloads each take one type
-
-
-def ms(number: int) -> timedelta:
-    return timedelta(milliseconds=number)
+any_window_join: Any = window_join
+each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
 
 def with_bounds(count: int) -> Iterator[tuple[list[Event], int, int]]:
@@ -39,13 +38,13 @@ def test_a_join_gives_a_pair_when_the_second_of_it_comes() -> None:
                 expected = [((row, other) if event.side == 0 else (other, row), row.timestamp) for other in partners]
                 came.append((event.side, row))
             assert [(joined, timestamp) for joined, timestamp, _ in driver.take(event)] == expected, history
-        assert driver.ended
+        assert driver.harness.ended
 
 
-@pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
+@each_type
 def test_an_interval_join_gives_what_the_slow_one_gives(join_type: JoinType) -> None:
     for history, lower, upper in with_bounds(200):
-        driver = JoinDriver(any_join(pair, ms(lower), ms(upper), join_type))
+        driver = JoinDriver(any_join(pair, lower, timedelta(milliseconds=upper), join_type))
         slow = SlowIntervalJoin(join_type.value, lower, upper)
         for event in history:
             before = driver.event_time
@@ -57,17 +56,54 @@ def test_an_interval_join_gives_what_the_slow_one_gives(join_type: JoinType) -> 
             found = Counter((joined, timestamp) for joined, timestamp, _ in results)
             assert found == Counter(expected), (history, lower, upper)
             assert all(timestamp > forwarded for _, timestamp, forwarded in results), "none is late downstream"
-        assert driver.ended
+        assert driver.harness.ended
         assert driver.counter("late_records_dropped") == len(slow.late)
 
 
-def test_late_rows_go_where_they_are_wanted() -> None:
+WINDOWS = {
+    "tumbling": (WindowStrategy.tumbling(5), {"size": 5, "slide": 5}),
+    "sliding": (WindowStrategy.sliding(6, 2), {"size": 6, "slide": 2}),
+    "late": (WindowStrategy.tumbling(4, TimeType.EVENT, 3), {"size": 4, "slide": 4, "lateness": 3}),
+    "session": (WindowStrategy.session(2), {"gap": 2}),
+}
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@each_type
+def test_a_window_join_gives_what_the_slow_one_gives(join_type: JoinType, windows: str) -> None:
+    strategy, parameters = WINDOWS[windows]
+    for history in histories(60):
+        driver = JoinDriver(any_window_join(strategy, pair, join_type))
+        slow = SlowWindowJoin(join_type.value, **parameters)
+        for event in history:
+            before = driver.event_time
+            results = driver.take(event)
+            if isinstance(event.element, Row):
+                expected = slow.take(event.side, event.element, before)
+            else:
+                expected = slow.move_to(driver.event_time)
+            found = Counter((joined, timestamp) for joined, timestamp, _ in results)
+            assert found == Counter(expected), history
+        assert driver.harness.ended
+        assert driver.counter("late_records_dropped") == len(slow.late)
+
+
+@pytest.mark.parametrize("windowed", [False, True])
+def test_late_rows_go_where_they_are_wanted(windowed: bool) -> None:
     def late(side: int) -> Any:
         return lambda row, output, ctx: output.collect(("late", side, row))
 
+    wanted = {"on_late_left": late(0), "on_late_right": late(1)}
     for history, lower, upper in with_bounds(50):
-        driver = JoinDriver(any_join(pair, ms(lower), ms(upper), on_late_left=late(0), on_late_right=late(1)))
-        slow = SlowIntervalJoin("inner", lower, upper)
+        slow: SlowIntervalJoin | SlowWindowJoin
+        if windowed:
+            function, slow = (
+                any_window_join(WINDOWS["sliding"][0], pair, **wanted),
+                SlowWindowJoin("inner", size=6, slide=2),
+            )
+        else:
+            function, slow = any_join(pair, lower, upper, **wanted), SlowIntervalJoin("inner", lower, upper)
+        driver = JoinDriver(function)
         found: list[Any] = []
         for event in history:
             before = driver.event_time

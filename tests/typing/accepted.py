@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from typing import assert_type
 
 from dsv2 import (
@@ -19,9 +19,20 @@ from dsv2 import (
     NonKeyedPartitionStream,
     NonPartitionedContext,
     PartitionedContext,
+    RuntimeContext,
     StateManager,
     TwoGlobalStreams,
 )
+from dsv2.extension.join import (
+    JoinFunction,
+    JoinType,
+    interval_join,
+    join,
+    join_by_key,
+    join_keyed,
+    window_join,
+)
+from dsv2.extension.window import WindowStrategy
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -336,3 +347,57 @@ class Counting(OneInputStreamProcessFunction[Flight, int]):
         self.count.update(self.count.value() + 1)
         ctx.state_manager.get_state(SEEN).put(record.origin, record)
         output.collect(self.count.value())
+
+
+class JoinedPair(JoinFunction[int, date, bytes]):
+    """Of every pair."""
+
+    def process_record(self, left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None:
+        output.collect(right.isoformat().encode() * left)
+
+
+def every_pair(left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def left_alone(left: int, right: date | None, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def right_alone(left: int | None, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def anyone_alone(left: int | None, right: date | None, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def left_only(left: int, right: None, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def late_date(record: date, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def joins(g: Given) -> None:
+    connect = g.keyed.connect_and_process
+    assert_type(join(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(join(every_pair), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(every_pair), g.key_of_bytes), Keyed[str, bytes])
+    assert_type(join_keyed(g.keyed, g.other_keyed, JoinedPair()), NonKeyed[bytes])
+    assert_type(
+        join_by_key(g.non_keyed, g.by_text, g.other_non_keyed, lambda day: day.isoformat(), every_pair), NonKeyed[bytes]
+    )
+    assert_type(
+        connect(g.other_keyed, interval_join(JoinedPair(), -5, timedelta(seconds=5), on_late_right=late_date)),
+        NonKeyed[bytes],
+    )
+
+
+def joins_with_none(g: Given) -> None:
+    connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(5)
+    assert_type(connect(g.other_keyed, interval_join(left_alone, 0, 5, JoinType.LEFT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(right_alone, 0, 5, JoinType.RIGHT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(anyone_alone, 0, 5, JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(left_only, 0, 5, JoinType.SEMI)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, every_pair)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, left_alone, JoinType.LEFT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, right_alone, JoinType.RIGHT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, anyone_alone, JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, left_only, JoinType.ANTI)), NonKeyed[bytes])

@@ -10,16 +10,26 @@ import pytest
 
 from dsv2 import Collector, ConfigurationError, ExecutionEnvironment, PlanError, RuntimeContext, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.extension.join import JoinFunction, JoinType, interval_join, join, join_by_key, join_keyed
+from dsv2.extension.join import (
+    JoinFunction,
+    JoinType,
+    interval_join,
+    join,
+    join_by_key,
+    join_keyed,
+    window_join,
+)
+from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.watermark.event_time import EVENT_TIME
+from dsv2.state import StateTtl
 from tests.oracles.joins import Row
-from tests.property.joining import CHANNELS, Event, JoinDriver, pair
-from tests.support import local_environment, two_inputs, watermark
+from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
+from tests.support import local_environment, two_inputs
 
 ZERO, SECOND = timedelta(0), timedelta(seconds=1)
 any_join: Any = interval_join  # its overloads each take one type
+any_window_join: Any = window_join
 
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
@@ -36,7 +46,7 @@ class TestRefused:
             return
         with pytest.raises(ConfigurationError) as refused:
             join(pair, join_type)
-        assert f"so it is INNER only, not {join_type}. Use interval_join" in str(refused.value)
+        assert f"so it is INNER only, not {join_type}. Use interval_join or window_join, which" in str(refused.value)
 
     @pytest.mark.parametrize(
         ("function", "said"),
@@ -46,18 +56,36 @@ class TestRefused:
             (7, "or a callable (left, right, output, ctx), not 7."),
         ],
     )
-    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, SECOND, SECOND)])
+    @pytest.mark.parametrize(
+        "make",
+        [
+            join,
+            lambda function: any_join(function, SECOND, SECOND),
+            lambda function: any_window_join(WindowStrategy.tumbling(SECOND), function),
+        ],
+    )
     def test_what_cannot_be_called_with_a_pair(self, make: Callable[[Any], Any], function: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
             make(function)
         assert said in str(refused.value)
 
+    def test_windows_that_are_none(self) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            any_window_join(10, pair)
+        assert str(refused.value).startswith("window_join takes a WindowStrategy, such as")
+
     @pytest.mark.parametrize(
         ("lower", "upper", "said"),
         [
             (SECOND, -SECOND, "no timestamp is between lower (0:00:01) and upper (-1 day, 23:59:59)."),
-            (SECOND / 1_000_000, SECOND, "lower is a timedelta of whole milliseconds, not datetime.timedelta(micro"),
-            (-SECOND, 5, "upper is a timedelta of whole milliseconds, not 5."),
+            (2, 1, "no timestamp is between lower (2) and upper (1)."),
+            (
+                SECOND / 1_000_000,
+                SECOND,
+                "lower is a timedelta of whole milliseconds, or a number of them, not datetime.",
+            ),
+            (-SECOND, 5.0, "upper is a timedelta of whole milliseconds, or a number of them, not 5.0."),
+            (-SECOND, True, "or a number of them, not True."),
         ],
     )
     def test_bounds_that_make_no_sense(self, lower: Any, upper: Any, said: str) -> None:
@@ -66,7 +94,13 @@ class TestRefused:
         assert said in str(refused.value)
 
     @pytest.mark.parametrize(
-        ("function", "name"), [(join(pair), "A join"), (any_join(pair, SECOND, SECOND), "An interv")]
+        ("function", "name"),
+        [
+            (join(pair), "A join works on two keyed streams"),
+            (any_join(pair, SECOND, SECOND), "An interval join works"),
+            (any_window_join(WindowStrategy.tumbling(SECOND), pair), "A window join works"),
+            (any_window_join(WindowStrategy.global_(), pair), "A window join works"),
+        ],
     )
     @pytest.mark.parametrize("place", ["non-keyed", "global"])
     def test_streams_without_keys(self, place: str, function: Any, name: str) -> None:
@@ -145,7 +179,7 @@ class TestPlaces:
 
         with pytest.raises(UserFunctionError) as failed:
             self.run(build)
-        assert (failed.value.cause_type, failed.value.callback) == ("InvalidKeyError", "on_event_timer")
+        assert (failed.value.cause_type, failed.value.callback) == ("InvalidKeyError", "process_record")
 
 
 class Numbering(JoinFunction[Row, Row, int]):
@@ -160,12 +194,19 @@ class Numbering(JoinFunction[Row, Row, int]):
 
 
 class TestFunction:
-    def test_its_fields_are_checkpointed(self) -> None:
-        for make in (join, lambda function: any_join(function, -SECOND, SECOND)):
-            driver = JoinDriver(make(Numbering()))
-            driver.take(Event(0, Row("a", 0, 1)))
-            counts = [driver.take(Event(2, Row("a", n, 1), restart=True))[0][0] for n in range(3)]
-            assert counts == [1, 2, 3]
+    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, -5, 5)])
+    def test_its_fields_are_checkpointed(self, make: Callable[[Any], Any]) -> None:
+        driver = JoinDriver(make(Numbering()))
+        driver.take(Event(0, Row("a", 0, 1)))
+        counts = [driver.take(Event(2, Row("a", n, 1), restart=True))[0][0] for n in range(3)]
+        assert counts == [1, 2, 3]
+
+    def test_its_fields_are_checkpointed_by_windows_as_well(self) -> None:
+        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(10, allowed_lateness=10), Numbering()))
+        driver.take(Event(0, Row("a", 0, 1)))
+        move(driver, 9)
+        late = [driver.take(Event(2, Row("a", n, 1), restart=True)) for n in range(3)]
+        assert [[count for count, *_ in results] for results in late] == [[1], [2, 3], [4, 5, 6]]
 
     def test_it_gets_partners_in_the_order_of_their_timestamps(self) -> None:
         driver = JoinDriver(any_join(pair, -SECOND, SECOND))
@@ -178,6 +219,22 @@ class TestFunction:
             (5, 5),
             (9, 9),
         ]
+
+    @pytest.mark.parametrize(("channel", "name"), [(0, "on_late_left"), (2, "on_late_right")])
+    @pytest.mark.parametrize("kind", ["interval", "window"])
+    def test_what_fails_on_a_late_record_is_named(self, kind: str, channel: int, name: str) -> None:
+        def late(row: Row, output: Any, ctx: Any) -> None:
+            raise ValueError("too late")
+
+        if kind == "interval":
+            driver = JoinDriver(any_join(pair, 0, 0, **{name: late}))
+        else:
+            driver = JoinDriver(any_window_join(WindowStrategy.tumbling(10), pair, **{name: late}))
+        move(driver, 20)
+        with pytest.raises(UserFunctionError) as failed:
+            driver.take(Event(channel, Row("a", 1, 5)))
+        assert (failed.value.callback, failed.value.cause_message) == (name, "too late")
+        assert failed.value.record == "Row(key='a', number=1, timestamp=5)"
 
     def test_an_interval_join_wants_timestamps(self) -> None:
         env = local_environment()
@@ -194,9 +251,9 @@ class TestState:
     ROWS = 2000
 
     def fill(self, driver: JoinDriver) -> None:
-        """Rows of 500 keys on either side, with timestamps from 0 to 99; not all of them have partners."""
+        """Rows of 499 keys on either side, with timestamps from 0 to 99; not all of them have partners."""
         for number in range(self.ROWS):
-            row = Row(f"key {number % 500}", number, number * 37 % 100)
+            row = Row(f"key {number % 499}", number, number * 37 % 100)
             driver.take(Event(number % CHANNELS, row))
 
     def test_of_a_join_holds_both_sides_for_ever(self) -> None:
@@ -206,6 +263,22 @@ class TestState:
         assert filled > 10 * self.ROWS
         move(driver, 10**12)
         assert driver.state_size() >= filled
+
+    def test_of_a_join_lives_so_long(self) -> None:
+        driver, unused = (JoinDriver(join(pair, ttl=StateTtl(100)), clock_ms=1000) for _ in range(2))
+        self.fill(driver)
+        for each in (driver, unused):
+            each.harness.advance_clock(60)
+        driver.take(Event(0, Row("b", 0, 7)))
+        driver.harness.restart()
+        driver.harness.advance_clock(39)
+        assert driver.take(Event(0, Row("key 1", 0, 7))), "the last moment of the others"
+        driver.harness.advance_clock(1)
+        assert not driver.take(Event(0, Row("key 1", 1, 7)))
+        assert driver.take(Event(2, Row("b", 1, 7))), "one of 40 ms"
+        for each in (driver, unused):
+            each.harness.advance_clock(1000)
+        assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
     @each_type
     @pytest.mark.parametrize("bounds", [(-3, 5), (2, 6), (-6, -2)])
@@ -247,7 +320,7 @@ class TestState:
 def move(driver: JoinDriver, time: int) -> None:
     """Let event time reach ``time``."""
     for channel in range(CHANNELS):
-        driver.take(Event(channel, watermark(time, EVENT_TIME)))
+        driver.take(Event(channel, event_time(time)))
 
 
 def generator() -> Any:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from dsv2 import ExecutionEnvironment
+from dsv2.extension.join import JoinType, interval_join, join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -101,7 +102,7 @@ NEWEST = new_builder("newest").type_long().combine_function_max()
 DONE = new_builder("done").type_bool()
 
 
-CLEAN, COUNT = Clean(NEWEST.build()), Count()
+CLEAN, COUNT, JOIN = Clean(NEWEST.build()), Count(), Join()
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class Program:
     clean_name: str = "Clean"
     shuffled: bool = False
     count: ProcessFunction = COUNT
+    join: TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any] = JOIN
     parallelism: int = 2
     max_parallelism: int = 128
     key: Callable[[Any], Any] = topic
@@ -142,10 +144,13 @@ class Program:
             count.to_sink(PrintSink())
         inputs = [count, streams["users"].key_by(topic)]
         first, second = reversed(inputs) if self.swapped else inputs
-        first.connect_and_process(second, Join()).with_uid("join").to_sink(CollectSink())
+        first.connect_and_process(second, self.join).with_uid("join").to_sink(CollectSink())
         plan = env.build_plan("job")
         manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
         return manifest
+
+
+def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
 
 
 def declaring(*builders: Any) -> Program:
@@ -243,6 +248,24 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
          "records"],
     ),
+    "interval join": (
+        replace(PROGRAM, join=interval_join(pair, -5, 5)),
+        replace(PROGRAM, join=interval_join(pair, -5, 5, JoinType.LEFT)),
+        ["AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
+         "now the records that wait for partners in LEFT interval joins"],
+    ),
+    "join in windows": (
+        replace(PROGRAM, join=window_join(WindowStrategy.session(5), pair)),
+        replace(PROGRAM, join=window_join(WindowStrategy.session(5), pair, JoinType.SEMI)),
+        ["AT(join): what its state is made of was sessions in event time, which hold records of two inputs, "
+         "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
+    ),
+    "time to live of a join": (
+        replace(PROGRAM, join=join(pair)),
+        replace(PROGRAM, join=join(pair, ttl=StateTtl(5))),
+        ["AT(join): state 'left': its time to live was False and is now True",
+         "AT(join): state 'right': its time to live was False and is now True"],
+    ),
     "what windows hold": (
         replace(PROGRAM, count=window(WindowStrategy.session(10), InWindows())),
         replace(PROGRAM, count=reduce(WindowStrategy.session(20), max)),
@@ -334,6 +357,11 @@ def test_how_early_windows_fire_may_change() -> None:
         replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(5, TimeType.EVENT))
     ]
     assert differences(*(program.manifest() for program in programs)) == []
+
+
+def test_the_bounds_of_an_interval_join_may_change() -> None:
+    before, after = (replace(PROGRAM, join=interval_join(pair, 0, upper)) for upper in (1, 2))
+    assert differences(before.manifest(), after.manifest()) == []
 
 
 def test_the_place_of_an_operator_is_the_line_that_made_it() -> None:

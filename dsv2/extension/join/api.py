@@ -1,4 +1,4 @@
-"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), and ``interval_join``."""
+"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), ``interval_join``, ``window_join``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.functions import Joining, JoinType, as_join_function
-from dsv2.extension.join.interval import LateRecord, new_interval_join
+from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function
+from dsv2.extension.join.interval import new_interval_join
 from dsv2.extension.join.unbounded import UnboundedJoin
+from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
+from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window.strategy import Duration
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.state import StateTtl
 from dsv2.streams import (
     KeyedPartitionStream,
     NonKeyedPartitionStream,
     ProcessConfigurableAndNonKeyedPartitionStream,
 )
 
-__all__ = ("interval_join", "join", "join_by_key", "join_keyed")
+__all__ = ("interval_join", "join", "join_by_key", "join_keyed", "window_join")
 
 K = TypeVar("K", bound=Hashable)
 IN1 = TypeVar("IN1")
@@ -28,22 +32,23 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def join(
-    function: Joining[IN1, IN2, OUT], join_type: JoinType = JoinType.INNER
+    function: Joining[IN1, IN2, OUT], join_type: JoinType = JoinType.INNER, *, ttl: StateTtl | None = None
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]:
     """Join every record with every record of the other side that has an equal key, whenever that comes.
 
     For ``keyed.connect_and_process(other_keyed, join(function))``, also with a key selector that keeps the result
     keyed. A result has the timestamp of the record that came later.
 
-    Both sides are kept for ever. So a record without a partner is never known to be one, and ``join_type`` can only be
-    INNER: raises ``ConfigurationError`` for another one, and for a ``function`` that cannot be called with a pair.
+    Both sides are kept for ever, or, with ``ttl``, each record for so long, in processing time. So a record is never
+    known to have no partner, and ``join_type`` can only be INNER. Raises ``ConfigurationError`` for another one, and
+    for a ``function`` that cannot be called with a pair.
     """
     if join_type is not JoinType.INNER:
         raise ConfigurationError(
-            f"join waits for ever for a record's partners and never knows that there is none, so it is INNER only, not "
-            f"{join_type}. Use interval_join, which bounds the wait by event time."
+            f"join always waits for more partners and never knows that a record has none, so it is INNER only, not "
+            f"{join_type}. Use interval_join or window_join, which end the wait by event time."
         )
-    return UnboundedJoin(as_join_function(function))
+    return UnboundedJoin(as_join_function(function), ttl)
 
 
 def join_keyed(
@@ -51,9 +56,11 @@ def join_keyed(
     right: KeyedPartitionStream[K, IN2],
     function: Joining[IN1, IN2, OUT],
     join_type: JoinType = JoinType.INNER,
+    *,
+    ttl: StateTtl | None = None,
 ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
-    """``left.connect_and_process(right, join(function, join_type))``."""
-    return left.connect_and_process(right, join(function, join_type)).with_name("Keyed-Join-Process")
+    """``left.connect_and_process(right, join(function, join_type, ttl=ttl))``."""
+    return left.connect_and_process(right, join(function, join_type, ttl=ttl)).with_name("Keyed-Join-Process")
 
 
 def join_by_key(
@@ -63,16 +70,18 @@ def join_by_key(
     right_key: Callable[[IN2], K],
     function: Joining[IN1, IN2, OUT],
     join_type: JoinType = JoinType.INNER,
+    *,
+    ttl: StateTtl | None = None,
 ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
     """``join_keyed`` of two streams that are keyed first."""
-    return join_keyed(left.key_by(left_key), right.key_by(right_key), function, join_type)
+    return join_keyed(left.key_by(left_key), right.key_by(right_key), function, join_type, ttl=ttl)
 
 
 @overload
 def interval_join(
     function: Joining[IN1, IN2, OUT],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: Literal[JoinType.INNER] = JoinType.INNER,
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
@@ -81,8 +90,8 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1, IN2 | None, OUT],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: Literal[JoinType.LEFT],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
@@ -91,8 +100,8 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1 | None, IN2, OUT],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: Literal[JoinType.RIGHT],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
@@ -101,8 +110,8 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1 | None, IN2 | None, OUT],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: Literal[JoinType.FULL],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
@@ -111,8 +120,8 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1, None, OUT],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: Literal[JoinType.SEMI, JoinType.ANTI],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
@@ -120,8 +129,8 @@ def interval_join(
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 def interval_join(
     function: Joining[Any, Any, Any],
-    lower: timedelta,
-    upper: timedelta,
+    lower: Duration,
+    upper: Duration,
     join_type: JoinType = JoinType.INNER,
     *,
     on_late_left: LateRecord[Any, Any] | None = None,
@@ -130,8 +139,8 @@ def interval_join(
     """Join records with equal keys whose timestamps fit: ``left + lower <= right <= left + upper``.
 
     For ``keyed.connect_and_process(other_keyed, interval_join(...))``, also with a key selector that keeps the result
-    keyed. ``lower`` and ``upper`` are whole milliseconds, negative for the time before the left record. Partners come
-    in the order of their timestamps. A pair's results have the later timestamp of the two.
+    keyed. ``lower`` and ``upper`` are a ``timedelta`` or a number of ms, negative for the time before the left record.
+    Partners come in the order of their timestamps. A pair's results have the later timestamp of the two.
 
     ``join_type``: which records the function gets, see ``JoinType``. One without a partner is joined with None as soon
     as event time says that none can come; the result has that time as timestamp (or the record's own, if that is
@@ -149,7 +158,87 @@ def interval_join(
     return new_interval_join(as_join_function(function), join_type, earliest, latest, on_late_left, on_late_right)
 
 
-def _milliseconds(what: str, bound: timedelta) -> int:
-    if not isinstance(bound, timedelta) or bound % _MILLISECOND:
-        raise ConfigurationError(f"interval_join: {what} is a timedelta of whole milliseconds, not {bound!r}.")
-    return bound // _MILLISECOND
+@overload
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[IN1, IN2, OUT],
+    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[IN1, IN2 | None, OUT],
+    join_type: Literal[JoinType.LEFT],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[IN1 | None, IN2, OUT],
+    join_type: Literal[JoinType.RIGHT],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[IN1 | None, IN2 | None, OUT],
+    join_type: Literal[JoinType.FULL],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[IN1, None, OUT],
+    join_type: Literal[JoinType.SEMI, JoinType.ANTI],
+    *,
+    on_late_left: LateRecord[IN1, OUT] | None = None,
+    on_late_right: LateRecord[IN2, OUT] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+def window_join(
+    strategy: WindowStrategy,
+    function: Joining[Any, Any, Any],
+    join_type: JoinType = JoinType.INNER,
+    *,
+    on_late_left: LateRecord[Any, Any] | None = None,
+    on_late_right: LateRecord[Any, Any] | None = None,
+) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
+    """Join records with equal keys that are in the same window.
+
+    For ``keyed.connect_and_process(other_keyed, window_join(...))``, also with a key selector that keeps the result
+    keyed. A window joins when it fires, and its results have its last ms as timestamp. Should it fire several times
+    (early, or for records that are late but allowed), it joins all it has each time.
+
+    ``join_type``: which records the function gets, see ``JoinType``; a partner is one in the same window. Late records
+    (of windows that are gone) are dropped, and counted as the metric ``late_records_dropped``, or given to
+    ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
+
+    Raises ``ConfigurationError`` for what is not a window strategy, and for a ``function`` that cannot be called with a
+    pair.
+    """
+    if not isinstance(strategy, WindowStrategy):
+        raise ConfigurationError(
+            f"window_join takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}."
+        )
+    kind = ExistenceInWindow if join_type in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
+    return WindowJoin(strategy, kind(as_join_function(function), join_type, on_late_left, on_late_right))
+
+
+def _milliseconds(what: str, bound: Duration) -> int:
+    if isinstance(bound, timedelta):
+        milliseconds, rest = divmod(bound, _MILLISECOND)
+        if not rest:
+            return milliseconds
+    elif isinstance(bound, int) and not isinstance(bound, bool):
+        return bound
+    raise ConfigurationError(
+        f"interval_join: {what} is a timedelta of whole milliseconds, or a number of them, not {bound!r}."
+    )

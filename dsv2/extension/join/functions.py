@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
-from dsv2.functions import Position, ProcessFunction
+from dsv2.functions import FailedCallbackError, Position, ProcessFunction
 
-__all__ = ("CallableJoinFunction", "JoinFunction", "JoinType", "Joining", "as_join_function", "require_keyed")
+__all__ = (
+    "CallableJoinFunction",
+    "JoinFunction",
+    "JoinType",
+    "Joining",
+    "LateRecord",
+    "as_join_function",
+    "require_keyed",
+    "take_late",
+    "written_by_user",
+)
 
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
+T = TypeVar("T")
 IN1_contra = TypeVar("IN1_contra", contravariant=True)
 IN2_contra = TypeVar("IN2_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
@@ -60,6 +71,9 @@ class CallableJoinFunction(JoinFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 Joining: TypeAlias = JoinFunction[IN1, IN2, OUT] | Callable[[IN1, IN2, Collector[OUT], RuntimeContext], None]
 """What every join takes: a ``JoinFunction`` or a plain callable."""
 
+LateRecord: TypeAlias = Callable[[T, Collector[OUT], RuntimeContext], None]
+"""Takes a record that came too late to be joined: ``(record, output, ctx)``. What it keeps is not checkpointed."""
+
 
 def as_join_function(function: Joining[IN1, IN2, OUT]) -> JoinFunction[IN1, IN2, OUT]:
     """``function`` as an object of one class. Raises ``ConfigurationError`` for what cannot be called with a pair."""
@@ -72,6 +86,25 @@ def as_join_function(function: Joining[IN1, IN2, OUT]) -> JoinFunction[IN1, IN2,
             f"A join takes a JoinFunction{hint} or a callable (left, right, output, ctx), not {wrong!r}."
         )
     return CallableJoinFunction(function)
+
+
+def written_by_user(function: JoinFunction[IN1, IN2, OUT], *others: object) -> Collection[object]:
+    """What the user wrote of a join: ``function``, or what it calls, and those of ``others`` that are not None."""
+    own = function.function if isinstance(function, CallableJoinFunction) else function
+    return [own, *(other for other in others if other is not None)]
+
+
+def take_late(
+    name: str, on_late: LateRecord[T, OUT] | None, record: T, output: Collector[OUT], ctx: RuntimeContext
+) -> None:
+    """Give a late record to ``on_late``, which the user knows as ``name``; without one it is dropped and counted."""
+    if on_late is None:
+        ctx.metric_group.counter("late_records_dropped").inc()
+        return
+    try:
+        on_late(record, output, ctx)
+    except Exception as error:
+        raise FailedCallbackError(name) from error
 
 
 def require_keyed(join: str, position: Position) -> None:

@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from dsv2.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
-from dsv2.extension.join.functions import JoinFunction, JoinType, require_keyed
-from dsv2.functions import Position
+from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
+from dsv2.functions import FailedCallbackError, Position, WrappingFunction
 
-__all__ = ("ExistenceJoin", "IntervalJoin", "LateRecord", "PairJoin", "Side", "new_interval_join")
+__all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
 
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 T = TypeVar("T")
 
-LateRecord: TypeAlias = Callable[[T, Collector[OUT], RuntimeContext], None]
-"""Takes a record that came too late to be joined: (record, output, ctx)."""
-
 _Entry: TypeAlias = dict[Any, Any]
 _Waiting: TypeAlias = list[list[Any]]
 """Columns in the order of the first one: timestamps, records, whether each record was met. As many as are needed."""
 
-_TIMER = "timer"  # in an entry: the time of the key's timer
+# Under what an entry has them. Strings are the names of states, and numbers from 0 the runtime's own.
+_LEFT, _RIGHT = -1, -2
+_TIMER = -3
+"""The time of the key's timer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Side(Generic[T, OUT]):
     that was met goes. ``on_late``: takes late records; None: they are dropped and counted.
     """
 
-    name: str
+    slot: int
     earliest: int
     latest: int
     columns: int
@@ -53,15 +53,37 @@ class Side(Generic[T, OUT]):
     on_late: LateRecord[T, OUT] | None
 
 
-class IntervalJoin(TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+class IntervalJoin(
+    WrappingFunction, TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
+):
     """What the kinds of interval joins share: lateness, waiting, leaving. Made by ``new_interval_join``."""
 
     remember_keys = False
 
-    def __init__(self, function: JoinFunction[Any, Any, OUT], left: Side[IN1, OUT], right: Side[IN2, OUT]) -> None:
+    def __init__(
+        self,
+        function: JoinFunction[Any, Any, OUT],
+        join_type: JoinType,
+        left: Side[IN1, OUT],
+        right: Side[IN2, OUT],
+    ) -> None:
         self._function = function
+        self._type = join_type
         self._left = left
         self._right = right
+        self._time: EventTimeManager
+
+    @property
+    def wrapped(self) -> JoinFunction[Any, Any, OUT]:
+        return self._function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return written_by_user(self._function, self._left.on_late, self._right.on_late)
+
+    @property
+    def state_layout(self) -> str:
+        return f"the records that wait for partners in {self._type.name} interval joins"
 
     def check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)
@@ -85,7 +107,7 @@ class IntervalJoin(TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, 
         now = self._time.current_time()
         del entry[_TIMER]
         for side in (self._left, self._right):
-            if side.name in entry:
+            if side.slot in entry:
                 self._let_go(side, now, entry, output, ctx)
 
     @abstractmethod
@@ -116,18 +138,21 @@ class IntervalJoin(TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, 
                 "generator of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
             )
         if timestamp <= now:
-            _take_late(record, side, output, ctx)
+            take_late("on_late_left" if side is self._left else "on_late_right", side.on_late, record, output, ctx)
             return
         state: Any = ctx.state_manager
         entry: _Entry = state.entry()
         is_met = False
-        partners: _Waiting | None = entry.get(other.name)
+        partners: _Waiting | None = entry.get(other.slot)
         if partners is not None:
             first = bisect_left(partners[0], timestamp + side.earliest)
             stop = bisect_right(partners[0], timestamp + side.latest, first)
             if first < stop:
                 is_met = True
-                self._meet(record, timestamp, side, partners, range(first, stop), output, ctx)
+                try:
+                    self._meet(record, timestamp, side, partners, range(first, stop), output, ctx)
+                except Exception as error:
+                    raise FailedCallbackError("process_record") from error
                 if other.parts:
                     _remove(entry, other, slice(first, stop))
         if is_met and side.parts:
@@ -142,7 +167,7 @@ class IntervalJoin(TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, 
         self, side: Side[Any, OUT], now: int, entry: _Entry, output: Collector[OUT], ctx: RuntimeContext
     ) -> None:
         """Drop the records of ``side`` whose partners would all be late by ``now``."""
-        waiting: _Waiting = entry[side.name]
+        waiting: _Waiting = entry[side.slot]
         count = bisect_right(waiting[0], now - side.latest)
         if side.pads:
             stamping = _Stamping(output)
@@ -150,12 +175,15 @@ class IntervalJoin(TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, 
                 if was_met != [True]:
                     self._pad(record, side, stamping.at(timestamp + max(side.latest, 0)), ctx)
         _remove(entry, side, slice(count))
-        if side.name in entry:
+        if side.slot in entry:
             self._set_timer(entry, waiting[0][0] + side.latest)
 
     def _pad(self, record: Any, side: Side[Any, OUT], output: Collector[OUT], ctx: RuntimeContext) -> None:
         left, right = (record, None) if side is self._left else (None, record)
-        self._function.process_record(left, right, output, ctx)
+        try:
+            self._function.process_record(left, right, output, ctx)
+        except Exception as error:
+            raise FailedCallbackError("process_record") from error
 
     def _set_timer(self, entry: _Entry, time: int) -> None:
         """See to it that the key's timer fires at ``time``, or before."""
@@ -196,18 +224,7 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 
 
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """SEMI (``emits_met``) and ANTI: all that counts is whether a left record is met. It goes when it is."""
-
-    def __init__(
-        self,
-        function: JoinFunction[Any, Any, OUT],
-        left: Side[IN1, OUT],
-        right: Side[IN2, OUT],
-        *,
-        emits_met: bool,
-    ) -> None:
-        super().__init__(function, left, right)
-        self._emits_met = emits_met
+    """SEMI and ANTI: all that counts is whether a left record is met. It goes when it is."""
 
     def _meet(
         self,
@@ -219,7 +236,7 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
         output: Collector[OUT],
         ctx: RuntimeContext,
     ) -> None:
-        if not self._emits_met:
+        if self._type is JoinType.ANTI:
             return
         stamping = _Stamping(output)
         if side is self._left:
@@ -267,26 +284,19 @@ def new_interval_join(
     pads_left = join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
     pads_right = join_type in (JoinType.RIGHT, JoinType.FULL)
     if join_type in (JoinType.SEMI, JoinType.ANTI):
-        left = Side("left", lower, upper, 2, pads_left, True, on_late_left)
-        right = Side("right", -upper, -lower, 1, False, False, on_late_right)  # that there is one is enough
-        return ExistenceJoin(function, left, right, emits_met=join_type is JoinType.SEMI)
-    left = Side("left", lower, upper, 3 if pads_left else 2, pads_left, False, on_late_left)
-    right = Side("right", -upper, -lower, 3 if pads_right else 2, pads_right, False, on_late_right)
-    return PairJoin(function, left, right)
-
-
-def _take_late(record: Any, side: Side[Any, OUT], output: Collector[OUT], ctx: RuntimeContext) -> None:
-    if side.on_late is not None:
-        side.on_late(record, output, ctx)
-    else:
-        ctx.metric_group.counter("late_records_dropped").inc()
+        left = Side(_LEFT, lower, upper, 2, pads_left, True, on_late_left)
+        right = Side(_RIGHT, -upper, -lower, 1, False, False, on_late_right)  # that there is one is enough
+        return ExistenceJoin(function, join_type, left, right)
+    left = Side(_LEFT, lower, upper, 3 if pads_left else 2, pads_left, False, on_late_left)
+    right = Side(_RIGHT, -upper, -lower, 3 if pads_right else 2, pads_right, False, on_late_right)
+    return PairJoin(function, join_type, left, right)
 
 
 def _wait(entry: _Entry, side: Side[Any, Any], timestamp: int, record: Any, is_met: bool) -> None:
     values = (timestamp, record, is_met)[: side.columns]
-    waiting: _Waiting | None = entry.get(side.name)
+    waiting: _Waiting | None = entry.get(side.slot)
     if waiting is None:
-        entry[side.name] = [[value] for value in values]
+        entry[side.slot] = [[value] for value in values]
         return
     place = bisect_right(waiting[0], timestamp)
     for column, value in zip(waiting, values, strict=True):
@@ -294,8 +304,8 @@ def _wait(entry: _Entry, side: Side[Any, Any], timestamp: int, record: Any, is_m
 
 
 def _remove(entry: _Entry, side: Side[Any, Any], places: slice) -> None:
-    waiting: _Waiting = entry[side.name]
+    waiting: _Waiting = entry[side.slot]
     for column in waiting:
         del column[places]
     if not waiting[0]:
-        del entry[side.name]
+        del entry[side.slot]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
-from dsv2.extension.join.functions import JoinFunction, require_keyed
-from dsv2.functions import Position, TwoInputNonBroadcastStreamProcessFunction
+from dsv2.extension.join.functions import JoinFunction, require_keyed, written_by_user
+from dsv2.functions import (
+    FailedCallbackError,
+    Position,
+    TwoInputNonBroadcastStreamProcessFunction,
+    WrappingFunction,
+)
+from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
 __all__ = ("UnboundedJoin",)
 
@@ -14,36 +21,55 @@ IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
-_LEFT, _RIGHT = "left", "right"
 
-
-class UnboundedJoin(TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """Made by ``join``. A new record meets those of the other side in the order in which they came; then it is kept."""
 
     remember_keys = False
 
-    def __init__(self, function: JoinFunction[IN1, IN2, OUT]) -> None:
+    def __init__(self, function: JoinFunction[IN1, IN2, OUT], ttl: StateTtl | None) -> None:
         self._function = function
+        self._left: ListStateDeclaration[Any] = StateDeclarations.list_state("left", object, ttl=ttl)
+        self._right: ListStateDeclaration[Any] = StateDeclarations.list_state("right", object, ttl=ttl)
+
+    @property
+    def wrapped(self) -> JoinFunction[IN1, IN2, OUT]:
+        return self._function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return written_by_user(self._function)
+
+    @property
+    def state_layout(self) -> str:
+        return "the records of both sides of a join"
 
     def check_position(self, position: Position) -> None:
         require_keyed("A join", position)
 
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return self._left, self._right
+
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        state: Any = ctx.state_manager
-        entry = state.entry()
-        join_pair = self._function.process_record
-        for right in entry.get(_RIGHT, ()):
-            join_pair(record, right, output, ctx)
-        entry.setdefault(_LEFT, []).append(record)
+        states, join_pair = ctx.state_manager, self._function.process_record
+        partners = states.get_state(self._right).get()
+        try:
+            for right in partners:
+                join_pair(record, right, output, ctx)
+        except Exception as error:
+            raise FailedCallbackError("process_record") from error
+        states.get_state(self._left).add(record)
 
     def process_record_from_second_input(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        state: Any = ctx.state_manager
-        entry = state.entry()
-        join_pair = self._function.process_record
-        for left in entry.get(_LEFT, ()):
-            join_pair(left, record, output, ctx)
-        entry.setdefault(_RIGHT, []).append(record)
+        states, join_pair = ctx.state_manager, self._function.process_record
+        partners = states.get_state(self._left).get()
+        try:
+            for left in partners:
+                join_pair(left, record, output, ctx)
+        except Exception as error:
+            raise FailedCallbackError("process_record") from error
+        states.get_state(self._right).add(record)

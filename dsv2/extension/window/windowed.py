@@ -54,7 +54,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
         self._event_time: EventTimeManager
 
     @property
-    def wrapped(self) -> F:
+    def wrapped(self) -> object:
         return self.function
 
     @property

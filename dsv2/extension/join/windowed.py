@@ -1,0 +1,106 @@
+"""The join in windows: records meet that have the same key and are in the same window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import product
+from typing import Any, Generic, TypeVar
+
+from dsv2.context import Collector, PartitionedContext
+from dsv2.extension.join.functions import (
+    JoinFunction,
+    JoinType,
+    LateRecord,
+    require_keyed,
+    take_late,
+    written_by_user,
+)
+from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, TwoInputWindowContext, WindowStrategy
+from dsv2.extension.window.two_input import TwoInputWindowed
+from dsv2.functions import FailedCallbackError, Position
+
+__all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")
+
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+
+class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """Made by ``window_join``: ``window`` of a function that joins."""
+
+    def __init__(self, strategy: WindowStrategy, function: JoinInWindow[IN1, IN2, OUT]) -> None:
+        super().__init__(strategy, function)
+        self._join = function
+
+    @property
+    def wrapped(self) -> JoinFunction[Any, Any, OUT]:
+        return self._join.function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return written_by_user(self._join.function, *self._join.on_late)
+
+    @property
+    def state_layout(self) -> str:
+        return f"{super().state_layout}, for {self._join.join_type.name} joins"
+
+    def check_position(self, position: Position) -> None:
+        require_keyed("A window join", position)
+        super().check_position(position)
+
+
+class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """What becomes of the window of a key, where all records of one side are partners of all those of the other."""
+
+    def __init__(
+        self,
+        function: JoinFunction[Any, Any, OUT],
+        join_type: JoinType,
+        on_late_left: LateRecord[IN1, OUT] | None,
+        on_late_right: LateRecord[IN2, OUT] | None,
+    ) -> None:
+        self.function = function
+        self.join_type = join_type
+        self.on_late = on_late_left, on_late_right
+
+    def on_trigger(
+        self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: TwoInputWindowContext[IN1, IN2]
+    ) -> None:
+        join_pair = self.function.process_record
+        try:
+            for left, right in self._pairs(window.get_all_records1(), window.get_all_records2()):
+                join_pair(left, right, output, ctx)
+        except Exception as error:
+            raise FailedCallbackError("process_record") from error
+
+    def on_late_record1(self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        take_late("on_late_left", self.on_late[0], record, output, ctx)
+
+    def on_late_record2(self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        take_late("on_late_right", self.on_late[1], record, output, ctx)
+
+    def _pairs(self, lefts: list[Any], rights: list[Any]) -> Iterable[tuple[Any, Any]]:
+        if self.join_type in (JoinType.LEFT, JoinType.FULL):
+            rights = rights or [None]
+        if self.join_type in (JoinType.RIGHT, JoinType.FULL):
+            lefts = lefts or [None]
+        return product(lefts, rights)
+
+
+class ExistenceInWindow(JoinInWindow[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """SEMI and ANTI: of the right side one record is as good as many."""
+
+    def on_record2(
+        self,
+        record: IN2,
+        output: Collector[OUT],
+        ctx: PartitionedContext[OUT],
+        window: TwoInputWindowContext[IN1, IN2],
+    ) -> None:
+        if not window.get_all_records2():
+            window.put_record2(record)
+
+    def _pairs(self, lefts: list[Any], rights: list[Any]) -> Iterable[tuple[Any, Any]]:
+        is_met, wants_met = bool(rights), self.join_type is JoinType.SEMI
+        return ((left, None) for left in lefts if is_met is wants_met)
