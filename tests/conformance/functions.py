@@ -7,12 +7,14 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext, TwoOutputPartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.watermark import Watermark
 
 __all__ = (
     "FEW",
@@ -25,6 +27,7 @@ __all__ = (
     "Split",
     "check_keys",
     "check_rules",
+    "is_of_others",
     "key_of",
     "mod3",
     "parity",
@@ -44,6 +47,11 @@ def mod3(number: int) -> int:
 def parity(number: int) -> int:
     """A key selector with two keys."""
     return number % 2
+
+
+def is_of_others(watermark: Watermark) -> bool:
+    """Whether a program that has no event time is shown it all the same, because others of the job have it."""
+    return EventTimeExtension.is_event_time_watermark(watermark)
 
 
 class Seen(NamedTuple):

@@ -26,7 +26,7 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
     new_builder,
 )
-from tests.conformance.functions import FEW, NUMBERS, mod3
+from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.oracles.channels import Rule, Signal, is_legal
 
@@ -75,6 +75,8 @@ class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
     def on_watermark(
         self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
     ) -> WatermarkHandlingResult:
+        if is_of_others(watermark):
+            return PEEK
         second_output.collect((ctx.task_info.index_of_this_subtask, watermark))
         return self.answer
 
@@ -273,7 +275,7 @@ class Everywhere(TwoOutputStreamProcessFunction[int, Any, Any]):
     def on_watermark(
         self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
     ) -> WatermarkHandlingResult:
-        if watermark.identifier == EVERYWHERE.identifier:
+        if watermark.identifier == EVERYWHERE.identifier or is_of_others(watermark):
             return PEEK
         first_output.collect(watermark.value)  # before the watermark is let on
         self._emit(ctx, watermark.value + 1000)
@@ -321,11 +323,13 @@ class TwoSided(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
+        if not is_of_others(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
         return PEEK
 
     def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
+        if not is_of_others(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
         return PEEK
 
 
@@ -338,11 +342,13 @@ class BroadcastSided(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
     def on_watermark_from_non_broadcast_input(
         self, watermark: Watermark, output: Any, ctx: Any
     ) -> WatermarkHandlingResult:
-        output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
+        if not is_of_others(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, 1, watermark.value))
         return PEEK
 
     def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
+        if not is_of_others(watermark):
+            output.collect((ctx.task_info.index_of_this_subtask, 2, watermark.value))
         return PEEK
 
 
