@@ -9,7 +9,7 @@ from typing import Any
 from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, interval_join, join, window_join
-from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
 from dsv2.functions import (
     OneInputStreamProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -25,6 +25,7 @@ __all__ = ("FAILURES", "Failure")
 SIGNAL = new_builder("signal").type_long().build()
 COUNT = StateDeclarations.value_state("count", int)
 FOLDED = StateDeclarations.reducing_state("folded", int, lambda so_far, added: not_to_seven(so_far, added))
+GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(10)
 SEVENTH = {"cause_type": "ValueError", "cause_message": "seven", "record": "7"}
 
 
@@ -191,6 +192,34 @@ def _stamped(env: ExecutionEnvironment) -> Any:
     """Numbers by key, each its own timestamp."""
     builder: Any = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
     return _numbers(env).process(builder.build_as_process_function()).key_by(mod3)
+
+
+def _by3(env: ExecutionEnvironment, function: Any = None) -> Any:
+    numbers = _numbers(env)
+    return (numbers if function is None else numbers.process(function)).key_by(mod3)
+
+
+class FailingWindow(OneInputWindowStreamProcessFunction[int, int]):
+    """Fails on one record, or when the window of one key fires."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+
+    def on_record(self, record: int, output: Any, ctx: Any, window: Any) -> None:
+        if self.callback == "on_record" and record == 7:
+            fail()
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        if self.callback == "on_trigger" and ctx.state_manager.current_key == 1:
+            fail()
+
+
+def times_but_of_seven(number: int, output: Any, ctx: Any) -> None:
+    """Gives records timestamps, all but one."""
+    if number == 7:
+        output.collect(number)
+    else:
+        output.collect_and_overwrite_timestamp(number, number)
 
 
 FAILURES = (
@@ -377,5 +406,28 @@ FAILURES = (
         {"cause_type": "ZeroDivisionError", "record": "7"},
         operator="KeyedProcess (uid 'bad')",
         callback="key selector",
+    ),
+    Failure(
+        "window-record",
+        lambda env: _by3(env).process(window(GLOBAL, FailingWindow("on_record"))).with_uid("bad"),  # here
+        {**SEVENTH, "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="on_record",
+        subtask=None,
+    ),
+    Failure(
+        "window-trigger",
+        lambda env: _by3(env).process(window(GLOBAL, FailingWindow("on_trigger"))).with_uid("bad"),  # here
+        {"cause_type": "ValueError", "key": "1", "record": None},
+        operator="KeyedProcess (uid 'bad')",
+        callback="on_trigger",
+        subtask=None,
+    ),
+    Failure(
+        "window-without-timestamp",
+        lambda env: _by3(env, times_but_of_seven).process(reduce(TEN, max)).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "key": "1", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
     ),
 )

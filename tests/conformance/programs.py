@@ -10,6 +10,7 @@ from tests.conformance import (
     programs_records,
     programs_state,
     programs_watermarks,
+    programs_windows,
 )
 
 __all__ = ("PROGRAMS",)
@@ -22,4 +23,5 @@ PROGRAMS = (
     *programs_records.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
+    *programs_windows.PROGRAMS,
 )

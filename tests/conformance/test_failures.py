@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 
 EVERY = pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
 # A streaming job takes seconds; these fail in every place that an error travels from.
-IN_STREAMING = ("keyed", "on_watermark", "end_input", "open", "none-key", "unhashable-key", "broadcast")
+IN_STREAMING = (
+    "keyed",
+    "on_watermark",
+    "end_input",
+    "open",
+    "none-key",
+    "unhashable-key",
+    "broadcast",
+    "window-trigger",
+)
 
 
 def error_of(failure: Failure, runtime: JobRuntime, mode: RuntimeExecutionMode, **options: Any) -> UserFunctionError:

@@ -1,0 +1,424 @@
+"""Programs for windows (FLIP-501): those of Flink's ``WindowITCase``, and what was observed of Flink 2.3.0.
+
+The first ones read element ``i`` at ``i`` seconds, as Flink's do, but fewer elements. The channels are in order, so
+that nothing is late, however many there are. The others read one channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2 import Collector, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import (
+    OneInputWindowStreamProcessFunction,
+    TimeType,
+    TwoOutputWindowStreamProcessFunction,
+    WindowContext,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
+from tests.conformance.functions import parity
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.windows import Event, FlinkGenerator, Told, ToldOfTwo
+
+__all__ = ("PROGRAMS",)
+
+ELEMENTS: Sequence[int] = range(20)
+SECOND = 1000
+TEN_SECONDS = WindowStrategy.tumbling(10 * SECOND)
+
+
+def seconds(element: int) -> int:
+    """The time of an element, in ms."""
+    return element * SECOND
+
+
+def with_breaks(element: int) -> int:
+    """The time of an element, in ms, with a break of five seconds behind each five elements."""
+    return (element + element // 5 * 5) * SECOND
+
+
+def one_key(record: Any) -> int:
+    """A key selector."""
+    return 0
+
+
+def fired(events: Iterable[Event]) -> list[Event]:
+    """Key, start, end and records of each firing; the records of several channels come in any order, so sorted."""
+    triggers = [event[1:] for event in events if event[0] == "trigger"]
+    return sorted((key, start, end, *map(sorted, records)) for key, start, end, *records in triggers)
+
+
+def in_windows(*spans: tuple[int, int], inputs: int = 1) -> list[Event]:
+    """What must fire of the elements, keyed by parity, in windows of these seconds."""
+    windows = [(k, s, e, [n for n in ELEMENTS if s <= n < e and n % 2 == k]) for s, e in spans for k in (0, 1)]
+    return sorted((k, s * SECOND, e * SECOND, *[found] * inputs) for k, s, e, found in windows if found)
+
+
+class OneInputWindows(Program):
+    """testOneInputWindowFunctionWithEventTimeGlobalWindow, …TumblingWindow, …SlidingWindow, …TumblingWindowUseGlobal-
+    Stream."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
+        keyed = timed.key_by(parity)
+        p.collect(keyed.process(window(WindowStrategy.global_(), Told())), "global")
+        p.collect(keyed.process(window(TEN_SECONDS, Told())), "tumbling")
+        p.collect(keyed.process(window(WindowStrategy.sliding(10 * SECOND, SECOND), Told())), "sliding")
+        p.collect(timed.global_().process(window(WindowStrategy.tumbling(5 * SECOND), Told())), "global stream")
+
+    def check(self, run: Run) -> None:
+        assert fired(run.out("global")) == [(key, -1, -1, [n for n in ELEMENTS if n % 2 == key]) for key in (0, 1)]
+        assert fired(run.out("tumbling")) == in_windows((0, 10), (10, 20))
+        assert {len(records) for _, _, _, records in fired(run.out("tumbling"))} == {5}
+        assert fired(run.out("sliding")) == in_windows(*((start, start + 10) for start in range(-9, 20)))
+        five = [(0, s * SECOND, (s + 5) * SECOND, [*range(s, s + 5)]) for s in range(0, 20, 5)]
+        assert fired(run.out("global stream")) == five
+        for name in ("global", "tumbling", "sliding", "global stream"):
+            # Every window is cleared once, after it has fired; Flink forgets that of the global window.
+            for key in (0, 1):
+                events = [event[:4] for event in run.out(name) if event[1] == key]
+                assert all(events.index(("clear", *e[1:])) > events.index(e) for e in events if e[0] == "trigger")
+            assert len(run.out(name)) == 2 * len(fired(run.out(name)))
+
+
+class SessionWindows(Program):
+    """testOneInputWindowFunctionWithEventTimeSessionWindow."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.source(ELEMENTS).process(FlinkGenerator(with_breaks))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(3 * SECOND), Told())))
+
+    def check(self, run: Run) -> None:
+        firsts = range(0, 20, 5)
+        sessions = [(with_breaks(first), [*range(first, first + 5)]) for first in firsts]
+        assert fired(run.out()) == [(0, start, start + 7 * SECOND, elements) for start, elements in sessions]
+
+
+SUM = StateDeclarations.value_state("sum", int, 0)
+COUNT = StateDeclarations.value_state("count", int, 0)
+
+
+class CountAndSum(OneInputWindowStreamProcessFunction[int, tuple[int, int]]):
+    """Keeps no records, but two states of each window."""
+
+    def use_window_states(self) -> Collection[StateDeclaration]:
+        return SUM, COUNT
+
+    def on_record(self, record: int, output: Any, ctx: Any, window: WindowContext) -> None:
+        for state, amount in ((SUM, record), (COUNT, 1)):
+            handle = window.get_window_state(state)
+            handle.update(handle.value() + amount)
+
+    def on_trigger(self, output: Any, ctx: Any, window: WindowContext) -> None:
+        output.collect((window.get_window_state(COUNT).value(), window.get_window_state(SUM).value()))
+
+
+class WindowStateAggregates(Program):
+    """testOneInputWindowFunctionWithEventTimeTumblingWindowUseWindowStateToAgg."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(5 * SECOND), CountAndSum())))
+
+    def check(self, run: Run) -> None:
+        run.expect(*((5, sum(range(first, first + 5))) for first in range(0, 20, 5)))
+
+
+class TwoInputWindows(Program):
+    """testTwoInputWindowFunctionWithEventTimeTumblingWindow, and the other windows."""
+
+    def build(self, p: Pipeline) -> None:
+        left, right = (p.source(ELEMENTS).process(FlinkGenerator(seconds)) for _ in range(2))
+        keyed, other = left.key_by(parity), right.key_by(parity)
+        p.collect(keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo())), "tumbling")
+        p.collect(keyed.connect_and_process(other, window(WindowStrategy.session(2 * SECOND), ToldOfTwo())), "session")
+        both = left.global_().connect_and_process(right.global_(), window(WindowStrategy.global_(), ToldOfTwo()))
+        p.collect(both, "global")
+        kept = keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo()), second_part)
+        p.collect(kept.process(with_key), "kept")
+
+    def check(self, run: Run) -> None:
+        assert fired(run.out("tumbling")) == in_windows((0, 10), (10, 20), inputs=2)
+        # Elements of one parity are two seconds apart, so that their sessions touch.
+        evens, odds = [*range(0, 20, 2)], [*range(1, 20, 2)]
+        assert fired(run.out("session")) == [(0, 0, 20000, evens, evens), (1, 1000, 21000, odds, odds)]
+        assert fired(run.out("global")) == [(0, -1, -1, [*ELEMENTS], [*ELEMENTS])]
+        # With a key selector for its output the same function emits nothing at all in Flink.
+        assert fired(event for _, event in run.out("kept")) == fired(run.out("tumbling"))
+        assert all(key == event[1] for key, event in run.out("kept"))
+
+
+def second_part(event: Event) -> int:
+    """The key that an event tells of."""
+    key: int = event[1]
+    return key
+
+
+def with_key(event: Event, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+    """Shows under which key a record travels."""
+    output.collect((ctx.state_manager.current_key, event))
+
+
+class ToBoth(TwoOutputWindowStreamProcessFunction[int, Event, Event]):
+    """What a window holds, to both outputs."""
+
+    def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
+        event = "trigger", ctx.state_manager.current_key, window.start_time, window.end_time, window.get_all_records()
+        first_output.collect(event)
+        second_output.collect(event)
+
+
+class TwoOutputWindows(Program):
+    """testTwoOutputWindowFunctionWithEventTimeTumblingWindow."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
+        both = timed.key_by(parity).process(window(TEN_SECONDS, ToBoth()))
+        p.collect(both.first, "first")
+        p.collect(both.second, "second")
+
+    def check(self, run: Run) -> None:
+        for name in ("first", "second"):
+            assert fired(run.out(name)) == in_windows((0, 10), (10, 20))
+
+
+class FoldingWindows(Program):
+    """Windows that keep no records, over processing time as well: what is open fires when the input ends."""
+
+    def build(self, p: Pipeline) -> None:
+        timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
+        keyed = timed.key_by(parity)
+        total = aggregate_of(int, add, int)
+        p.collect(keyed.process(aggregate(TEN_SECONDS, total, told_result)), "aggregate")
+        p.collect(keyed.process(reduce(WindowStrategy.session(2 * SECOND), max)), "reduce")
+        # The first window from the epoch on, which holds all times that this will ever run at.
+        ages = WindowStrategy.tumbling(10**15, TimeType.PROCESSING)
+        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, told_result)), "processing time")
+        p.collect(timed.process(aggregate(WindowStrategy.global_(), total)), "of each subtask")
+
+    def check(self, run: Run) -> None:
+        sums = [(key, s, e, sum(found)) for key, s, e, found in in_windows((0, 10), (10, 20))]
+        run.expect_all(*sums, name="aggregate")
+        run.expect_all(18, 19, name="reduce")
+        # Flink drops windows of processing time that are open when the input ends.
+        run.expect_all((0, 0, 10**15, 90), (1, 0, 10**15, 100), name="processing time")
+        run.expect_all(
+            *(sum(ELEMENTS[first :: run.parallelism]) for first in range(run.parallelism)), name="of each subtask"
+        )
+
+
+def add(element: int, total: int) -> int:
+    """A sum."""
+    return total + element
+
+
+def told_result(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
+    """A result with its key and window."""
+    return ctx.state_manager.current_key, window.start_time, window.end_time, total
+
+
+class Stamped(OneInputStreamProcessFunction[Any, Any]):
+    """Records with their timestamps."""
+
+    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+def trigger(start: int, end: int, *times: int) -> Event:
+    """A window fires."""
+    return ("trigger", 0, start, end, times)
+
+
+def clear(start: int, end: int) -> Event:
+    """A window is removed."""
+    return ("clear", 0, start, end)
+
+
+def late(time: int) -> Event:
+    """A record comes too late."""
+    return ("late", 0, time)
+
+
+@dataclass(frozen=True)
+class Observed(Program):
+    """One channel of records, which are their times in ms, with watermarks as Flink's generator emits them."""
+
+    said: str
+    strategy: WindowStrategy
+    times: tuple[int, ...]
+    events: tuple[Event, ...]
+    of_records: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.said
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.said)).with_parallelism(1).map(time_of).with_parallelism(1)
+        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        p.collect(timed.key_by(one_key).process(window(self.strategy, Told(self.of_records))))
+
+    def check(self, run: Run) -> None:
+        run.expect(*self.events)
+
+
+OBSERVED = (
+    Observed(
+        "tumbling, nothing late allowed (E14s)",
+        WindowStrategy.tumbling(10),
+        (1, 2, 12, 5, 30),
+        (
+            *(trigger(0, 10, 1, 2), clear(0, 10), late(5)),
+            *(trigger(10, 20, 12), clear(10, 20), trigger(30, 40, 30), clear(30, 40)),
+        ),
+    ),
+    Observed(
+        "tumbling, 20 ms late allowed (E14t)",
+        WindowStrategy.tumbling(10, allowed_lateness=20),
+        (1, 2, 12, 5, 40, 6),
+        (
+            *(trigger(0, 10, 1, 2), trigger(0, 10, 1, 2, 5)),
+            *(trigger(10, 20, 12), clear(0, 10), clear(10, 20), late(6), trigger(40, 50, 40), clear(40, 50)),
+        ),
+    ),
+    Observed(
+        "session (E15)",
+        WindowStrategy.session(10),
+        (1, 2, 8, 30, 31),
+        (trigger(1, 18, 1, 2, 8), clear(1, 18), trigger(30, 41, 30, 31), clear(30, 41)),
+    ),
+    Observed(
+        "session as seen by records (H4)",
+        WindowStrategy.session(10),
+        (1, 5),
+        (("record", 0, 1, 11, 1), ("record", 0, 5, 15, 5), trigger(1, 15, 1, 5), clear(1, 15)),
+        of_records=True,
+    ),
+    Observed(
+        "sliding (E15g)",
+        WindowStrategy.sliding(10, 5),
+        (1, 7, 12),
+        (
+            *(trigger(-5, 5, 1), clear(-5, 5), trigger(0, 10, 1, 7), clear(0, 10)),
+            *(trigger(5, 15, 7, 12), clear(5, 15), trigger(10, 20, 12), clear(10, 20)),
+        ),
+    ),
+    Observed(
+        "the watermark of a record makes its like late (H1)",
+        WindowStrategy.tumbling(10),
+        (9, 9),
+        (trigger(0, 10, 9), clear(0, 10), late(9)),
+    ),
+    Observed(
+        "count",
+        WindowStrategy.count(2),
+        (5, 1, 9),
+        (trigger(-1, -1, 5, 1), clear(-1, -1), trigger(-1, -1, 9), clear(-1, -1)),
+    ),
+    Observed(
+        "early firing",
+        WindowStrategy.tumbling(100).with_early_firing(10, TimeType.EVENT),
+        (1, 12, 13, 30),
+        (trigger(0, 100, 1, 12), trigger(0, 100, 1, 12, 13, 30), trigger(0, 100, 1, 12, 13, 30), clear(0, 100)),
+    ),
+)
+
+
+class WindowsBehindWindows(Program):
+    """E1: the watermark that fires a window goes on behind what that emits.
+
+    In Flink it goes on first, so that the second window drops what the first one emits, all but the last.
+    """
+
+    TIMES = (1, 2, 12, 25)
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        strategy, total = WindowStrategy.tumbling(10), aggregate_of(int, add, int)
+        sums = timed.key_by(one_key).process(aggregate(strategy, total))
+        p.collect(sums.key_by(one_key).process(window(strategy, Told())))
+
+    def check(self, run: Run) -> None:
+        firsts = (trigger(0, 10, 3), clear(0, 10), trigger(10, 20, 12), clear(10, 20))
+        run.expect(*firsts, trigger(20, 30, 25), clear(20, 30))
+
+
+class TimestampsOfWindows(Program):
+    """What windows emit has their last ms as timestamp (as in Flink), late records keep theirs."""
+
+    TIMES = (1, 2, 12, 3)
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
+        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(10), max)))
+        p.collect(both.first.process(Stamped()), "results")
+        p.collect(both.second.process(Stamped()), "late")
+
+    def check(self, run: Run) -> None:
+        run.expect((2, 9), (12, 19), name="results")
+        run.expect((3, 3), name="late")
+
+
+class OwnGenerator(Program):
+    """The same as H1 with our generator, whose watermarks leave room for records of equal time."""
+
+    TIMES = (9, 9, 19, 10, 8)
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        builder = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
+        timed = mine.process(builder.build_as_process_function()).with_parallelism(1)
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(10), Told())))
+
+    def check(self, run: Run) -> None:
+        run.expect(trigger(0, 10, 9, 9), clear(0, 10), late(8), trigger(10, 20, 19, 10), clear(10, 20))
+
+
+@dataclass(frozen=True)
+class OfProgram:
+    """Whether a record is of the program ``name``."""
+
+    name: str
+
+    def __call__(self, record: tuple[str, int]) -> bool:
+        return record[0] == self.name
+
+
+def time_of(record: tuple[str, int]) -> int:
+    """What a program is to get of it."""
+    return record[1]
+
+
+def itself(time: int) -> int:
+    """The time of a time."""
+    return time
+
+
+ONE_CHANNEL = (*OBSERVED, WindowsBehindWindows(), TimestampsOfWindows(), OwnGenerator())
+# One source for all of them.
+TIMES = [
+    (program.name, time)
+    for program in ONE_CHANNEL
+    for time in (program.times if isinstance(program, Observed) else program.TIMES)
+]
+
+PROGRAMS: Sequence[Program] = (
+    OneInputWindows(),
+    SessionWindows(),
+    WindowStateAggregates(),
+    TwoInputWindows(),
+    TwoOutputWindows(),
+    FoldingWindows(),
+    *ONE_CHANNEL,
+)
