@@ -49,12 +49,17 @@ class Codec:
             # A class defined inside a function has no importable name; the job's registry knows it all the same.
             with contextlib.suppress(Exception):
                 return pickle.dumps(value, 5)
+        data = self.comparable(value)
+        self._by_name = False
+        return data
+
+    def comparable(self, value: Any) -> bytes:
+        """``value`` as a bare pickle, the same whatever was encoded before. Raises as ``dumps``, and is slower."""
         buffer = io.BytesIO()
         try:
             _RegistryPickler(buffer, self._registry).dump(value)
         except Exception as error:  # whatever a __reduce__ or __getstate__ on the way raises
             raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
-        self._by_name = False
         return buffer.getvalue()
 
     def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:

@@ -91,7 +91,7 @@ class FunctionFields:
 
     def _try_dumps(self, value: Any) -> bytes | None:
         try:
-            return self._codec.dumps(value)
+            return self._codec.comparable(value)
         except SerializationError:
             return None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from dsv2 import SerializationError
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.contexts import Metrics, counter_named
 from dsv2.runtime.fields import FunctionFields
@@ -33,12 +33,12 @@ class Detector(Function):
 class Watched:
     """A function as the runtime holds it: built, perhaps restored, used, put into bytes."""
 
-    def __init__(self, function: Any, state: bytes | None = None) -> None:
+    def __init__(self, function: Any, state: bytes | None = None, classes: Sequence[type] = ()) -> None:
         env = local_environment()
         env.from_collection([1]).process(function).with_uid("f").to_sink(CollectSink())
         operator = operator_named(env.build_plan(), "f")
         self.function = function
-        self.codec = Codec(TypeRegistry([Point]))
+        self.codec = Codec(TypeRegistry([Point, *classes]))
         self.fields = FunctionFields(function, operator, self.codec, {counter_named: Metrics().counter})
         if state is not None:
             self.fields.restore(state)
@@ -87,6 +87,17 @@ def test_the_same_value_again_is_no_change() -> None:
     watched = Watched(Detector(threshold=[1, 2]))
     watched.function.threshold = [1, 2]
     watched.function.newest = -1
+    assert watched.kept() == ({}, [])
+
+
+def test_what_is_encoded_meanwhile_changes_no_field() -> None:
+    """A class without a name makes the codec write others in another way; a bound method cannot be read back."""
+
+    class Nameless:
+        pass
+
+    watched = Watched(MapFunction(Point(1).__eq__), classes=[Nameless])
+    watched.codec.dumps(Nameless)
     assert watched.kept() == ({}, [])
 
 
