@@ -49,6 +49,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import ProgressLine, format_table, format_time
+from examples.session import new_session
 from examples.tweets import Tweet, TweetGenerator
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
     output = _output(options)
     if not (options.checkpoint and checkpoint.exists()):
         _start_anew(checkpoint, output, output_is_ours=options.output is None)
-    spark = _new_session()
+    spark = new_session("hot topics")
     try:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_execution_mode(RuntimeExecutionMode.STREAMING if streaming else RuntimeExecutionMode.BATCH)
@@ -285,25 +286,6 @@ def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
         if folder.exists() and any(folder.iterdir()) and not any(folder.glob(ours)):
             raise ConfigurationError(f"{folder} holds something else than an earlier run: choose another --work-dir.")
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _new_session() -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    log_settings = Path(__file__).with_name("log4j2.properties").as_uri()
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log_settings}",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",  # one per core: more would only add overhead
-    }
-    builder = SparkSession.builder.master("local[2]").appName("hot topics")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def _flights_on_spark(

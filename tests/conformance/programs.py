@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_event_time,
     programs_functions,
     programs_joins,
     programs_lifecycle,
@@ -19,6 +20,7 @@ PROGRAMS = (
     *programs_partitioning.PROGRAMS,
     *programs_functions.PROGRAMS,
     *programs_watermarks.PROGRAMS,
+    *programs_event_time.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
     *programs_state.PROGRAMS,

@@ -1,0 +1,126 @@
+"""The delays of each carrier, day by day, in the flights out of New York in 2013; with those that were told too late.
+
+One hears of a flight when it leaves, and puts it to the day on which it should have left: that is its event time. So a
+flight that is hours behind its schedule comes late, and after midnight it may come too late for its day. A day is
+closed two hours after it has ended (measured by the schedules of the flights that have left meanwhile); what comes
+after that is no part of its statistics but goes to a second output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowContext, WindowStrategy, aggregate, with_late_output
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.state import AggregateFunction
+from dsv2.streams import ProcessConfigurableAndTwoNonKeyedPartitionStream
+from examples.airport import Flight, flight_by_takeoff, flights_by_takeoff
+from examples.program import Table, run_example
+
+__all__ = ("Delays", "DelaysOfDay", "daily_delays", "main")
+
+OUT_OF_ORDER = timedelta(hours=2)
+NEW_YORK = timedelta(hours=5)  # behind UTC; in summer it is one less, and days end at one o'clock
+
+
+class Delays(NamedTuple):
+    """Of some flights: how many they are, their delays together and the worst, in minutes."""
+
+    flights: int
+    total: int
+    worst: int
+
+
+class DelaysOfDay(NamedTuple):
+    """The delays of ``carrier`` on the day that began at ``start`` (ms since 1970)."""
+
+    carrier: str
+    start: int
+    delays: Delays
+
+
+class AddDelays(AggregateFunction[Flight, Delays | None, Delays]):
+    """From flights that have left."""
+
+    def create_accumulator(self) -> Delays | None:
+        return None
+
+    def add(self, value: Flight, accumulator: Delays | None) -> Delays | None:
+        delay = value.delay or 0
+        if accumulator is None:
+            return Delays(1, delay, delay)
+        flights, total, worst = accumulator
+        return Delays(flights + 1, total + delay, max(worst, delay))
+
+    def get_result(self, accumulator: Delays | None) -> Delays:
+        return accumulator or Delays(0, 0, 0)
+
+
+def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[DelaysOfDay]) -> DelaysOfDay:
+    """What the window of a carrier sends."""
+    carrier: Any = ctx.state_manager.current_key
+    return DelaysOfDay(carrier, window.start_time, delays)
+
+
+def daily_delays(
+    flights: NonKeyedPartitionStream[Flight],
+) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[DelaysOfDay, Flight]:
+    """The statistics of each carrier and day; and the flights that came too late for theirs.
+
+    ``flights`` is one channel in the order of takeoff: then the answer is always the same.
+    """
+    generator = (
+        EventTimeExtension.new_watermark_generator_builder(schedule_of)
+        .with_max_out_of_order_time(OUT_OF_ORDER)
+        .per_event_watermark()
+        .build_as_process_function()
+    )
+    days = WindowStrategy.tumbling(timedelta(days=1), offset=NEW_YORK)
+    return (
+        flights.process(generator)
+        .with_parallelism(1)
+        .key_by(lambda flight: flight.carrier)
+        .process(with_late_output(aggregate(days, AddDelays(), of_day)))
+    )
+
+
+def schedule_of(flight: Flight) -> int:
+    """The event time."""
+    return flight.scheduled
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with command-line ``arguments``; returns the exit code."""
+    return run_example("flight_delays", "Delays of flights, by carrier and day.", _run, arguments)
+
+
+def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
+    source = DataGeneratorSource(flight_by_takeoff, count=len(flights_by_takeoff()), records_per_batch=100_000)
+    both = daily_delays(env.from_source(source).with_parallelism(1))
+    days, late = CollectSink[DelaysOfDay](), CollectSink[Flight]()
+    both.first.to_sink(days)
+    both.second.to_sink(late)
+    env.execute("flight delays", checkpoint_location=options.checkpoint)
+    too_late = Counter(flight.carrier for flight in late.results)
+    rows = [
+        (carrier, sum(d.flights for d in own), round(sum(d.total for d in own) / sum(d.flights for d in own)),
+         max(d.worst for d in own), too_late[carrier])
+        for carrier in sorted({day.carrier for day in days.results})
+        for own in [[day.delays for day in days.results if day.carrier == carrier]]
+    ]  # fmt: skip
+    return Table("Delays in minutes", ("carrier", "flights", "mean delay", "worst", "came too late"), rows)
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from examples import flight_delays
+
+    sys.exit(flight_delays.main())

@@ -1,0 +1,121 @@
+"""Does it matter how far one can see? Flights out of New York in 2013, joined with the weather where they start.
+
+The weather of each airport is observed every hour, and holds for that hour: a flight is joined with the observation
+that was made at most an hour before its scheduled departure. That is a left outer interval join on event time: where an
+observation is missing, the flight is joined with None. State holds about an hour of flights and weather, however long
+the job runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
+
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
+from dsv2.extension.event_time import EventTimeExtension, EventTimeExtractor
+from dsv2.extension.join import JoinType, interval_join
+from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from examples.airport import Flight, Weather, flight_by_schedule, flights_by_schedule, observation, observations
+from examples.program import Table, run_example
+
+__all__ = ("FlightInWeather", "InWeather", "by_visibility", "in_weather", "main")
+
+T = TypeVar("T")
+
+HOUR, MILLISECOND = timedelta(hours=1), timedelta(milliseconds=1)
+
+
+class FlightInWeather(NamedTuple):
+    """A flight, and how far one could see (in miles; None: nobody has looked)."""
+
+    flight: Flight
+    visibility: float | None
+
+
+class InWeather(NamedTuple):
+    """Flights from ``origin`` in weather of the kind ``sight``: how many, how many never left, delay in minutes."""
+
+    origin: str
+    sight: str
+    flights: int
+    cancelled: int
+    delay: int
+
+
+def in_weather(
+    flights: NonKeyedPartitionStream[Flight], weather: NonKeyedPartitionStream[Weather]
+) -> NonKeyedPartitionStream[FlightInWeather]:
+    """Each flight with the observation that is at most an hour old when it should leave."""
+    flights_at = flights.process(in_order_of(lambda flight: flight.scheduled)).key_by(lambda flight: flight.origin)
+    weather_at = weather.process(in_order_of(lambda observed: observed.hour)).key_by(lambda observed: observed.origin)
+    latest_observation = interval_join(with_sight, MILLISECOND - HOUR, timedelta(0), JoinType.LEFT)
+    return flights_at.connect_and_process(weather_at, latest_observation)
+
+
+def in_order_of(time_of: EventTimeExtractor[T]) -> OneInputStreamProcessFunction[T, T]:
+    """A generator for records that come in the order of time."""
+    return EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark().build_as_process_function()
+
+
+def with_sight(
+    flight: Flight, weather: Weather | None, output: Collector[FlightInWeather], ctx: RuntimeContext
+) -> None:
+    """Called for every flight, since no two observations are of one hour."""
+    output.collect(FlightInWeather(flight, None if weather is None else weather.visibility))
+
+
+def by_visibility(flights: NonKeyedPartitionStream[FlightInWeather]) -> NonKeyedPartitionStream[InWeather]:
+    """The delays at each airport by how far one can see, at the end."""
+
+    def add(so_far: InWeather, new: InWeather) -> InWeather:
+        origin, sight, flights, cancelled, delay = so_far
+        return InWeather(origin, sight, flights + new.flights, cancelled + new.cancelled, delay + new.delay)
+
+    alone = flights.map(of_one_flight)
+    return alone.key_by(lambda one: (one.origin, one.sight)).process(reduce(WindowStrategy.global_(), add))
+
+
+def of_one_flight(seen: FlightInWeather) -> InWeather:
+    """What one flight adds."""
+    flight, miles = seen
+    if miles is None:
+        sight = "not observed"
+    elif miles < 2:
+        sight = "below 2 miles"
+    else:
+        sight = "2 to 9 miles" if miles < 10 else "clear"
+    return InWeather(flight.origin, sight, 1, flight.delay is None, flight.delay or 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with command-line ``arguments``; returns the exit code."""
+    return run_example("flight_weather", "Delays of flights by the weather where they start.", _run, arguments)
+
+
+def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
+    flights = DataGeneratorSource(flight_by_schedule, count=len(flights_by_schedule()), records_per_batch=100_000)
+    weather = DataGeneratorSource(observation, count=len(observations()), records_per_batch=7_750)  # as fast as these
+    sink = CollectSink[InWeather]()
+    seen = in_weather(
+        env.from_source(flights, "flights").with_parallelism(1), env.from_source(weather, "weather").with_parallelism(1)
+    )
+    by_visibility(seen).to_sink(sink)
+    env.execute("flight weather", checkpoint_location=options.checkpoint)
+    rows = [
+        (origin, sight, flights, f"{cancelled / flights:.1%}", f"{delay / (flights - cancelled):.1f}")
+        for origin, sight, flights, cancelled, delay in sorted(sink.results)
+    ]
+    return Table("Flights by visibility", ("from", "visibility", "flights", "cancelled", "mean delay (minutes)"), rows)
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from examples import flight_weather
+
+    sys.exit(flight_weather.main())

