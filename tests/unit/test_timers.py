@@ -76,6 +76,10 @@ class Alarms(OneInputEventTimeStreamProcessFunction[Order, Any]):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
 
 
+class Forgetful(Alarms):
+    remember_keys = False
+
+
 class Timers:
     """A harness of ``Alarms``, the same for both kinds."""
 
@@ -253,6 +257,25 @@ def test_many_keys_with_timers_far_apart(kind: Kind, restarts: bool) -> None:
 
 
 @both_kinds
+def test_keys_that_come_and_go_in_great_numbers(kind: Kind) -> None:
+    """The pages of keyed state become more when keys come, and are given up when all are gone."""
+    harness = OneInputHarness(Forgetful(kind), key=key_of)
+    for round_number in range(3):
+        start = round_number * 10_000
+        for late in (9000, 1000):  # the earlier ones when most pages are there
+            harness.input.push(*(Order(f"key {number}", (start + late + number,)) for number in range(500)))
+        for time in (1499, 9999):
+            if kind == "event":
+                harness.input.push_event_time(start + time)
+            else:
+                harness.advance_clock(start + time - harness.clock.now_ms())
+        harness.snapshot()
+        assert harness.keys == []
+    fired = [record.timestamp for record in harness.output.records]
+    assert fired == [start + late + n for start in (0, 10_000, 20_000) for late in (1000, 9000) for n in range(500)]
+
+
+@both_kinds
 def test_they_survive_a_restart(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 100, 200)
@@ -337,10 +360,6 @@ def test_processing_time_stands_still_within_a_micro_batch() -> None:
     harness.advance_clock(50)
     harness.input.push("a")
     assert told == [1000, 1000, 1000, 1051]
-
-
-class Forgetful(Alarms):
-    remember_keys = False
 
 
 @both_kinds
