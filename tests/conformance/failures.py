@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dsv2 import ExecutionEnvironment
-from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.event_time import (
+    EventTimeExtension,
+    EventTimeManager,
+    OneInputEventTimeStreamProcessFunction,
+)
 from dsv2.extension.join import JoinType, interval_join, join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
 from dsv2.functions import (
@@ -84,6 +89,36 @@ class Failing(OneInputStreamProcessFunction[int, int]):
     def _fail(self, callback: str) -> None:
         if self.subtask == 1 and callback == self.callback:
             fail()
+
+
+class FailingInTime(OneInputEventTimeStreamProcessFunction[int, int]):
+    """Fails in the callback that it is told: in subtask 1, or for the key of the number 7."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+        self.subtask = -1
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self.event_time = manager
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.task_info.index_of_this_subtask
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 7 and self.callback == "on_event_timer":
+            self.event_time.register_timer(record + 1)
+        if record == 7 and self.callback == "on_processing_timer":
+            ctx.processing_time_manager.register_timer(1)
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        if self.callback == "on_event_time_watermark" and self.subtask == 1:
+            fail()
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        fail()
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        fail()
 
 
 class FailingTwoOutputs(TwoOutputStreamProcessFunction[int, int, int]):
@@ -182,6 +217,21 @@ def signal(number: int, output: Any, ctx: Any) -> None:
 def unless_seven(key: Any) -> Callable[[int], Any]:
     """A key selector with one bad key."""
     return lambda number: key if number == 7 else number
+
+
+def time_of(number: int) -> int:
+    """The time of all numbers but one."""
+    if number == 7:
+        fail()
+    return number
+
+
+def _in_time(callback: str, env: ExecutionEnvironment) -> Any:
+    return _by3(env).process(FailingInTime(callback)).with_uid("bad")  # here
+
+
+def _generator() -> OneInputStreamProcessFunction[int, int]:
+    return EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
 
 
 def _numbers(env: ExecutionEnvironment) -> Any:
@@ -429,5 +479,21 @@ FAILURES = (
         {"cause_type": "ContractError", "key": "1", "record": "7"},
         operator="KeyedProcess (uid 'bad')",
         subtask=None,
+    ),
+    *(
+        Failure(
+            callback,
+            partial(_in_time, callback),
+            {"cause_type": "ValueError", "cause_message": "seven", "record": None, "key": key},
+            operator="KeyedProcess (uid 'bad')",
+            callback=callback,
+            subtask=None if key else 1,
+        )
+        for callback, key in (("on_event_timer", "1"), ("on_processing_timer", "1"), ("on_event_time_watermark", None))
+    ),
+    Failure(
+        "generator",
+        lambda env: _numbers(env).process(_generator()).with_uid("bad"),  # here
+        {**SEVENTH, "key": None},
     ),
 )

@@ -27,6 +27,8 @@ IN_STREAMING = (
     "unhashable-key",
     "broadcast",
     "window-trigger",
+    "on_event_timer",
+    "on_processing_timer",
 )
 
 
