@@ -20,10 +20,12 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.runtime.frames import STATUS
 from dsv2.sinks import CollectSink
 from dsv2.state import AggregateFunction
 from dsv2.watermark import WatermarkDeclaration
-from tests.support import ENDED, Driver, local_environment, operator_named, watermark
+from dsv2.watermark.event_time import LONG_MAX
+from tests.support import ACTIVE, ENDED, IDLE, Driver, Signal, local_environment, operator_named, watermark
 
 __all__ = (
     "CountLetters",
@@ -194,6 +196,11 @@ class WindowDriver:
         self._driver.send(watermark(time, EVENT_TIME.identifier), channel=channel)
         return self
 
+    def idle(self, is_idle: bool, channel: int = 0) -> Self:
+        """Hand over that a channel is idle, or active again."""
+        self._driver.send(IDLE if is_idle else ACTIVE, channel=channel)
+        return self
+
     def end(self, channel: int = 0) -> Self:
         """Hand over the end of a channel."""
         self._driver.send(ENDED, channel=channel)
@@ -212,6 +219,16 @@ class WindowDriver:
     def state(self) -> bytes:
         """The state as it is checkpointed."""
         return self._driver.subtask.snapshot()
+
+    def keys(self) -> int:
+        """Number of keys of which anything is kept."""
+        self.state()  # at snapshots what is empty goes
+        return len(self._driver.subtask._head._store)
+
+    def times(self) -> list[int]:
+        """Where event time has been so far: it may move more than once at a time."""
+        kinds = [element for element in self._driver.sent_to("out") if isinstance(element, Signal)]
+        return [LONG_MAX if kind == ENDED else int(kind.value) for kind in kinds if kind.kind != STATUS]
 
     def out(self, uid: str = "out") -> list[Any]:
         """What has been sent there so far."""
