@@ -37,6 +37,7 @@ __all__ = (
     "RuntimeContext",
     "RuntimeExecutionMode",
     "StateManager",
+    "SubtaskStateManager",
     "TaskInfo",
     "TwoOutputApplyPartitionFunction",
     "TwoOutputNonPartitionedContext",
@@ -225,6 +226,31 @@ class StateManager(Protocol):
         """``get_state``, but None for a state that is not declared."""
 
 
+class SubtaskStateManager(Protocol):
+    """States that belong to the subtask: broadcast state, and lists of mode REDISTRIBUTABLE or IDENTICAL.
+
+    They take no key, and are there before the first one came. (In Flink only partitions lead to them.)
+    """
+
+    @overload
+    def get_state(self, declaration: ListStateDeclaration[T], /) -> ListState[T]: ...
+    @overload
+    def get_state(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V]: ...
+    def get_state(self, declaration: Any, /) -> Any:
+        """The handle on a state, the same as partitions have; it may be kept in a field of the function.
+
+        Raises ``ContractError`` for state of keys (mode NONE), which ``apply_to_all_partitions`` leads to, and
+        ``UndeclaredStateError`` if the function does not return ``declaration`` from ``uses_states``.
+        """
+
+    @overload
+    def get_state_optional(self, declaration: ListStateDeclaration[T], /) -> ListState[T] | None: ...
+    @overload
+    def get_state_optional(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V] | None: ...
+    def get_state_optional(self, declaration: Any, /) -> Any:
+        """``get_state``, but None for a state that is not declared."""
+
+
 class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
     """Given with a record: bound to one partition (one key, on a keyed stream)."""
 
@@ -247,6 +273,10 @@ class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
 
 class NonPartitionedContext(RuntimeContext, Protocol[OUT_contra]):
     """Given where there is no current partition: open, watermarks, end of input, broadcast records."""
+
+    @property
+    def state_manager(self) -> SubtaskStateManager:
+        """States that belong to the subtask."""
 
     @property
     def watermark_manager(self) -> WatermarkManager:
@@ -281,6 +311,10 @@ class TwoOutputPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_con
 
 class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_contra]):
     """``NonPartitionedContext`` of a two-output function."""
+
+    @property
+    def state_manager(self) -> SubtaskStateManager:
+        """States that belong to the subtask."""
 
     @property
     def watermark_manager(self) -> WatermarkManager:

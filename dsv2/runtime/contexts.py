@@ -11,7 +11,7 @@ from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermark
 from dsv2.runtime.handles import Handle, Home
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime, TimerService
-from dsv2.state import StateDeclaration
+from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 
@@ -25,6 +25,7 @@ __all__ = (
     "Partitioned",
     "PartitionState",
     "PartitionTimers",
+    "SubtaskStates",
     "Tally",
     "TaskFacts",
     "WatermarkEmitter",
@@ -108,8 +109,8 @@ class PartitionState:
         """The key of the record in hand."""
         if self.key is NO_KEY:
             raise ContractError(
-                "There is no current key here (open, watermarks and end of input concern all partitions): "
-                "use ctx.apply_to_all_partitions."
+                "There is no current key here (open, watermarks, broadcast records and end of input concern all "
+                "partitions): use ctx.apply_to_all_partitions."
                 if self._keyed
                 else "The key is only defined for functions on a keyed stream: call key_by before process."
             )
@@ -148,6 +149,33 @@ class PartitionState:
         """Raise ``ContractError`` if the function is not keyed."""
         if not self._keyed:
             raise ContractError(f"{what} is only there for functions on a keyed stream: call key_by before process.")
+
+
+class SubtaskStates:
+    """``SubtaskStateManager``."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+
+    def get_state(self, declaration: Any) -> Any:
+        """The handle on a state."""
+        return _without_key(self._partition.get_state(declaration))
+
+    def get_state_optional(self, declaration: Any) -> Any:
+        """The handle on a state, or None."""
+        handle = self._partition.get_state_optional(declaration)
+        return None if handle is None else _without_key(handle)
+
+
+def _without_key(handle: Handle) -> Handle:
+    if handle.declaration.redistribution_mode is RedistributionMode.NONE:
+        raise ContractError(
+            f"{handle.declaration} belongs to a key, and a NonPartitionedContext has states of the subtask only: reach "
+            f"it through ctx.apply_to_all_partitions."
+        )
+    return handle
 
 
 class Moment:
@@ -249,7 +277,7 @@ class WatermarkEmitter:
 class NonPartitioned:
     """``NonPartitionedContext``, of one or two outputs."""
 
-    __slots__ = ("_apply", "job_info", "metric_group", "task_info", "watermark_manager")
+    __slots__ = ("_apply", "job_info", "metric_group", "state_manager", "task_info", "watermark_manager")
 
     def __init__(
         self,
@@ -257,12 +285,14 @@ class NonPartitioned:
         task_info: TaskFacts,
         metric_group: Metrics,
         watermark_manager: WatermarkEmitter,
+        state_manager: SubtaskStates,
         apply: Callable[[Callable[..., None]], None],
     ) -> None:
         self.job_info = job_info
         self.task_info = task_info
         self.metric_group = metric_group
         self.watermark_manager = watermark_manager
+        self.state_manager = state_manager
         self._apply = apply
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:

@@ -22,6 +22,7 @@ from dsv2.runtime.contexts import (
     Partitioned,
     PartitionState,
     PartitionTimers,
+    SubtaskStates,
     Tally,
     TaskFacts,
     WatermarkEmitter,
@@ -130,6 +131,7 @@ class FunctionCalls:
             TaskFacts(operator.name, operator.parallelism, operator.max_parallelism, subtask, job.attempt_number),
             self.metrics,
             WatermarkEmitter(job.declarations, send_watermark),
+            SubtaskStates(self._partition),
             self._apply_to_all_partitions,
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Generic, TypedDict, TypeVar
 
+from dsv2.context import SubtaskStateManager
 from dsv2.errors import UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
@@ -239,11 +240,19 @@ class Harness:
         return self._task.timers(Domain.PROCESSING_TIME, key)
 
     @property
+    def state_manager(self) -> SubtaskStateManager:
+        """The states that belong to the subtask, to look at or to set. ``visit`` leads to those of keys."""
+        manager: SubtaskStateManager = self._task.visit(None, lambda ctx: ctx.non_partitioned_context.state_manager)
+        return manager
+
+    @property
     def progress(self) -> OperatorProgress:
         """Counters, gauges and watermarks, as the job's progress shows them."""
         return job_progress(self._plan, 0, self._subtask.progress()).operators[self._operator.uid]
 
     def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
+        if self._operator.keyed and key is NO_PARTITION:
+            raise LookupError(f"The function is keyed: say which key to visit; those that were seen are {self.keys}.")
         if self._operator.keyed and key not in self.keys:
             raise LookupError(f"There is no partition {key!r}; those that were seen are {self.keys}.")
         result = self._task.visit(key, visitor)

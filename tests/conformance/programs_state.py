@@ -23,7 +23,8 @@ from dsv2.state import (
     StateDeclarations,
     StateTtl,
 )
-from tests.conformance.functions import FEW, NUMBERS, mod3
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import FEW, NUMBERS, Pass, mod3
 from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
@@ -349,10 +350,83 @@ class BroadcastRules(Program):
                 assert sorted(subtask for _, subtask, _ in ends) == list(range(run.parallelism))
 
 
+COMPLETE = new_builder("rules are complete").type_bool().combine_wait_for_all_channels(True).build()
+WAITING = StateDeclarations.list_state("waiting", int)
+
+
+class Completed(Pass[int]):
+    """Says behind its records that there are no more."""
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        return [COMPLETE]
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(COMPLETE.new_watermark(True))
+
+
+class Joined(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
+    """Gives each record its rule, whichever came first; tells once all rules are there what the subtask has of them.
+
+    The rule of 0 is there from the beginning.
+    """
+
+    def __init__(self) -> None:
+        self.is_complete = False
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [RULES, WAITING]
+
+    def open(self, ctx: Any) -> None:
+        ctx.state_manager.get_state(RULES).put(0, "zero")
+
+    def process_record_from_non_broadcast_input(self, record: int, output: Any, ctx: Any) -> None:
+        if self.is_complete:
+            output.collect((record, ctx.state_manager.get_state(RULES).get(record)))
+        else:
+            ctx.state_manager.get_state(WAITING).add(record)
+
+    def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None:
+        ctx.state_manager.get_state(RULES).put(record, str(record))
+
+    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if watermark.identifier == COMPLETE.identifier:
+            self.is_complete = True
+            rules = sorted(ctx.state_manager.get_state(RULES).items())
+            output.collect(("all", ctx.task_info.index_of_this_subtask, rules))
+            ctx.apply_to_all_partitions(self._join)
+        return WatermarkHandlingResult.PEEK
+
+    def _join(self, output: Any, ctx: Any) -> None:
+        rules, waiting = ctx.state_manager.get_state(RULES), ctx.state_manager.get_state(WAITING)
+        for record in waiting.get():
+            output.collect((record, rules.get(record)))
+        waiting.clear()
+
+
+class RulesBeforeKeys(Program):
+    """What is broadcast before a subtask has seen a key is in its broadcast state all the same.
+
+    In Flink it is lost: the broadcast side reaches state through the keys that were seen.
+    """
+
+    def build(self, p: Pipeline) -> None:
+        rules = p.source(range(1, 12)).process(Completed()).broadcast()
+        for name, numbers in (("keys", NUMBERS), ("no keys", [])):
+            keyed = p.source(numbers).key_by(lambda number: number)
+            p.collect(keyed.connect_and_process(rules, Joined()), name)
+
+    def check(self, run: Run) -> None:
+        rules = [(0, "zero"), *((number, str(number)) for number in range(1, 12))]
+        seen = [("all", subtask, rules) for subtask in range(run.parallelism)]
+        run.expect_all(*seen, name="no keys")
+        run.expect_all(*seen, *rules, name="keys")
+
+
 PROGRAMS: tuple[Program, ...] = (
     KeyedState(),
     StateOfEveryFunction(),
     StateOfAllKeys(),
     SharedList(),
     BroadcastRules(),
+    RulesBeforeKeys(),
 )

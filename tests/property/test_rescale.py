@@ -210,6 +210,52 @@ def test_identical_state_is_copied() -> None:
         assert visit(None, lambda ctx: ctx.state_manager.get_state(rules).items()) == [(1, 1), (2, 2)]
 
 
+@unhurried
+@given(
+    st.lists(st.one_of(st.integers(0, 9), st.just("restart")), max_size=8),
+    st.integers(1, 3),
+    st.lists(st.integers(1, 5), max_size=3),
+)
+def test_what_was_broadcast_before_any_key_is_there_for_every_key(
+    steps: list[Any], parallelism: int, later: list[int]
+) -> None:
+    rules = StateDeclarations.map_state_builder("rules", int, int).build_broadcast()
+
+    def on_record(record: Any, output: Any, ctx: Any) -> None:
+        output.collect(ctx.state_manager.get_state(rules).items())
+
+    function = broadcast_side(
+        uses_states=lambda: [rules],
+        process_record_from_non_broadcast_input=on_record,
+        process_record_from_broadcast_input=lambda record, ctx: ctx.state_manager.get_state(rules).put(record, -record),
+    )
+
+    def drivers_of(parallelism: int) -> tuple[Any, list[Driver]]:
+        env = local_environment()
+        stream = env.from_collection(list[int]())
+        keyed = stream.key_by(lambda number: number).connect_and_process(stream.broadcast(), function)
+        keyed.with_uid("f").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out").with_parallelism(1)
+        plan = env.build_plan()
+        return plan, [Driver(plan, "f", index) for index in range(parallelism)]
+
+    plan, drivers = drivers_of(parallelism)
+    for driver in drivers:
+        driver.open()
+        for step in steps:
+            if step == "restart":
+                driver.restart()
+            else:
+                driver.send(step, channel=1)
+    for new in later:
+        snapshots = [driver.subtask.snapshot() for driver in drivers]
+        plan, drivers = drivers_of(new)
+        for driver, blob in zip(drivers, rescale(snapshots, plan.chains[1], new, job_context(plan).codec), strict=True):
+            driver.subtask.restore(blob)
+    for driver in drivers:
+        driver.send("key")
+        assert driver.sent_to("out") == [[(rule, -rule) for rule in dict.fromkeys(steps) if rule != "restart"]]
+
+
 class Counting(Remembering):
     """Counts in a field."""
 

@@ -21,7 +21,9 @@ from dsv2 import (
     PartitionedContext,
     RuntimeContext,
     StateManager,
+    SubtaskStateManager,
     TwoGlobalStreams,
+    TwoOutputPartitionedContext,
 )
 from dsv2.extension.join import (
     JoinFunction,
@@ -330,6 +332,45 @@ def states(manager: StateManager) -> None:
     assert_type(mean.get(), float | None)
     assert_type(manager.get_state_optional(StateDeclarations.value_state("s", int, 0)), ValueState[int, int] | None)
     assert_type(manager.get_state_optional(StateDeclarations.list_state("s", int)), ListState[int] | None)
+
+
+RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
+PENDING = StateDeclarations.list_state_builder("pending", Flight).redistribute_by(RedistributionStrategy.SPLIT).build()
+
+
+def states_of_the_subtask(manager: SubtaskStateManager) -> None:
+    assert_type(manager.get_state(RULES), BroadcastState[str, int])
+    assert_type(manager.get_state(PENDING), ListState[Flight])
+    assert_type(manager.get_state_optional(RULES), BroadcastState[str, int] | None)
+    assert_type(manager.get_state_optional(PENDING), ListState[Flight] | None)
+
+
+def partitions_lead_to_them_as_well(
+    one: PartitionedContext[bytes], two: TwoOutputPartitionedContext[bytes, str]
+) -> None:
+    states_of_the_subtask(one.state_manager)
+    states_of_the_subtask(one.non_partitioned_context.state_manager)
+    states_of_the_subtask(two.non_partitioned_context.state_manager)
+
+
+class Ruled(TwoInputBroadcastStreamProcessFunction[Flight, str, int]):
+    """Broadcast state as a user writes it."""
+
+    rules: BroadcastState[str, int]
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [RULES]
+
+    def open(self, ctx: NonPartitionedContext[int]) -> None:
+        self.rules = ctx.state_manager.get_state(RULES)
+
+    def process_record_from_non_broadcast_input(
+        self, record: Flight, output: Collector[int], ctx: PartitionedContext[int]
+    ) -> None:
+        output.collect(self.rules.get(record.origin, 0) + ctx.state_manager.get_state(RULES).get("all", 0))
+
+    def process_record_from_broadcast_input(self, record: str, ctx: NonPartitionedContext[int]) -> None:
+        ctx.state_manager.get_state(RULES).put(record, len(record))
 
 
 COUNT = StateDeclarations.value_state("count", int, default=0)

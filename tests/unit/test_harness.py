@@ -211,6 +211,8 @@ def test_a_visitor_may_set_the_state_of_a_partition() -> None:
     assert harness.output.records[-1] == ("tea", 42)
     with pytest.raises(LookupError, match="There is no partition 'beer'; those that were seen are \\['tea'\\]"):
         harness.visit(total_of, "beer")
+    with pytest.raises(LookupError, match="say which key to visit; those that were seen are \\['tea'\\]"):
+        harness.visit(total_of)
 
 
 def test_what_fails_says_where_and_the_function_is_closed() -> None:
@@ -406,13 +408,21 @@ def test_two_inputs(keyed: bool) -> None:
     assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
 
 
+RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
+
+
 class Rules(TwoInputBroadcastStreamProcessFunction[int, str, str]):
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [RULES]
+
     def process_record_from_non_broadcast_input(
         self, record: int, output: Collector[str], ctx: PartitionedContext[str]
     ) -> None:
         output.collect(f"{record}")
 
     def process_record_from_broadcast_input(self, record: str, ctx: NonPartitionedContext[str]) -> None:
+        rules = ctx.state_manager.get_state(RULES)
+        rules.put(record, rules.get(record, 0) + 1)
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(f"rule {record}"))
 
 
@@ -427,6 +437,17 @@ def test_a_broadcast_input(keyed: bool) -> None:
     harness.end()
     assert harness.output.elements[-2:] == [StampedRecord("3"), EndOfInput()]
     assert harness.visit(lambda ctx: ctx.timestamp, *([1] if keyed else [])) is None
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_state_of_the_subtask_is_looked_at_and_set_without_a_key(keyed: bool) -> None:
+    harness = TwoInputBroadcastHarness(Rules(), key=abs if keyed else None)
+    harness.broadcast_input.push("x")
+    assert harness.state_manager.get_state(RULES).items() == [("x", 1)]
+    harness.state_manager.get_state(RULES).put("x", 9)
+    harness.restart()
+    harness.broadcast_input.push("x")
+    assert harness.state_manager.get_state(RULES).items() == [("x", 10)]
 
 
 def test_a_clock_that_goes_on_by_itself() -> None:

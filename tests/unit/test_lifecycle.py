@@ -197,7 +197,7 @@ def test_each_input_has_an_end_of_its_own() -> None:
     assert driver.sent_to("out") == [ENDED]
 
 
-def test_broadcast_records_have_neither_collector_nor_partition() -> None:
+def test_broadcast_records_have_neither_collector_nor_key() -> None:
     log: list[Any] = []
     function = broadcast_side(
         process_record_from_non_broadcast_input=lambda record, output, ctx: output.collect(("main", record)),
@@ -207,7 +207,7 @@ def test_broadcast_records_have_neither_collector_nor_partition() -> None:
     )
 
     def emits_side(record: Any, ctx: Any) -> None:
-        log.append(hasattr(ctx, "state_manager"))
+        log.append(hasattr(ctx.state_manager, "current_key"))
         ctx.apply_to_all_partitions(lambda output, ctx: output.collect(("side", record)))
 
     driver = driven(lambda numbers: numbers.connect_and_process(numbers.broadcast(), function).with_uid("f"))

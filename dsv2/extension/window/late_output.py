@@ -33,6 +33,7 @@ class _FirstOutput:
         self.task_info = ctx.task_info
         self.metric_group = ctx.metric_group
         self.watermark_manager = ctx.watermark_manager
+        self.state_manager = ctx.state_manager
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
         """Call ``function`` once for every partition."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from dsv2 import Collector, NonPartitionedContext, PartitionedContext, StateManager
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext, StateManager, SubtaskStateManager
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import (
     ListStateDeclaration,
@@ -20,6 +20,7 @@ COUNT = StateDeclarations.value_state("count", int)
 COUNT_OR_0 = StateDeclarations.value_state("count", int, default=0)
 WORDS = StateDeclarations.list_state("words", str)
 LENGTHS = StateDeclarations.map_state("lengths", str, int)
+RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
 LONGEST = StateDeclarations.reducing_state("longest", str, max)
 
 
@@ -56,6 +57,19 @@ def others(manager: StateManager) -> None:
     manager.get_state_optional(WORDS).get()  # E: union-attr
 
 
+def states_of_the_subtask(manager: SubtaskStateManager) -> None:
+    manager.get_state(COUNT).value()  # E: call-overload
+    manager.get_state(LENGTHS).clear()  # E: call-overload
+    manager.get_state(LONGEST).clear()  # E: call-overload
+    manager.get_state(TOTAL).clear()  # E: call-overload
+    manager.get_state_optional(COUNT)  # E: call-overload
+    manager.get_state_optional(RULES).clear()  # E: union-attr
+    manager.get_state(RULES).put(1, "a")  # E: arg-type
+    print(manager.current_key)  # E: attr-defined
+    with_keys: StateManager = manager  # E: assignment
+    print(with_keys)
+
+
 def declarations(manager: StateManager) -> None:
     manager.get_state("words")  # E: call-overload
     manager.get_state(StateDeclarations.list_state_builder("words", str))  # E: call-overload
@@ -78,4 +92,4 @@ class Mistaken(OneInputStreamProcessFunction[int, bytes]):
         output.collect(ctx.state_manager.get_state(COUNT).value())  # E: arg-type
 
     def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
-        ctx.state_manager.get_state(COUNT)  # E: attr-defined
+        ctx.state_manager.get_state(COUNT)  # E: call-overload
