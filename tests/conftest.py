@@ -1,18 +1,37 @@
-"""What all tests share: the one Spark session of a test run, and a folder for a checkpoint."""
+"""What all tests share: the one Spark session of a test run, the real servers, and a folder for a checkpoint."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from components.kafka import KafkaBroker
+from components.postgres import PostgresServer
+from components.server import MissingComponentError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+ServerT = TypeVar("ServerT", KafkaBroker, PostgresServer)
+
+# Fixture -> the marker of the tests that use it.
+_MARKERS = {
+    "spark": "spark",
+    "kafka_broker": "kafka",
+    "own_kafka_broker": "kafka",
+    "postgres_server": "postgres",
+    "own_postgres_server": "postgres",
+}
+_SERVERS = {name for name in _MARKERS if name != "spark"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
@@ -20,8 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what takes the session, and skip what is marked where Java is missing."""
     no_java = pytest.mark.skip(reason="Spark needs Java 17 or 21: there is none in JAVA_HOME or on the PATH.")
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
+        for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(_MARKERS[fixture])
         if item.get_closest_marker("spark") and not _has_java():
             item.add_marker(no_java)
 
@@ -54,6 +73,61 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         )
     yield session
     session.stop()
+
+
+@contextmanager
+def _running(make: Callable[[Path], ServerT]) -> Iterator[ServerT]:
+    """A server of its own, skipping where the machine lacks it. Its folder is short to name and open to all users."""
+    folder = Path(tempfile.mkdtemp(prefix="dsv2-"))
+    try:
+        server = make(folder)
+    except MissingComponentError as error:
+        pytest.skip(str(error))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[KafkaBroker]:
+    """The broker of a test run. Tests share it: each has topics of its own."""
+    with _running(KafkaBroker) as broker:
+        yield broker
+
+
+@pytest.fixture
+def own_kafka_broker() -> Iterator[KafkaBroker]:
+    """A broker that a test may stop, kill and start again."""
+    with _running(KafkaBroker) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The database server of a test run. Tests share it: each has tables of its own."""
+    with _running(PostgresServer) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres_server() -> Iterator[PostgresServer]:
+    """A database server that a test may stop, kill and start again."""
+    with _running(PostgresServer) as server:
+        yield server
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the logs of the servers that a failed test used."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if name in _SERVERS:
+                report.sections.append((f"log of {name}", value.log_tail))
+    return report
 
 
 @pytest.fixture

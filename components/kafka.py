@@ -1,0 +1,187 @@
+"""A Kafka broker on this machine: one process in KRaft mode, from the released jars that Maven gets.
+
+``python -m components.kafka`` (``./run kafka``) runs one until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.server import MissingComponentError, Server, free_ports
+
+__all__ = ("PASSWORD", "USER", "KafkaBroker", "kafka_classpath")
+
+USER, PASSWORD = "dsv2", "not-a-secret"  # for the listener that asks for them; it is for trying that out
+_POM = Path(__file__).with_name("kafka-pom.xml")
+_RESOLVER = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+_CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
+_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+
+
+def kafka_classpath() -> str:
+    """The jars of a broker, from Maven's own folder below the home directory; got from the network the first time.
+
+    Raises ``MissingComponentError`` if there is no Java, no Maven, or no way to the jars.
+    """
+    known = Path.home() / ".m2" / f"dsv2-kafka-{zlib.crc32(_POM.read_bytes()):08x}.classpath"
+    if known.exists() and all(map(os.path.exists, known.read_text().split(os.pathsep))):
+        return known.read_text()
+    if shutil.which("mvn") is None:
+        raise MissingComponentError(
+            "A Kafka broker comes through Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
+            "dnf install maven, brew install maven), or let ./run do so: ./run kafka."
+        )
+    known.parent.mkdir(exist_ok=True)
+    partial = known.with_suffix(f".{os.getpid()}")
+    command = ["mvn", "-q", "-B", "-f", str(_POM), _RESOLVER, f"-Dmdep.outputFile={partial}"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise MissingComponentError(
+            "Maven could not get the jars of a Kafka broker. Is its repository in reach, and room on the disk? "
+            f"It said:\n{run.stdout[-2000:]}"
+        )
+    partial.rename(known)
+    return known.read_text()
+
+
+def java_program(name: str) -> str:
+    """The path of ``java`` or what comes with it. Raises ``MissingComponentError``."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(name, path=f"{home}/bin") if home else shutil.which(name)
+    if found is None:
+        raise MissingComponentError(
+            f"A Kafka broker needs Java 17 or newer: there is no {name} in JAVA_HOME or on the PATH. "
+            f"Install it (apt-get install openjdk-17-jre-headless), or let ./run do so: ./run kafka."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Ports:
+    plain: int
+    secured: int
+    controller: int
+
+
+class KafkaBroker:
+    """A broker that keeps its data in ``folder``.
+
+    ``bootstrap_servers`` lets everybody in; ``secured_servers`` speaks TLS (``certificate`` is the file that a client
+    trusts) and asks for ``USER`` and ``PASSWORD`` (SASL, mechanism PLAIN). Topics are made by clients that say so, not
+    by use. The ports stay the same when the broker is stopped and started again.
+    """
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        """``port``: the one of ``bootstrap_servers``; a free one if None. Raises ``MissingComponentError``."""
+        plain, secured, controller = free_ports(3)
+        self._ports = _Ports(plain if port is None else port, secured, controller)
+        self._folder = folder
+        java, classpath = java_program("java"), kafka_classpath()
+        self._java = [java, *_JVM, "-cp", classpath]
+        self._server = Server(
+            [*self._java, "kafka.Kafka", str(folder / "server.properties")], self._ports.plain, folder / "log"
+        )
+        self.bootstrap_servers = f"127.0.0.1:{self._ports.plain}"
+        self.secured_servers = f"127.0.0.1:{self._ports.secured}"
+        self.certificate = folder / "certificate.pem"
+
+    def start(self) -> None:
+        """Start the broker, and wait until it listens. Makes the folder ready the first time."""
+        properties = self._folder / "server.properties"
+        properties.write_text(self._properties())
+        if not self.certificate.exists():
+            format_storage = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)]
+            subprocess.run([*self._java, *format_storage], capture_output=True, check=True)
+            self._make_certificate()
+        self._server.start()
+
+    def stop(self) -> None:
+        """End the broker."""
+        self._server.stop()
+
+    def kill(self) -> None:
+        """End the broker as a crash does. What it has acknowledged is there after the next start."""
+        self._server.kill()
+
+    def wait(self) -> None:
+        """Wait until the broker ends by itself, or Ctrl-C ends it."""
+        self._server.wait()
+
+    @property
+    def log_tail(self) -> str:
+        """The last that the broker has said."""
+        return self._server.log_tail
+
+    def _make_certificate(self) -> None:
+        keytool, store = java_program("keytool"), ["-keystore", str(self._folder / "keys.p12"), "-storepass", PASSWORD]
+        names = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-validity", "3650"]
+        subprocess.run(
+            [keytool, "-genkeypair", "-alias", "broker", "-keyalg", "EC", *names, *store],
+            capture_output=True,
+            check=True,
+        )
+        subprocess.run(
+            [keytool, "-exportcert", "-alias", "broker", "-rfc", "-file", str(self.certificate), *store],
+            capture_output=True,
+            check=True,
+        )
+
+    def _properties(self) -> str:
+        ports = self._ports
+        login = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+        return f"""\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{ports.controller}
+controller.listener.names=CONTROLLER
+listeners=PLAIN://127.0.0.1:{ports.plain},SECURED://127.0.0.1:{ports.secured},CONTROLLER://127.0.0.1:{ports.controller}
+listener.security.protocol.map=PLAIN:PLAINTEXT,SECURED:SASL_SSL,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAIN
+sasl.enabled.mechanisms=PLAIN
+listener.name.secured.plain.sasl.jaas.config={login}
+ssl.keystore.type=PKCS12
+ssl.keystore.location={self._folder}/keys.p12
+ssl.keystore.password={PASSWORD}
+log.dirs={self._folder}/data
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=2000
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+"""
+
+
+def main() -> None:
+    """Run a broker until Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="./run kafka", description="Run a Kafka broker until Ctrl-C.")
+    parser.add_argument("--port", type=int, default=9092, help="where it listens (9092)")
+    parser.add_argument("--data", type=Path, help="folder that keeps its data; without it they are gone in the end")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dsv2-kafka-") as temporary:
+        folder = arguments.data or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            broker = KafkaBroker(folder.absolute(), arguments.port)
+            broker.start()
+        except (MissingComponentError, RuntimeError) as error:
+            parser.exit(1, f"{error}\n")
+        print(f"Kafka listens on {broker.bootstrap_servers}; topics are made by clients. Ctrl-C ends it.", flush=True)
+        print(
+            f"With TLS and a password ({USER}, {PASSWORD}): {broker.secured_servers}, {broker.certificate}", flush=True
+        )
+        broker.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The real servers: they keep what they were told, end with whoever started them, and say what they lack."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from components.kafka import PASSWORD, USER, KafkaBroker
+from components.postgres import PostgresServer
+from components.server import MissingComponentError, Server, free_ports, listens
+
+SERVE_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from components.server import Server
+port, log = sys.argv[1:]
+Server([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", port], int(port), Path(log)).start()
+print("serves", flush=True)
+time.sleep(600)
+"""
+DEADLINE_SECONDS = 20.0
+
+
+def eventually(happened: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not happened() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return happened()
+
+
+def test_a_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", SERVE_AND_WAIT, str(port), str(tmp_path / "log")]
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"serves\n"
+        assert listens(port)
+        starter.send_signal(signal.SIGKILL)
+    assert eventually(lambda: not listens(port))
+
+
+@pytest.mark.parametrize("ignores", ["trap '' TERM", ":"])
+@pytest.mark.parametrize("end", [Server.stop, Server.kill])
+def test_a_server_ends_with_all_that_it_has_started(
+    end: Callable[[Server], None], ignores: str, tmp_path: Path
+) -> None:
+    port, other = free_ports(2)
+    serve = f"{sys.executable} -m http.server --bind 127.0.0.1"
+    script = f"trap '' HUP; {serve} {other} & {ignores}; {serve} {port}; :"
+    server = Server(["bash", "-c", script], port, tmp_path / "log")
+    server.start()
+    assert eventually(lambda: listens(other))
+    end(server)
+    assert eventually(lambda: not listens(port))
+    assert eventually(lambda: not listens(other))
+
+
+def test_a_server_that_does_not_run_shows_its_last_words(tmp_path: Path) -> None:
+    server = Server(["bash", "-c", "echo no room on the disk; exit 3"], free_ports(1)[0], tmp_path / "log")
+    with pytest.raises(RuntimeError, match="no room on the disk"):
+        server.start()
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    first = Server(command, port, tmp_path / "log")
+    first.start()
+    try:
+        with pytest.raises(RuntimeError, match=f"port {port} already"):
+            Server(command, port, tmp_path / "log").start()
+    finally:
+        first.stop()
+
+
+def test_without_maven_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingComponentError, match=r"no java.*openjdk-17-jre-headless"):
+        KafkaBroker(tmp_path)
+    (tmp_path / "java").write_text("")
+    (tmp_path / "java").chmod(0o755)
+    with pytest.raises(MissingComponentError, match=r"no mvn.*apt-get install maven"):
+        KafkaBroker(tmp_path)
+
+
+def test_without_postgresql_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("components.postgres._PLACES", ())
+    with pytest.raises(MissingComponentError, match="apt-get install postgresql"):
+        PostgresServer(tmp_path)
+
+
+def secured(broker: KafkaBroker, password: str) -> AdminClient:
+    return AdminClient(
+        {
+            "bootstrap.servers": broker.secured_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": password,
+            "ssl.ca.location": str(broker.certificate),
+        }
+    )
+
+
+def test_a_broker_keeps_its_topics_over_a_crash(own_kafka_broker: KafkaBroker) -> None:
+    broker = own_kafka_broker
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic("kept", 3, 1)])["kept"].result(DEADLINE_SECONDS)
+    broker.kill()
+    broker.start()
+    assert len(secured(broker, PASSWORD).list_topics(timeout=DEADLINE_SECONDS).topics["kept"].partitions) == 3
+
+
+def test_the_secured_listener_asks_for_the_password(kafka_broker: KafkaBroker) -> None:
+    with pytest.raises(KafkaException):
+        secured(kafka_broker, "wrong").list_topics(timeout=2.0)
+
+
+def test_a_database_keeps_what_was_committed_over_a_crash(own_postgres_server: PostgresServer) -> None:
+    server = own_postgres_server
+    with psycopg.connect(server.conninfo) as connection:
+        connection.execute("create table kept as select 7 as number")
+    server.kill()
+    server.start()
+    with psycopg.connect(server.conninfo) as connection:
+        assert connection.execute("select number from kept").fetchall() == [(7,)]
+        assert connection.execute("show wal_level").fetchall() == [("logical",)]
