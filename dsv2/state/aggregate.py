@@ -34,8 +34,8 @@ class AggregateFunction(ABC, Generic[IN_contra, ACC, OUT_co]):
         """What has been aggregated so far."""
 
     def merge(self, first: ACC, second: ACC) -> ACC:
-        """One accumulator for the values of both; only asked of functions in windows that merge."""
-        raise ContractError(f"{type(self).__qualname__} does not say how accumulators are merged: define merge.")
+        """One accumulator for the values of both; only asked of functions in windows that merge (sessions)."""
+        raise ContractError("It is not said how accumulators are merged: define merge, or give aggregate_of merge=...")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,6 @@ class _AggregateOf(AggregateFunction[IN, ACC, OUT]):
     create: Callable[[], ACC]
     add_to: Callable[[IN, ACC], ACC]
     result_of: Callable[[ACC], OUT]
-    merge_two: Callable[[ACC, ACC], ACC] | None
 
     def create_accumulator(self) -> ACC:
         return self.create()
@@ -54,9 +53,12 @@ class _AggregateOf(AggregateFunction[IN, ACC, OUT]):
     def get_result(self, accumulator: ACC) -> OUT:
         return self.result_of(accumulator)
 
+
+@dataclass(frozen=True, slots=True)
+class _MergingAggregateOf(_AggregateOf[IN, ACC, OUT]):
+    merge_two: Callable[[ACC, ACC], ACC]
+
     def merge(self, first: ACC, second: ACC) -> ACC:
-        if self.merge_two is None:
-            raise ContractError("aggregate_of was not told how accumulators are merged: give it merge=...")
         return self.merge_two(first, second)
 
 
@@ -67,4 +69,6 @@ def aggregate_of(
     merge: Callable[[ACC, ACC], ACC] | None = None,
 ) -> AggregateFunction[IN, ACC, OUT]:
     """An ``AggregateFunction`` of plain functions, with the parameters of its methods."""
-    return _AggregateOf(create_accumulator, add, get_result, merge)
+    if merge is None:
+        return _AggregateOf(create_accumulator, add, get_result)
+    return _MergingAggregateOf(create_accumulator, add, get_result, merge)

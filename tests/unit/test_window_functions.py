@@ -366,11 +366,11 @@ class TestRefusedArguments:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda w: w.tumbling(0), "The slide of windows must be greater than 0, not 0"),
+            (lambda w: w.tumbling(0), "The size of windows must be greater than 0, not 0"),
             (lambda w: w.sliding(0, 5), "The size of windows must be greater than 0, not 0"),
             (lambda w: w.sliding(5, -1), "The slide of windows must be greater than 0, not -1"),
-            (lambda w: w.tumbling(1.5), "The slide of windows is a timedelta of whole milliseconds, or a number"),
-            (lambda w: w.tumbling(True), "The slide of windows is a timedelta of whole milliseconds"),
+            (lambda w: w.tumbling(1.5), "The size of windows is a timedelta of whole milliseconds, or a number"),
+            (lambda w: w.tumbling(True), "The size of windows is a timedelta of whole milliseconds"),
             (lambda w: w.tumbling(5, "EVENT"), "Which time windows follow is a TimeType, not 'EVENT'"),
             (lambda w: w.tumbling(5, allowed_lateness=-1), "The allowed lateness cannot be negative, as -1 is"),
             (lambda w: w.tumbling(5, offset="1h"), "The offset of windows is a timedelta of whole milliseconds"),

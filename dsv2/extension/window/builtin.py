@@ -14,7 +14,7 @@ from dsv2.extension.window.functions import (
 )
 from dsv2.extension.window.late_output import LateOutputWindowed
 from dsv2.extension.window.one_input import OneInputWindowed
-from dsv2.extension.window.strategy import WindowStrategy
+from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
 from dsv2.extension.window.two_output import TwoOutputWindowed
 from dsv2.functions import (
@@ -78,11 +78,16 @@ def aggregate(strategy: Any, function: Any, emit: Any = None) -> Any:
     """Aggregate the records of each window as they come; only accumulators are kept.
 
     A window emits its result, or ``emit(result, window, ctx)``: for results that say whose they are, and of when.
-    Sessions ask ``function`` to ``merge`` accumulators. Runs where ``window`` runs, and raises what it raises.
+    Sessions need a ``function`` that can ``merge`` accumulators. Runs where ``window`` runs, and raises what it raises.
     """
     _check_strategy("aggregate", strategy)
     if not isinstance(function, AggregateFunction):
         raise PlanError(f"aggregate takes an AggregateFunction (an instance, or aggregate_of(...)), not {function!r}.")
+    if isinstance(strategy, SessionWindowStrategy) and type(function).merge is AggregateFunction.merge:
+        raise PlanError(
+            "aggregate: sessions that meet become one, and the function does not say how accumulators are merged. "
+            "Define merge, or give it to aggregate_of."
+        )
     _check_emit("aggregate", emit)
     return OneInputWindowed(strategy, AggregatingFunction(function, emit))
 

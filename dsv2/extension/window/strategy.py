@@ -172,13 +172,14 @@ class CountWindowStrategy(WindowStrategy):
 def _sliding(
     size: Duration, slide: Duration, time_type: TimeType, lateness: Duration, offset: Duration
 ) -> SlidingWindowStrategy:
+    length = _at_least_one("The size of windows", size)
     every = _at_least_one("The slide of windows", slide)
     late = _milliseconds("The allowed lateness", lateness)
     if late < 0:
         raise ConfigurationError(f"The allowed lateness cannot be negative, as {lateness!r} is.")
     by_event = _time_type(time_type) is TimeType.EVENT
     return SlidingWindowStrategy(
-        size=_at_least_one("The size of windows", size),
+        size=length,
         slide=every,
         time_type=time_type,
         allowed_lateness=late if by_event else 0,  # by the wall clock nothing is late
