@@ -22,6 +22,9 @@ __all__ = (
     "Located",
     "Merge",
     "Pass",
+    "PassBoth",
+    "PassEither",
+    "PassMain",
     "Rules",
     "Seen",
     "Split",
@@ -80,6 +83,32 @@ class Pass(OneInputStreamProcessFunction[T, T], Generic[T]):
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         output.collect(record)
+
+
+class PassBoth(TwoOutputStreamProcessFunction[Any, Any, Any]):
+    """Sends its input on, twice."""
+
+    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
+        first_output.collect(record)
+        second_output.collect(record)
+
+
+class PassEither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
+    """Sends its first input on."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class PassMain(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
+    """Sends its main input on."""
+
+    def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def process_record_from_broadcast_input(self, record: Any, ctx: Any) -> None: ...
 
 
 class Located(OneInputStreamProcessFunction[Any, Seen]):

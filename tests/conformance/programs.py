@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance import (
     programs_event_time,
+    programs_event_time_kinds,
     programs_functions,
     programs_joins,
     programs_lifecycle,
@@ -21,6 +22,7 @@ PROGRAMS = (
     *programs_functions.PROGRAMS,
     *programs_watermarks.PROGRAMS,
     *programs_event_time.PROGRAMS,
+    *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
     *programs_state.PROGRAMS,

@@ -1,235 +1,19 @@
-"""Programs for event time, timers and timestamps (Flink ``EventTimeExtensionITCase`` and what it leaves out).
-
-The generator's watermarks are one less than Flink's, on purpose: where Flink's tests expect 1, 2, 3, these expect
-0, 1, 2. At the end event time is the greatest there is, which Flink's functions are not told.
-"""
+"""Programs for timers, timestamps and idleness: what Flink's ``EventTimeExtensionITCase`` leaves out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from dsv2 import NonPartitionedContext
-from dsv2.extension.event_time import (
-    EventTimeExtension,
-    EventTimeManager,
-    OneInputEventTimeStreamProcessFunction,
-    TwoInputBroadcastEventTimeStreamProcessFunction,
-    TwoInputNonBroadcastEventTimeStreamProcessFunction,
-    TwoOutputEventTimeStreamProcessFunction,
-)
-from dsv2.functions import (
-    OneInputStreamProcessFunction,
-    TwoInputBroadcastStreamProcessFunction,
-    TwoInputNonBroadcastStreamProcessFunction,
-    TwoOutputStreamProcessFunction,
-    no_output_until_end_of_input,
-)
-from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
-from tests.conformance.functions import FEW, NUMBERS, Pass, mod3, parity
+from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
+from dsv2.watermark import WatermarkDeclaration
+from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
+from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, HearTime, per_event
 
 __all__ = ("PROGRAMS",)
-
-END_OF_TIME = 2**63 - 1
-EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
-IDLE_STATUS = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
-
-
-class Click(NamedTuple):
-    """Flink's own input."""
-
-    time: int
-    name: str
-
-
-CLICKS = (Click(1, "a"), Click(2, "b"), Click(3, "c"))
-
-
-class Event(NamedTuple):
-    """What a function was told. ``value``: a click, or a time."""
-
-    subtask: int
-    what: Literal["record", "time", "timer"]
-    value: Any
-
-
-def time_of(click: Click) -> int:
-    """When it was, in ms."""
-    return click.time
-
-
-def per_event(extract: Any) -> OneInputStreamProcessFunction[Any, Any]:
-    """A generator with a watermark behind every record that moves event time on."""
-    builder = EventTimeExtension.new_watermark_generator_builder(extract)
-    return builder.per_event_watermark().build_as_process_function()
-
-
-class Telling:
-    """Tells what it is told, to every output, and sets a timer for one more than each record's time."""
-
-    event_time: EventTimeManager
-
-    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
-        self.event_time = manager
-
-    def record(self, record: Click, *args: Any) -> None:
-        assert self.event_time.current_time() < record.time, "no record is late"
-        assert args[-1].timestamp == record.time
-        self.event_time.register_timer(record.time + 1)
-        self.tell("record", record, *args)
-
-    def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
-        assert self.event_time.current_time() == timestamp
-        self.tell("time", timestamp, *args)
-
-    def on_event_timer(self, timestamp: int, *args: Any) -> None:
-        assert args[-1].timestamp == timestamp <= self.event_time.current_time()
-        assert args[-1].state_manager.current_key == timestamp - 1
-        self.tell("timer", timestamp, *args)
-
-    def tell(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
-        *outputs, ctx = args
-        for output in outputs:
-            output.collect(Event(ctx.task_info.index_of_this_subtask, what, value))
-
-    def refuse(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
-        raise AssertionError("event time is not told as a watermark")
-
-
-# Under these types they are every kind's.
-RECORD: Any = Telling.record
-REFUSE: Any = Telling.refuse
-
-
-class TellOne(Telling, OneInputEventTimeStreamProcessFunction[Click, Event]):
-    """With one input."""
-
-    process_record = RECORD
-    on_watermark = REFUSE
-
-
-class TellTwoOutputs(Telling, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
-    """With two outputs."""
-
-    process_record = RECORD
-    on_watermark = REFUSE
-
-
-class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
-    """With two inputs."""
-
-    process_record_from_first_input = RECORD
-    process_record_from_second_input = RECORD
-    on_watermark_from_first_input = REFUSE
-    on_watermark_from_second_input = REFUSE
-
-
-class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
-    """With a broadcast input."""
-
-    process_record_from_non_broadcast_input = RECORD
-    on_watermark_from_non_broadcast_input = REFUSE
-    on_watermark_from_broadcast_input = REFUSE
-
-    def process_record_from_broadcast_input(self, record: Click, ctx: NonPartitionedContext[Event]) -> None: ...
-
-
-class PassBoth(TwoOutputStreamProcessFunction[Any, Any, Any]):
-    """Sends its input on, twice."""
-
-    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
-        first_output.collect(record)
-        second_output.collect(record)
-
-
-class PassEither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Sends its first input on."""
-
-    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
-
-
-class PassMain(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Sends its main input on."""
-
-    def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None:
-        output.collect(record)
-
-    def process_record_from_broadcast_input(self, record: Any, ctx: Any) -> None: ...
-
-
-Kind = Literal["one", "two-outputs", "two-inputs", "broadcast"]
-KINDS: Sequence[Kind] = ("one", "two-outputs", "two-inputs", "broadcast")
-
-
-@dataclass(frozen=True)
-class EventTimeOf(Program):
-    """A keyed function of each kind with timers, behind a plain function of that kind (``forwarded``), or not."""
-
-    kind: Kind
-    forwarded: bool
-
-    @property
-    def name(self) -> str:
-        return f"event-time-{self.kind}{'-forwarded' if self.forwarded else ''}"
-
-    def build(self, p: Pipeline) -> None:
-        clicks, others = self.clicks(p), self.clicks(p)
-        if self.forwarded:
-            clicks = {
-                "one": lambda: clicks.shuffle().process(Pass[Click]()),
-                "two-outputs": lambda: clicks.process(PassBoth()).second,
-                "two-inputs": lambda: clicks.connect_and_process(others, PassEither()),
-                "broadcast": lambda: clicks.connect_and_process(others.broadcast(), PassMain()),
-            }[self.kind]()
-        keyed = clicks.key_by(time_of)
-        if self.kind == "one":
-            p.collect(keyed.process(TellOne()))
-        elif self.kind == "two-outputs":
-            both = keyed.process(TellTwoOutputs())
-            p.collect(both.first)
-            p.collect(both.second, "second")
-        elif self.kind == "two-inputs":
-            p.collect(keyed.connect_and_process(others.key_by(time_of), TellTwoInputs()))
-        else:
-            p.collect(keyed.connect_and_process(others.broadcast(), TellBroadcast()))
-
-    def clicks(self, p: Pipeline) -> Any:
-        return p.source(CLICKS, parallelism=1).process(per_event(time_of)).with_parallelism(1)
-
-    def check(self, run: Run) -> None:
-        self.check_output(run, run.out())
-        if self.kind == "two-outputs":
-            assert sorted(run.out("second"), key=repr) == sorted(run.out(), key=repr)
-
-    def check_output(self, run: Run, events: list[Event]) -> None:
-        twice = 2 if self.kind == "two-inputs" else 1
-        assert sorted(e.value for e in events if e.what == "record") == sorted(CLICKS * twice)
-        assert sorted(e.value for e in events if e.what == "timer") == [2, 3, 4]
-        assert {event.subtask for event in events} == set(range(run.parallelism))
-        for subtask in range(run.parallelism):
-            own = [(event.what, event.value) for event in events if event.subtask == subtask]
-            times = [value for what, value in own if what == "time"]
-            assert times == sorted(set(times))
-            assert times[-2:] == [2, END_OF_TIME]
-            if self.kind != "two-inputs" and self.kind != "broadcast" and not self.forwarded:
-                assert times == [0, 1, 2, END_OF_TIME]
-            for what, value in own:
-                if what == "timer":
-                    # Fired at the first watermark that is as late, and before that is told.
-                    due = min(time for time in times if time >= value)
-                    before, after = own[: own.index((what, value))], own[own.index((what, value)) :]
-                    assert ("time", due) in after
-                    assert all(time < due for kind, time in before if kind == "time")
-        if run.parallelism == 1 and self.kind in ("one", "two-outputs"):
-            first, second, third = (("record", click) for click in CLICKS)
-            told = [first, ("time", 0), second, ("time", 1), third, ("timer", 2), ("time", 2)]
-            assert [event[1:] for event in events] == [*told, ("timer", 3), ("timer", 4), ("time", END_OF_TIME)]
 
 
 class Delay(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
@@ -330,17 +114,6 @@ class Silent(OneInputStreamProcessFunction[int, int]):
         ctx.watermark_manager.emit_watermark(IDLE_STATUS.new_watermark(True))
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
-
-
-class HearTime(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
-    """A plain function, to which event time and idleness are watermarks like any other."""
-
-    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
-
-    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        what = "idle" if EventTimeExtension.is_idle_status_watermark(watermark) else "time"
-        output.collect((ctx.task_info.index_of_this_subtask, what, watermark.value))
-        return WatermarkHandlingResult.PEEK
 
 
 class Idleness(Program):
@@ -479,7 +252,6 @@ class EventTimeLifecycle(Program):
 
 
 PROGRAMS: tuple[Program, ...] = (
-    *(EventTimeOf(kind, forwarded) for kind in KINDS for forwarded in (False, True)),
     TimersBeforeWatermarks(),
     Timestamps(),
     Idleness(),

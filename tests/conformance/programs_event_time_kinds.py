@@ -1,0 +1,334 @@
+"""Programs for event time in functions of every kind: all of Flink's ``EventTimeExtensionITCase``.
+
+The generator's watermarks are one less than Flink's, on purpose: where Flink's tests expect 1, 2, 3, these expect
+0, 1, 2. At the end event time is the greatest there is, which Flink's functions are not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from dsv2 import NonPartitionedContext
+from dsv2.extension.event_time import (
+    EventTimeManager,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputBroadcastEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+    TwoOutputEventTimeStreamProcessFunction,
+)
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.functions import Pass, PassBoth, PassEither, PassMain
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.timing import END_OF_TIME, HearTime, per_event
+
+__all__ = ("PROGRAMS",)
+
+
+class Click(NamedTuple):
+    """Flink's own input."""
+
+    time: int
+    name: str
+
+
+CLICKS = (Click(1, "a"), Click(2, "b"), Click(3, "c"))
+
+
+class Event(NamedTuple):
+    """What a function was told. ``value``: a click, or a time."""
+
+    subtask: int
+    what: Literal["record", "time", "timer"]
+    value: Any
+
+
+def time_of(click: Click) -> int:
+    """When it was, in ms."""
+    return click.time
+
+
+class Telling:
+    """Tells what it is told, to every output, and sets a timer for one more than each record's time."""
+
+    event_time: EventTimeManager
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self.event_time = manager
+
+    def record(self, record: Click, *args: Any) -> None:
+        assert self.event_time.current_time() < record.time, "no record is late"
+        assert args[-1].timestamp == record.time
+        self.event_time.register_timer(record.time + 1)
+        self.tell("record", record, *args)
+
+    def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
+        assert self.event_time.current_time() == timestamp
+        self.tell("time", timestamp, *args)
+
+    def on_event_timer(self, timestamp: int, *args: Any) -> None:
+        assert args[-1].timestamp == timestamp <= self.event_time.current_time()
+        assert args[-1].state_manager.current_key == timestamp - 1
+        self.tell("timer", timestamp, *args)
+
+    def tell(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
+        *outputs, ctx = args
+        for output in outputs:
+            output.collect(Event(ctx.task_info.index_of_this_subtask, what, value))
+
+    def refuse(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
+        raise AssertionError("event time is not told as a watermark")
+
+
+# Under these types they are every kind's.
+RECORD: Any = Telling.record
+REFUSE: Any = Telling.refuse
+
+
+class TellOne(Telling, OneInputEventTimeStreamProcessFunction[Click, Event]):
+    """With one input."""
+
+    process_record = RECORD
+    on_watermark = REFUSE
+
+
+class TellTwoOutputs(Telling, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
+    """With two outputs."""
+
+    process_record = RECORD
+    on_watermark = REFUSE
+
+
+class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+    """With two inputs."""
+
+    process_record_from_first_input = RECORD
+    process_record_from_second_input = RECORD
+    on_watermark_from_first_input = REFUSE
+    on_watermark_from_second_input = REFUSE
+
+
+class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+    """With a broadcast input."""
+
+    process_record_from_non_broadcast_input = RECORD
+    on_watermark_from_non_broadcast_input = REFUSE
+    on_watermark_from_broadcast_input = REFUSE
+
+    def process_record_from_broadcast_input(self, record: Click, ctx: NonPartitionedContext[Event]) -> None: ...
+
+
+class TimelyPass(Pass[Any], OneInputEventTimeStreamProcessFunction[Any, Any]):
+    """Sends its input on, and has event time."""
+
+
+class TimelyPassBoth(PassBoth, TwoOutputEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Sends its input on, twice, and has event time."""
+
+
+class TimelyPassEither(PassEither, TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Sends its first input on, and has event time."""
+
+
+class TimelyPassMain(PassMain, TwoInputBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Sends its main input on, and has event time."""
+
+
+class Hear(HearTime):
+    """Tells of records, too."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect((ctx.task_info.index_of_this_subtask, "record", record))
+
+
+Kind = Literal["one", "two-outputs", "two-inputs", "broadcast"]
+KINDS: Sequence[Kind] = ("one", "two-outputs", "two-inputs", "broadcast")
+FORWARDERS: dict[Kind, tuple[Any, Any]] = {
+    "one": (Pass, TimelyPass),
+    "two-outputs": (PassBoth, TimelyPassBoth),
+    "two-inputs": (PassEither, TimelyPassEither),
+    "broadcast": (PassMain, TimelyPassMain),
+}
+
+
+def clicks_of(p: Pipeline) -> Any:
+    """Clicks with event time, from one subtask."""
+    return p.source(CLICKS, parallelism=1).process(per_event(time_of)).with_parallelism(1)
+
+
+def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
+    """Clicks behind a function of that kind on streams without keys, which has event time (``timely``) or is plain."""
+    clicks, function = clicks_of(p), FORWARDERS[kind][timely]()
+    if kind == "one":
+        return clicks.shuffle().process(function)
+    if kind == "two-outputs":
+        return clicks.process(function).second
+    if kind == "two-inputs":
+        return clicks.connect_and_process(clicks_of(p), function)
+    return clicks.connect_and_process(clicks_of(p).broadcast(), function)
+
+
+class GeneratedEventTime(Program):
+    """testWatermarkGeneratorGenerateEventTimeWatermark: what stands behind a generator hears records and watermarks."""
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(clicks_of(p).process(Hear()).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        told: list[tuple[str, Any]] = []
+        for click in CLICKS:
+            told += [("record", click), ("time", click.time - 1)]
+        assert run.out() == [(0, *event) for event in [*told, ("time", END_OF_TIME)]]
+
+
+@dataclass(frozen=True)
+class ForwardedEventTime(Program):
+    """test…ForwardEventTimeWatermark: a function of each kind sends event time on, whether or not it knows of it."""
+
+    kind: Kind
+    timely: bool
+
+    @property
+    def name(self) -> str:
+        return f"event-time-forwarded-{self.kind}{'-timely' * self.timely}"
+
+    def build(self, p: Pipeline) -> None:
+        p.collect(forwarded(self.kind, p, self.timely).shuffle().process(Hear()))
+
+    def check(self, run: Run) -> None:
+        heard = [event[1:] for event in run.out()]
+        clicks = [value for what, value in heard if what == "record"]
+        assert sorted(clicks) == list(CLICKS)
+        for subtask in range(run.parallelism):
+            times = [value for index, what, value in run.out() if (index, what) == (subtask, "time")]
+            # That of two inputs is the lesser one; a plain function sends on what is combined, too.
+            assert times == [0, 1, 2, END_OF_TIME]
+        if run.parallelism == 1:
+            assert clicks == list(CLICKS)
+
+
+@dataclass(frozen=True)
+class EventTimeOf(Program):
+    """test…ReceiveEventTimeWatermarkAndRegisterTimer: a keyed function of each kind with timers.
+
+    It stands behind the generator, or behind another function of that kind, which is plain or has event time itself
+    (testOneInputEventTimeProcessFunctionForwardEventTimeWatermark and its kin).
+    """
+
+    kind: Kind
+    behind: Literal["generator", "plain", "timely"]
+
+    @property
+    def name(self) -> str:
+        return f"event-time-{self.kind}-behind-{self.behind}"
+
+    def build(self, p: Pipeline) -> None:
+        clicks = clicks_of(p) if self.behind == "generator" else forwarded(self.kind, p, self.behind == "timely")
+        keyed = clicks.key_by(time_of)
+        if self.kind == "one":
+            p.collect(keyed.process(TellOne()))
+        elif self.kind == "two-outputs":
+            both = keyed.process(TellTwoOutputs())
+            p.collect(both.first)
+            p.collect(both.second, "second")
+        elif self.kind == "two-inputs":
+            p.collect(keyed.connect_and_process(clicks_of(p).key_by(time_of), TellTwoInputs()))
+        else:
+            p.collect(keyed.connect_and_process(clicks_of(p).broadcast(), TellBroadcast()))
+
+    def check(self, run: Run) -> None:
+        self.check_output(run, run.out())
+        if self.kind == "two-outputs":
+            assert sorted(run.out("second"), key=repr) == sorted(run.out(), key=repr)
+
+    def check_output(self, run: Run, events: list[Event]) -> None:
+        twice = 2 if self.kind == "two-inputs" else 1
+        assert sorted(e.value for e in events if e.what == "record") == sorted(CLICKS * twice)
+        assert sorted(e.value for e in events if e.what == "timer") == [2, 3, 4]
+        assert {event.subtask for event in events} == set(range(run.parallelism))
+        for subtask in range(run.parallelism):
+            own = [(event.what, event.value) for event in events if event.subtask == subtask]
+            times = [value for what, value in own if what == "time"]
+            assert times == [0, 1, 2, END_OF_TIME]
+            for what, value in own:
+                if what == "timer":
+                    # Fired at the first watermark that is as late, and before that is told.
+                    due = min(time for time in times if time >= value)
+                    before, after = own[: own.index((what, value))], own[own.index((what, value)) :]
+                    assert ("time", due) in after
+                    assert all(time < due for kind, time in before if kind == "time")
+        if run.parallelism == 1 and self.kind in ("one", "two-outputs"):
+            first, second, third = (("record", click) for click in CLICKS)
+            told = [first, ("time", 0), second, ("time", 1), third, ("timer", 2), ("time", 2)]
+            assert [event[1:] for event in events] == [*told, ("timer", 3), ("timer", 4), ("time", END_OF_TIME)]
+
+
+SIGNAL = new_builder("of event-time functions").type_long().build()
+
+
+class Signalling(OneInputStreamProcessFunction[Any, Any]):
+    """Sends ``value`` as a watermark at the end."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [SIGNAL]
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.watermark_manager.emit_watermark(SIGNAL.new_watermark(self.value))
+
+
+class TellInputs(TimelyPassEither):
+    """Tells which watermark came from which input."""
+
+    def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(("first", watermark))
+        return WatermarkHandlingResult.PEEK
+
+    def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(("second", watermark))
+        return WatermarkHandlingResult.PEEK
+
+
+class TellSides(TimelyPassMain):
+    """The same for a function with a broadcast input."""
+
+    def on_watermark_from_non_broadcast_input(
+        self, watermark: Watermark, output: Any, ctx: Any
+    ) -> WatermarkHandlingResult:
+        output.collect(("first", watermark))
+        return WatermarkHandlingResult.PEEK
+
+    def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(("second", watermark))
+        return WatermarkHandlingResult.PEEK
+
+
+class WatermarksOfEachInput(Program):
+    """A function with event time hears a watermark of the program's own in the callback of the input that it is from.
+
+    Flink's wrapper of broadcast functions hands those of the main input to the callback of the broadcast one (F2).
+    """
+
+    def build(self, p: Pipeline) -> None:
+        main, side = (p.source(CLICKS, 1).process(Signalling(value)).with_parallelism(1) for value in (1, 2))
+        p.collect(main.connect_and_process(side, TellInputs()).with_parallelism(1), "inputs")
+        p.collect(main.connect_and_process(side.broadcast(), TellSides()).with_parallelism(1), "broadcast")
+
+    def check(self, run: Run) -> None:
+        for name in ("inputs", "broadcast"):
+            told = [("first", SIGNAL.new_watermark(1)), ("second", SIGNAL.new_watermark(2))]
+            run.expect_all(*told, name=name)
+
+
+PROGRAMS: tuple[Program, ...] = (
+    GeneratedEventTime(),
+    *(ForwardedEventTime(kind, timely) for kind in KINDS for timely in (False, True)),
+    *(EventTimeOf(kind, behind) for kind in KINDS for behind in ("generator", "plain", "timely")),
+    WatermarksOfEachInput(),
+)
