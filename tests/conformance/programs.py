@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_differences,
     programs_event_time,
     programs_event_time_kinds,
     programs_functions,
@@ -28,4 +29,5 @@ PROGRAMS = (
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
     *programs_windows.PROGRAMS,
+    *programs_differences.PROGRAMS,
 )

@@ -1,12 +1,8 @@
-"""Programs for generalized watermarks (FLIP-467).
-
-Which of several channels is heard first is left open, and a channel that has ended counts no more: where that makes a
-difference, what was received is held against all that may be (``tests.oracles.channels``).
-"""
+"""Programs for generalized watermarks (FLIP-467)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +13,6 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.watermark import (
-    BoolWatermark,
-    BoolWatermarkDeclaration,
-    LongWatermark,
     LongWatermarkDeclaration,
     Watermark,
     WatermarkDeclaration,
@@ -28,87 +21,20 @@ from dsv2.watermark import (
 )
 from tests.conformance.functions import FEW, NUMBERS, is_of_others, mod3
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.watermarks import (
+    PEEK,
+    POLL,
+    Recorder,
+    Sender,
+    among,
+    check_received,
+    send,
+    signals,
+    values,
+)
 from tests.oracles.channels import Rule, Signal, is_legal
 
 __all__ = ("PROGRAMS",)
-
-PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL
-
-
-def send(ctx: Any, declaration: WatermarkDeclaration, value: int) -> None:
-    """Emit ``value``, as a bool where that is declared."""
-    if isinstance(declaration, BoolWatermarkDeclaration):
-        ctx.watermark_manager.emit_watermark(declaration.new_watermark(bool(value)))
-    else:
-        ctx.watermark_manager.emit_watermark(declaration.new_watermark(value))
-
-
-class Sender(OneInputStreamProcessFunction[int, int]):
-    """Sends each record on, and ``value_of(record)`` behind it as a watermark, unless that is None."""
-
-    def __init__(self, declaration: WatermarkDeclaration, value_of: Callable[[int], int | None]) -> None:
-        self.declaration = declaration
-        self.value_of = value_of
-
-    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
-        return [self.declaration]
-
-    def process_record(self, record: int, output: Any, ctx: Any) -> None:
-        output.collect(record)
-        if (value := self.value_of(record)) is not None:
-            send(ctx.non_partitioned_context, self.declaration, value)
-
-
-class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
-    """Sends records on to its first output; logs all that it sees to its second, as (subtask, what was seen).
-
-    ``answer``: what it answers to watermarks.
-    """
-
-    def __init__(self, answer: WatermarkHandlingResult = PEEK) -> None:
-        self.answer = answer
-
-    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
-        first_output.collect(record)
-        second_output.collect((ctx.task_info.index_of_this_subtask, record))
-
-    def on_watermark(
-        self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
-    ) -> WatermarkHandlingResult:
-        if is_of_others(watermark):
-            return PEEK
-        second_output.collect((ctx.task_info.index_of_this_subtask, watermark))
-        return self.answer
-
-
-def among(*numbers: int) -> Callable[[int], int | None]:
-    """A watermark for each of ``numbers``."""
-    return lambda number: number if number in numbers else None
-
-
-def signals(run: Run, name: str, subtask: int) -> list[Signal]:
-    """The watermarks that subtask ``subtask`` logged to the sink ``name``."""
-    return [
-        Signal(seen.identifier, seen.value)
-        for index, seen in run.out(name)
-        if index == subtask and isinstance(seen, LongWatermark | BoolWatermark)
-    ]
-
-
-def values(run: Run, name: str, subtask: int) -> list[int]:
-    """Their values."""
-    return [signal.value for signal in signals(run, name, subtask)]
-
-
-def check_received(
-    run: Run, declaration: WatermarkDeclaration, name: str, sent: Sequence[Sequence[int]], subtasks: int
-) -> None:
-    """Every subtask received a legal combination of what the channels, one for each of ``sent``, carried."""
-    rules = {declaration.identifier: Rule.of(declaration)}
-    channels = [[Signal(declaration.identifier, value) for value in channel] for channel in sent]
-    for subtask in range(subtasks):
-        received = signals(run, name, subtask)
-        assert is_legal(rules, channels, received), (name, sent, received)
 
 
 @dataclass(frozen=True)
@@ -399,33 +325,6 @@ class TwoInputs(Program):
             assert is_legal(rules, inputs, signals(run, "behind", 0)), behind
 
 
-@dataclass(frozen=True)
-class Released(Program):
-    """One subtask of many sends; who waits for all of them gets it when the others have ended (Flink: never)."""
-
-    aligned: bool
-
-    @property
-    def name(self) -> str:
-        return f"Released{'Aligned' if self.aligned else ''}"
-
-    @property
-    def declaration(self) -> LongWatermarkDeclaration:
-        return new_builder(self.name).type_long().combine_wait_for_all_channels(True).aligned(self.aligned).build()
-
-    def build(self, p: Pipeline) -> None:
-        last = max(NUMBERS)
-        sender = p.source(NUMBERS).process(Sender(self.declaration, lambda number: number if number == last else None))
-        first = sender.shuffle().process(Recorder())
-        p.collect(first.second, "first")
-        p.collect(first.first.shuffle().process(Recorder()).second, "second")
-
-    def check(self, run: Run) -> None:
-        for name in ("first", "second"):
-            assert [values(run, name, subtask) for subtask in range(run.parallelism)] == [[11]] * run.parallelism
-            assert sorted(seen for _, seen in run.out(name) if isinstance(seen, int)) == list(NUMBERS)
-
-
 class HeldForLong(Program):
     """A channel that is ahead is held back over micro-batches, until the slowest has sent its watermark, or ended."""
 
@@ -555,8 +454,6 @@ PROGRAMS: tuple[Program, ...] = (
     *(Answered(answer, ignore) for answer in (PEEK, POLL) for ignore in (False, True)),
     EmittedEverywhere(),
     *(TwoInputs(across, broadcast) for across in (False, True) for broadcast in (False, True)),
-    Released(aligned=False),
-    Released(aligned=True),
     HeldForLong(),
     ManyRounds(),
     OnEveryEdge(),

@@ -1,0 +1,103 @@
+"""What programs of watermarks share: functions that emit and log them, and what may come of several channels.
+
+Which of several channels is heard first is left open, and a channel that has ended counts no more: where that makes a
+difference, what was received is held against all that may be (``tests.oracles.channels``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dsv2.functions import OneInputStreamProcessFunction, TwoOutputStreamProcessFunction
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingResult,
+)
+from tests.conformance.functions import is_of_others
+from tests.conformance.harness import Run
+from tests.oracles.channels import Rule, Signal, is_legal
+
+__all__ = ("PEEK", "POLL", "Recorder", "Sender", "among", "check_received", "send", "signals", "values")
+
+PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL
+
+
+def send(ctx: Any, declaration: WatermarkDeclaration, value: int) -> None:
+    """Emit ``value``, as a bool where that is declared."""
+    if isinstance(declaration, BoolWatermarkDeclaration):
+        ctx.watermark_manager.emit_watermark(declaration.new_watermark(bool(value)))
+    else:
+        ctx.watermark_manager.emit_watermark(declaration.new_watermark(value))
+
+
+class Sender(OneInputStreamProcessFunction[int, int]):
+    """Sends each record on, and ``value_of(record)`` behind it as a watermark, unless that is None."""
+
+    def __init__(self, declaration: WatermarkDeclaration, value_of: Callable[[int], int | None]) -> None:
+        self.declaration = declaration
+        self.value_of = value_of
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [self.declaration]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+        if (value := self.value_of(record)) is not None:
+            send(ctx.non_partitioned_context, self.declaration, value)
+
+
+class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
+    """Sends records on to its first output; logs all that it sees to its second, as (subtask, what was seen).
+
+    ``answer``: what it answers to watermarks.
+    """
+
+    def __init__(self, answer: WatermarkHandlingResult = PEEK) -> None:
+        self.answer = answer
+
+    def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
+        first_output.collect(record)
+        second_output.collect((ctx.task_info.index_of_this_subtask, record))
+
+    def on_watermark(
+        self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
+    ) -> WatermarkHandlingResult:
+        if is_of_others(watermark):
+            return PEEK
+        second_output.collect((ctx.task_info.index_of_this_subtask, watermark))
+        return self.answer
+
+
+def among(*numbers: int) -> Callable[[int], int | None]:
+    """A watermark for each of ``numbers``."""
+    return lambda number: number if number in numbers else None
+
+
+def signals(run: Run, name: str, subtask: int) -> list[Signal]:
+    """The watermarks that subtask ``subtask`` logged to the sink ``name``."""
+    return [
+        Signal(seen.identifier, seen.value)
+        for index, seen in run.out(name)
+        if index == subtask and isinstance(seen, LongWatermark | BoolWatermark)
+    ]
+
+
+def values(run: Run, name: str, subtask: int) -> list[int]:
+    """Their values."""
+    return [signal.value for signal in signals(run, name, subtask)]
+
+
+def check_received(
+    run: Run, declaration: WatermarkDeclaration, name: str, sent: Sequence[Sequence[int]], subtasks: int
+) -> None:
+    """Every subtask received a legal combination of what the channels, one for each of ``sent``, carried."""
+    rules = {declaration.identifier: Rule.of(declaration)}
+    channels = [[Signal(declaration.identifier, value) for value in channel] for channel in sent]
+    for subtask in range(subtasks):
+        received = signals(run, name, subtask)
+        assert is_legal(rules, channels, received), (name, sent, received)
