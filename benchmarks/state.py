@@ -30,7 +30,7 @@ from benchmarks.common.outside import OutsideSpark
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import DataGeneratorSource, Source
+from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.query import StreamingJob
 
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def pipeline(env: ExecutionEnvironment, source: Source[Visit]) -> None:
+def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit]) -> None:
     """Visits by user."""
     env.set_parallelism(PARALLELISM)
     visits = env.from_source(source, "visits").with_uid("visits")

@@ -12,8 +12,8 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
-from dsv2.sources import CollectionSource, DataFrameSource, Source
-from dsv2.sources.source import DataFrameLike
+from dsv2.sources import BaseSource, CollectionSource, DataFrameSource
+from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
 
 __all__ = ("ExecutionEnvironment",)
@@ -54,9 +54,11 @@ class ExecutionEnvironment:
         options = {} if spark is None else {"spark": spark}
         return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
 
-    def from_source(self, source: Source[T], name: str = "Source") -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+    def from_source(
+        self, source: BaseSource[T], name: str = "Source"
+    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
         """A stream of what ``source`` reads."""
-        if not isinstance(source, Source):
+        if not isinstance(source, BaseSource):
             raise PlanError(
                 f"from_source at {caller_location()} takes a source of dsv2.sources, not {kind_of(source)}."
             )

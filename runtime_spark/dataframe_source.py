@@ -123,7 +123,8 @@ def _encode(
     encoder = FrameEncoder(job.plan, job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
     for subtask, own in _by_subtask(records, subtasks):
         source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
-        source.send(own, first_seq)
+        source.seek(first_seq)
+        source.send(own)
         source.flush()
         encoder.report(source.progress())
     return encoder.take()

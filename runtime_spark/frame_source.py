@@ -100,7 +100,8 @@ class IndexedFeed(Feed):
         own = range(split.start + (split.subtask - split.start) % step, split.stop, step)
         for begin in range(0, len(own), _READ_AT_ONCE):
             piece = own[begin : begin + _READ_AT_ONCE]
-            task.send(self._read(piece, operator, split), (piece.start - split.subtask) // step)
+            task.seek((piece.start - split.subtask) // step)
+            task.send(self._read(piece, operator, split))
             if encoder.size >= _OUTPUT_BYTES:
                 yield encoder.take()
         if split.last:

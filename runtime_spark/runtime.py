@@ -19,7 +19,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
-from dsv2.sources import DataFrameSource, Source
+from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
@@ -162,7 +162,7 @@ def _checkpoint(location: str | None) -> str:
 
 
 def _default_trigger(plan: Plan) -> Trigger:
-    sources = [operator.body for operator in plan.operators if isinstance(operator.body, Source)]
+    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
     if all(source.bounded for source in sources):
         return Trigger.available_now()
     return Trigger.processing_time()

@@ -22,7 +22,7 @@ from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import Sink
-from dsv2.sources import Source
+from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.layout import Layout
@@ -111,7 +111,7 @@ def _without_body(operator: Operator) -> Operator:
     return dataclasses.replace(operator, body=ProcessFunction())
 
 
-class _SourceElsewhere(Source[Any]):
+class _SourceElsewhere(BaseSource[Any]):
     """Stands for a source, which a worker reads by other means."""
 
     @property

@@ -14,7 +14,7 @@ from dsv2.functions.builtin import STATELESS
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.states import check_states
 from dsv2.sinks import Sink
-from dsv2.sources import CollectionSource, Source
+from dsv2.sources import BaseSource, CollectionSource
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
@@ -28,7 +28,7 @@ class Node:
 
     id: int
     kind: OperatorKind
-    body: ProcessFunction | Source[Any] | Sink[Any]
+    body: ProcessFunction | BaseSource[Any] | Sink[Any]
     name: str
     location: str
     inputs: tuple[InputRef, ...] = ()
@@ -62,7 +62,7 @@ class PlanBuilder:
     def add(
         self,
         kind: OperatorKind,
-        body: ProcessFunction | Source[Any] | Sink[Any],
+        body: ProcessFunction | BaseSource[Any] | Sink[Any],
         name: str,
         inputs: tuple[InputRef, ...] = (),
         output_keys: tuple[KeySelector | None, ...] = (None,),
@@ -116,7 +116,7 @@ class PlanBuilder:
         return [node.uid if node.uid is not None else _free_uid(node, taken) for node in self.nodes]
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
-        unbounded = [n for n in self.nodes if isinstance(n.body, Source) and not n.body.bounded]
+        unbounded = [n for n in self.nodes if isinstance(n.body, BaseSource) and not n.body.bounded]
         if mode is RuntimeExecutionMode.AUTOMATIC:
             return RuntimeExecutionMode.STREAMING if unbounded else RuntimeExecutionMode.BATCH
         if mode is RuntimeExecutionMode.BATCH and unbounded:
@@ -172,9 +172,9 @@ def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[Key
 
 
 def _runs_at_source(
-    body: ProcessFunction | Source[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
+    body: ProcessFunction | BaseSource[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
 ) -> bool:
-    if isinstance(body, Source):
+    if isinstance(body, BaseSource):
         return not isinstance(body, CollectionSource)  # whose elements are with the driver
     return type(body) in STATELESS and not any(input_keys)
 

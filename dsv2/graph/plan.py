@@ -12,7 +12,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
-from dsv2.sources import Source
+from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
@@ -68,7 +68,7 @@ class Operator:
     uid: str
     name: str
     kind: OperatorKind
-    body: ProcessFunction | Source[Any] | Sink[Any]
+    body: ProcessFunction | BaseSource[Any] | Sink[Any]
     parallelism: int
     max_parallelism: int
     location: str

@@ -67,7 +67,8 @@ class SourceReader:
         first = self._index + self.position * step
         stop = first + wanted * step
         indices = range(first, stop if count is None else min(stop, count), step)
-        self.task.send(self._records(indices), self.position)
+        self.task.seek(self.position)
+        self.task.send(self._records(indices))
         self.position += len(indices)
         if len(indices) < wanted:
             self.ended = True

@@ -46,21 +46,30 @@ class SourceTask:
 
     def start(self) -> None:
         """Tell downstream that there is something here; at the very beginning of the job."""
-        self._control(START)
+        self.control(START)
 
-    def send(self, records: list[Any], position: int) -> None:
-        """Route ``records``, of which the first is number ``position`` of this subtask."""
+    def seek(self, position: int) -> None:
+        """Let the next record be number ``position`` of this subtask: round-robin edges go on from there."""
         for edge in self._edges:
             edge.seek(position)
+
+    def send(self, records: list[Any], timestamps: Timestamps = None) -> None:
+        """Route ``records``."""
         for start in range(0, len(records), _PIECE):
-            self._collect(records[start : start + _PIECE], None)
+            stop = start + _PIECE
+            self._collect(records[start:stop], None if timestamps is None else timestamps[start:stop])
             for edge in self._edges:
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
+
+    def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
+        """Send a control element downstream, behind the records so far."""
+        for edge in self._edges:
+            edge.control(kind, identifier, value)
 
     def end(self) -> None:
         """Tell downstream that nothing more will come."""
         self._ended = True
-        self._control(END)
+        self.control(END)
 
     def flush(self) -> None:
         """Send what is still held back."""
@@ -125,7 +134,3 @@ class SourceTask:
             run(records, timestamps)
 
         return process
-
-    def _control(self, kind: int) -> None:
-        for edge in self._edges:
-            edge.control(kind, "", 0)

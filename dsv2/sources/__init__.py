@@ -1,16 +1,55 @@
 """Where records come from."""
 
+from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
+from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
+from dsv2.sources.base import BaseSource
+from dsv2.sources.dataframe import DataFrameSource
+from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, IndexedSource
 from dsv2.sources.interruption import Crash, Interruption, Pause, Stop
-from dsv2.sources.source import CollectionSource, DataFrameSource, DataGeneratorSource, IndexedSource, Source
+from dsv2.sources.serializers import DataclassSerializer, JsonValue, Serializer
+from dsv2.sources.source import (
+    Portion,
+    ReaderInfo,
+    Records,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SupportsSplitReassignmentOnRecovery,
+)
+from dsv2.sources.split_source import SplitSource
 
 __all__ = (
+    "AssigningEnumerator",
+    "AssignmentState",
+    "AssignmentStateSerializer",
+    "BaseSource",
     "CollectionSource",
     "Crash",
     "DataFrameSource",
     "DataGeneratorSource",
+    "DataclassSerializer",
+    "HashSplitAssigner",
     "IndexedSource",
     "Interruption",
+    "JsonValue",
     "Pause",
+    "Portion",
+    "ReaderInfo",
+    "Records",
+    "RoundRobinSplitAssigner",
+    "Serializer",
     "Source",
+    "SourceReader",
+    "SourceReaderContext",
+    "SourceSplit",
+    "SplitAssigner",
+    "SplitDiscovery",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
+    "SplitSource",
     "Stop",
+    "SupportsSplitReassignmentOnRecovery",
 )

@@ -1,134 +1,226 @@
-"""What a pipeline reads (Flink FLIP-27 ``Source``; the first, simple kinds)."""
+"""Sources with splits (Flink FLIP-27), made for micro-batches.
+
+A split is an immutable value that says what to read and where it stands: a Kafka partition at an offset, a file at a
+byte. What is read in a micro-batch is decided on the driver, by the enumerator, as a start and a stop for each split:
+the same split at two positions. Readers, in the tasks, read exactly what lies between the two; so a micro-batch that is
+repeated reads the same again, and all there is to remember is in the offsets, which are JSON.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from dsv2.errors import ConfigurationError
-from dsv2.sources.interruption import Interruption
-from dsv2.watermark import WatermarkDeclaration
+from dsv2.clock import Clock
+from dsv2.sources.base import BaseSource
+from dsv2.sources.serializers import Serializer
+from dsv2.watermark import Watermark
 
-__all__ = ("CollectionSource", "DataFrameLike", "DataFrameSource", "DataGeneratorSource", "IndexedSource", "Source")
+__all__ = (
+    "Portion",
+    "ReaderInfo",
+    "Records",
+    "Source",
+    "SourceReader",
+    "SourceReaderContext",
+    "SourceSplit",
+    "SplitEnumerator",
+    "SplitEnumeratorContext",
+    "SupportsSplitReassignmentOnRecovery",
+)
+
+
+class SourceSplit(Protocol):
+    """What a split has to be (Flink ``SourceSplit``): an immutable value, a frozen dataclass mostly."""
+
+    @property
+    def split_id(self) -> str:
+        """Names the split within its source: the same at whatever position the split stands."""
+
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+SplitT = TypeVar("SplitT", bound=SourceSplit)
+SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
+StateT = TypeVar("StateT")
 
 
-class Source(ABC, Generic[T_co]):
-    """Base of everything that ``ExecutionEnvironment.from_source`` takes."""
+@dataclass(frozen=True, slots=True)
+class Records(Generic[T_co]):
+    """Some records of a split, in order. ``timestamps``: event times in ms, one for each record, or None."""
+
+    records: Sequence[T_co]
+    timestamps: Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Portion(Generic[SplitT]):
+    """How far a split is read in a micro-batch.
+
+    ``stop``: the split where the next micro-batch goes on. ``size``: how much that is, in the unit in which the source
+    limits a micro-batch (records, bytes, files). ``last``: the split ends there.
+    """
+
+    stop: SplitT
+    size: int = 1
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderInfo(Generic[SplitT]):
+    """A reader that registers (Flink ``ReaderInfo``).
+
+    ``reported_splits_on_registration``: those that it held when the job stopped, where they stand. None are reported by
+    the readers of a source that is not ``SupportsSplitReassignmentOnRecovery``: they keep theirs.
+    """
+
+    subtask: int
+    reported_splits_on_registration: tuple[SplitT, ...] = ()
+
+
+class SplitEnumeratorContext(Protocol[SplitT]):
+    """What an enumerator sees of the job, and how it tells what it decides (Flink ``SplitEnumeratorContext``)."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of readers that the source has, registered or not."""
+
+    @property
+    def clock(self) -> Clock:
+        """The only clock to look at."""
+
+    @property
+    def registered_readers(self) -> Mapping[int, ReaderInfo[SplitT]]:
+        """The readers that have registered, by subtask."""
+
+    def assign_splits(self, assignment: Mapping[int, Sequence[SplitT]], /) -> None:
+        """Give splits to readers, by subtask. Raises ``ContractError`` if a reader is not registered, or a split is
+        held by another one."""
+
+    def signal_no_more_splits(self, subtask: int, /) -> None:
+        """Promise that this reader gets no further split: it ends when it has read those that it holds."""
+
+
+class SplitEnumerator(ABC, Generic[SplitT, StateT]):
+    """Decides who reads what, and how far (Flink ``SplitEnumerator``). Lives on the driver.
+
+    When a job starts, for the first time or again: ``start``, then ``add_reader`` for each reader. Before every
+    micro-batch: ``refresh``, ``advance`` for each split that a reader holds, ``snapshot_state``. At the end of the run
+    ``close``, unless the process is killed. An exception of any of them fails the job.
+    """
+
+    def start(self) -> None:
+        """Called first, once."""
+
+    @abstractmethod
+    def add_reader(self, reader: ReaderInfo[SplitT], /) -> None:
+        """A reader has registered: at the start, and again after it alone has failed."""
+
+    @abstractmethod
+    def add_splits_back(self, splits: Sequence[SplitT], subtask: int, /) -> None:
+        """Reader ``subtask`` has failed with these splits, which it was given since the last checkpoint."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Look for new splits and new data. Called before every micro-batch; under ``Trigger.available_now()`` before
+        the first one only, for what is there now is then all that is read."""
+
+    @abstractmethod
+    def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
+        """How far ``split``, which stands where it was read to, can be read now; None if there is nothing new.
+
+        ``limit``: of this size at most, if the source can tell (it may exceed it to make any progress); None: no limit.
+        May be called several times for a micro-batch, each time from the stop before. Answers by what the last
+        ``refresh`` saw.
+        """
+
+    @abstractmethod
+    def snapshot_state(self) -> StateT:
+        """What ``Source.create_enumerator`` is given when the job starts again."""
+
+    def close(self) -> None:
+        """Release what ``start`` took."""
+
+
+class SourceReaderContext(Protocol):
+    """What a reader sees of the job, and its way to send more than records (Flink ``SourceReaderContext``).
+
+    What is sent goes behind the records yielded so far.
+    """
+
+    @property
+    def subtask(self) -> int:
+        """Which of the readers this is, from 0."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of readers."""
+
+    def emit_watermark(self, watermark: Watermark, /) -> None:
+        """Send a watermark that the source declares. Raises ``UndeclaredWatermarkError`` for others."""
+
+    def mark_idle(self) -> None:
+        """Nothing comes for now: do not wait for watermarks of this reader."""
+
+    def mark_active(self) -> None:
+        """The reader has records again."""
+
+
+class SourceReader(ABC, Generic[T_co, SplitT_contra]):
+    """Reads portions of splits, in a task (Flink ``SourceReader``). Made for one micro-batch, closed at its end."""
+
+    @abstractmethod
+    def read(self, start: SplitT_contra, stop: SplitT_contra, /) -> Iterator[Records[T_co]]:
+        """All records from ``start`` up to ``stop``, some thousand (or a MB) at a time: a generator, mostly.
+
+        The same whenever it is called: a micro-batch may be repeated. Portions of several splits are read one after
+        the other.
+        """
+
+    def close(self) -> None:
+        """Release what the reader has taken; called after a failure, too."""
+
+
+class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
+    """A source with splits (Flink ``Source``). ``SplitSource`` is the short way to one.
+
+    It is pickled on its way to the driver's enumerator and to the readers: clients and connections are made there.
+    """
+
+    @abstractmethod
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[SplitT], restored: StateT | None, /
+    ) -> SplitEnumerator[SplitT, StateT]:
+        """The enumerator. ``restored``: the state of the one before, None when the job starts for the first time."""
+
+    @abstractmethod
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
+        """A reader for one micro-batch."""
 
     @property
     @abstractmethod
-    def bounded(self) -> bool:
-        """Whether the source ends by itself."""
-
-    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        """The watermarks that this source brings into the job."""
-        return ()
-
-
-class IndexedSource(Source[T_co], Generic[T_co]):
-    """A source whose records have an index: the one at ``i`` is the same whenever it is read.
-
-    Record ``i`` belongs to source subtask ``i % parallelism``, however the input is cut into micro-batches.
-    """
-
-    def __init__(self, *, count: int | None, records_per_batch: int | None, records_per_second: float | None) -> None:
-        if count is not None and count < 0:
-            raise ConfigurationError(f"count must be at least 0, not {count}.")
-        if records_per_batch is not None and records_per_batch < 1:
-            raise ConfigurationError(f"records_per_batch must be at least 1, not {records_per_batch}.")
-        if records_per_second is not None and records_per_second <= 0:
-            raise ConfigurationError(f"records_per_second must be greater than 0, not {records_per_second}.")
-        self.count = count
-        self.records_per_batch = records_per_batch
-        self.records_per_second = records_per_second
+    def split_serializer(self) -> Serializer[SplitT]:
+        """Splits as JSON; ``DataclassSerializer`` serves most."""
 
     @property
-    def bounded(self) -> bool:
-        return self.count is not None
-
-    @property
-    def interruptions(self) -> Mapping[int, Interruption]:
-        """By index of the record what happens to the job before it is read; for tests."""
-        return {}
-
     @abstractmethod
-    def read(self, indices: range) -> list[T_co]:
-        """The records at ``indices``, in that order. Called in the tasks; must depend on the indices alone."""
-
-
-class CollectionSource(IndexedSource[T_co], Generic[T_co]):
-    """The elements of a collection, in order (Flink ``FromDataSource``). May be empty, unlike Flink's."""
-
-    def __init__(self, items: Collection[T_co], *, records_per_batch: int | None = None) -> None:
-        self.items: Sequence[T_co] = list(items)
-        if any(item is None for item in self.items):
-            raise ConfigurationError("A collection source must not contain None: None is not a record.")
-        super().__init__(count=len(self.items), records_per_batch=records_per_batch, records_per_second=None)
-
-    def read(self, indices: range) -> list[T_co]:
-        return list(self.items[indices.start : indices.stop : indices.step])
-
-
-class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
-    """``generator(index)`` for index 0, 1, 2, … (Flink ``DataGeneratorSource``).
-
-    ``count`` bounds it; ``records_per_second`` (over all subtasks) and ``records_per_batch`` hold it back.
-    The generator must answer the same for the same index, so that a repeated micro-batch repeats its records.
-    """
-
-    def __init__(
-        self,
-        generator: Callable[[int], T_co],
-        *,
-        count: int | None = None,
-        records_per_second: float | None = None,
-        records_per_batch: int | None = None,
-    ) -> None:
-        self.generator = generator
-        super().__init__(count=count, records_per_batch=records_per_batch, records_per_second=records_per_second)
-
-    def read(self, indices: range) -> list[T_co]:
-        return list(map(self.generator, indices))
-
-
-class DataFrameLike(Protocol):
-    """The part of a Spark DataFrame that the plan looks at."""
+    def enumerator_state_serializer(self) -> Serializer[StateT]:
+        """The enumerator's state as JSON."""
 
     @property
-    def isStreaming(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether the DataFrame is a streaming one."""
+    def limit_per_batch(self) -> int | None:
+        """At most so much in a micro-batch of a STREAMING job, over all splits, in the unit of ``Portion.size``.
+
+        None: all that there is. Splits have fair shares: what one leaves is for the others.
+        """
+        return None
 
 
-class DataFrameSource(Source[T], Generic[T]):
-    """The rows of a Spark DataFrame, streaming or batch, as records of ``record_type``. Needs the Spark runtime.
+class SupportsSplitReassignmentOnRecovery:
+    """Marks a ``Source`` whose enumerator, when a job starts again, gives out all splits anew (FLIP-537).
 
-    ``record_type`` is a dataclass, a NamedTuple class, ``dict`` or ``pyspark.sql.Row``; the fields of the first two
-    are looked up by name among the columns. Rows with the same value in column ``split_by`` reach the same source
-    subtask in the order of the DataFrame; without it that holds for the rows of one DataFrame partition.
-    A batch DataFrame in a streaming job is fed at most ``records_per_batch`` rows a micro-batch.
+    Readers then report the splits that they held in their registration and begin with none. Without the mark each goes
+    on with its own; those of a job that had another parallelism are dealt out.
     """
-
-    def __init__(
-        self,
-        dataframe: DataFrameLike,
-        record_type: type[T],
-        *,
-        split_by: str | None = None,
-        records_per_batch: int | None = None,
-    ) -> None:
-        if not hasattr(dataframe, "isStreaming"):
-            raise ConfigurationError(f"from_dataframe takes a Spark DataFrame, not {type(dataframe).__name__}.")
-        if records_per_batch is not None and records_per_batch < 1:
-            raise ConfigurationError(f"records_per_batch must be at least 1, not {records_per_batch}.")
-        self.dataframe = dataframe
-        self.record_type = record_type
-        self.split_by = split_by
-        self.records_per_batch = records_per_batch
-
-    @property
-    def bounded(self) -> bool:
-        return not self.dataframe.isStreaming

@@ -42,7 +42,7 @@ from dsv2.functions import (
 )
 from dsv2.sinks import CollectSink, Sink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
-from dsv2.sources.source import DataFrameLike
+from dsv2.sources.dataframe import DataFrameLike
 from dsv2.state import (
     AggregateFunction,
     AggregatingState,

@@ -17,12 +17,12 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.sinks import Sink
-from dsv2.sources import Source
+from dsv2.sources import BaseSource
 
 
 class Given:
     env: ExecutionEnvironment
-    source: Source[int]
+    source: BaseSource[int]
     int_sink: Sink[int]
     bytes_sink: Sink[bytes]
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "functions": {"context", "errors", "state", "watermark"},
     "extension": {"context", "errors", "functions", "state", "streams", "watermark"},
     "sinks": {"errors", "watermark"},
-    "sources": {"errors", "watermark"},
+    "sources": {"clock", "errors", "watermark"},
     "graph": MODEL,
     "job": MODEL | {"graph"},
     "configurable": MODEL | {"graph"},

@@ -1,0 +1,84 @@
+"""The short way to a source with splits: what there is, how far it goes, and how to read it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from dsv2.sources.assigners import HashSplitAssigner, SplitAssigner
+from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
+from dsv2.sources.serializers import Serializer
+from dsv2.sources.source import (
+    Records,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SupportsSplitReassignmentOnRecovery,
+)
+
+__all__ = ("SplitSource",)
+
+T_co = TypeVar("T_co", covariant=True)
+SplitT = TypeVar("SplitT", bound=SourceSplit)
+
+
+class SplitSource(
+    Source[T_co, SplitT, AssignmentState[SplitT]],
+    SplitDiscovery[SplitT],
+    SupportsSplitReassignmentOnRecovery,
+    ABC,
+    Generic[T_co, SplitT],
+):
+    """Subclass it with ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
+
+    ``discover``, ``refresh`` and ``advance`` are called on the driver, on one copy of the source; ``read`` in tasks, on
+    others. What they open they keep in fields that are not pickled, and ``close`` is called on each copy.
+    """
+
+    @abstractmethod
+    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[Records[T_co]]:
+        """As ``SourceReader.read``."""
+
+    @property
+    def assigner(self) -> SplitAssigner[SplitT]:
+        """Who reads which split."""
+        return HashSplitAssigner()
+
+    @property
+    def discovery_interval_ms(self) -> int | None:
+        """How often an unbounded source looks for new splits; None: at each start only."""
+        return None
+
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
+    ) -> SplitEnumerator[SplitT, AssignmentState[SplitT]]:
+        return AssigningEnumerator(
+            ctx,
+            restored,
+            self,
+            self.assigner,
+            bounded=self.bounded,
+            discovery_interval_ms=self.discovery_interval_ms,
+        )
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
+        return _Reader(self)
+
+    @property
+    def enumerator_state_serializer(self) -> Serializer[AssignmentState[SplitT]]:
+        return AssignmentStateSerializer(self.split_serializer)
+
+
+class _Reader(SourceReader[T_co, SplitT], Generic[T_co, SplitT]):
+    def __init__(self, source: SplitSource[T_co, SplitT]) -> None:
+        self._source = source
+
+    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[Records[T_co]]:
+        return self._source.read(start, stop)
+
+    def close(self) -> None:
+        self._source.close()
