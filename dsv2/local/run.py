@@ -7,16 +7,18 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
+from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
-from dsv2.sources import Interruption
+from dsv2.sources import Interruption, Source
 
 __all__ = ("LocalRun",)
 
@@ -28,9 +30,12 @@ class LocalRun:
     frame is cut; so a seed gives one interleaving, and other seeds give others.
     """
 
-    def __init__(self, plan: Plan, job: JobContext, choice: random.Random, mutation: MutationCheck | None) -> None:
+    def __init__(
+        self, plan: Plan, job: JobContext, clock: Clock, choice: random.Random, mutation: MutationCheck | None
+    ) -> None:
         self._plan = plan
         self._job = job
+        self._clock = clock
         self._choice = choice
         self._mutation = mutation
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
@@ -41,7 +46,9 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
-        self._sources: list[SourceReader] = []
+        self._readers: list[SourceReader | SplitReader] = []
+        self._indexed: list[SourceReader] = []
+        self._split_sources: list[SplitSourceRun] = []
         self._interruptions: list[Interruptions] = []
         for operator in plan.operators:
             if operator.kind is OperatorKind.SOURCE:
@@ -62,32 +69,41 @@ class LocalRun:
 
     def run_batch(self, records: int | None) -> bool:
         """Read ``records`` of every source (None: all), process until nothing is left; False when all has ended."""
-        limits = {id(reader): reader.limit(records) for reader in self._sources}
+        for source in self._split_sources:
+            source.begin_batch(records)
+        for reader in self._indexed:
+            reader.begin_batch(records)
         for subtask in self._subtasks.values():
             subtask.begin_batch()
             subtask.flush()
-        self._process(limits)
+        self._process()
         for head, index in self._subtasks:  # upstream first, so that what time brings forth is still of this batch
             self._subtasks[head, index].end_batch()
             self._subtasks[head, index].flush()
-            self._process(limits)
+            self._process()
         if self._mutation is not None:
             self._mutation.verify()
-        return any(not reader.ended for reader in self._sources)
+        return any(not reader.ended for reader in self._readers)
 
-    def _process(self, limits: dict[int, int | None]) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether all that is left to read has yet to come."""
+        return all(reader.ended for reader in self._indexed) and all(source.waits for source in self._split_sources)
+
+    def _process(self) -> None:
         while True:
-            ready = [reader for reader in self._sources if reader.can_read(limits[id(reader)])]
+            ready = [reader for reader in self._readers if reader.can_read]
             if not ready and not self._waiting:
                 break
             if ready and (not self._waiting or self._choice.random() < 0.25):
-                reader = self._choice.choice(ready)
-                reader.read(self._choice, limits[id(reader)])
+                self._choice.choice(ready).read(self._choice)
             else:
                 self._deliver_one()
 
     def restart(self) -> None:
-        """Put every subtask into bytes and go on with new ones made from those."""
+        """Put every subtask into bytes and go on with new ones made from those; so with what plans the reading."""
+        for source in self._split_sources:
+            source.restart()
         for (head, index), subtask in list(self._subtasks.items()):
             blob = subtask.snapshot()
             self._subtasks[head, index] = self._new_subtask(head, index)
@@ -95,8 +111,14 @@ class LocalRun:
 
     def close(self) -> None:
         """Close every function that is open; the job has failed."""
+        self.close_sources()
         for subtask in self._subtasks.values():
             subtask.close()
+
+    def close_sources(self) -> None:
+        """Close what plans the reading."""
+        for source in self._split_sources:
+            source.close()
 
     def take_collected(self) -> Iterator[tuple[Operator, list[Any]]]:
         """What arrived at each sink since the last call."""
@@ -106,7 +128,7 @@ class LocalRun:
 
     def progress(self) -> list[dict[str, Any]]:
         """What every operator of every subtask has done so far."""
-        parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._sources), *self._subtasks.values()]
+        parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
 
     def check_ended(self) -> None:
@@ -116,9 +138,15 @@ class LocalRun:
                 raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not see the end of its input.")
 
     def _add_source(self, operator: Operator) -> None:
+        if isinstance(operator.body, Source):
+            source = SplitSourceRun(self._plan, operator, self._clock, self._receive, self._mutation)
+            self._split_sources.append(source)
+            self._readers += source.readers
+            return
         indices = range(operator.parallelism)
         readers = [SourceReader(self._plan, operator, index, self._receive, self._mutation) for index in indices]
-        self._sources += readers
+        self._indexed += readers
+        self._readers += readers
         if self._plan.mode is RuntimeExecutionMode.STREAMING:
             self._interruptions.append(Interruptions(operator, readers))
 

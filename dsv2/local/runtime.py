@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
+from time import sleep
 from typing import Any
 
 from dsv2.clock import Clock, SystemClock
@@ -20,9 +21,11 @@ from dsv2.runtime.progress import job_progress
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
-from dsv2.sources import Crash, IndexedSource, Pause, Stop
+from dsv2.sources import BaseSource, Crash, DataFrameSource, Pause, Stop
 
 __all__ = ("LocalRuntime",)
+
+_PACE_SECONDS = 0.01  # between two looks at sources that have nothing new
 
 
 class LocalRuntime:
@@ -34,7 +37,7 @@ class LocalRuntime:
     ``RecordMutatedError`` if a record is changed after it was emitted.
 
     It differs from Spark in this: one process, so state never outlives it; records are not copied between operators;
-    sources are collections and generators only, sinks are those that end on the driver.
+    sources are all but DataFrames and have an end, sinks are those that end on the driver.
     """
 
     def __init__(
@@ -70,12 +73,13 @@ class LocalRuntime:
         codec = Codec(TypeRegistry.of(plan))
         mutation = MutationCheck(codec) if self._check_mutation else None
         context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
-        run = LocalRun(plan, context, random.Random(self._seed), mutation)
+        run = LocalRun(plan, context, self._clock, random.Random(self._seed), mutation)
         try:
             self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
             raise
+        run.close_sources()
 
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         run.open()
@@ -102,6 +106,8 @@ class LocalRuntime:
                 break
             if self._restart:
                 run.restart()
+            if run.waits:
+                sleep(_PACE_SECONDS)
         run.check_ended()
 
     def _sizes(self, plan: Plan) -> Iterator[int | None]:
@@ -151,10 +157,12 @@ def _check(plan: Plan, options: RunOptions) -> None:
         raise ConfigurationError("The local runtime keeps no checkpoints; leave checkpoint_location out, or use Spark.")
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
-        if operator.kind is OperatorKind.SOURCE and not isinstance(operator.body, IndexedSource):
-            raise ConfigurationError(f"The source {where} needs Spark; locally use a collection or a generator.")
-        if isinstance(operator.body, IndexedSource) and not operator.body.bounded:
-            raise ConfigurationError(f"The source {where} has no end; the local runtime runs bounded jobs: give count.")
+        if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
+            raise ConfigurationError(f"The source {where} needs Spark; locally use another one, a collection say.")
+        if isinstance(operator.body, BaseSource) and not operator.body.bounded:
+            raise ConfigurationError(
+                f"The source {where} has no end; the local runtime runs bounded jobs: give it one (count, say)."
+            )
         if operator.kind is OperatorKind.SINK and not isinstance(
             operator.body, CollectSink | PrintSink | ForeachBatchSink
         ):

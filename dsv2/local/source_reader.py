@@ -35,10 +35,10 @@ class SourceReader:
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
-        self._mutation = mutation
         self.position = 0  # records of this subtask read so far
         self.ended = False
         self._place: int | None = None  # the position at which it waits for the others
+        self._limit: int | None = None  # the position at which the micro-batch ends
 
     @property
     def waits(self) -> bool:
@@ -49,20 +49,21 @@ class SourceReader:
         """Do not read what is at ``index`` of the source, nor what is behind it."""
         self._place = None if index is None else len(range(self._index, index, self._operator.parallelism))
 
-    def limit(self, records: int | None) -> int | None:
-        """How far it may be read if ``records`` more are wanted (None: all)."""
+    def begin_batch(self, records: int | None) -> None:
+        """Let ``records`` more be read (None: all)."""
         limits = [self._place, None if records is None else self.position + records]
-        return min((limit for limit in limits if limit is not None), default=None)
+        self._limit = min((limit for limit in limits if limit is not None), default=None)
 
-    def can_read(self, limit: int | None) -> bool:
-        """Whether there is anything left before ``limit``: records or the end."""
-        return not self.ended and (limit is None or self.position < limit)
+    @property
+    def can_read(self) -> bool:
+        """Whether there is anything left for this micro-batch: records or the end."""
+        return not self.ended and (self._limit is None or self.position < self._limit)
 
-    def read(self, choice: random.Random, limit: int | None) -> None:
-        """Read a number of records that ``choice`` makes up, not beyond ``limit``."""
+    def read(self, choice: random.Random) -> None:
+        """Read a number of records that ``choice`` makes up, not beyond the micro-batch."""
         wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # few as often as many
-        if limit is not None:
-            wanted = min(wanted, limit - self.position)
+        if self._limit is not None:
+            wanted = min(wanted, self._limit - self.position)
         step, count = self._operator.parallelism, self._source.count
         first = self._index + self.position * step
         stop = first + wanted * step
@@ -77,13 +78,9 @@ class SourceReader:
 
     def _records(self, indices: range) -> list[Any]:
         try:
-            records = self._source.read(indices)
+            return self._source.read(indices)
         except Exception as error:
             raise_user_failure(self._operator, self._index, "read", error)
-        if self._mutation is not None:
-            for record in records:
-                self._mutation.remember(self._operator, record)
-        return records
 
 
 class Interruptions:

@@ -1,7 +1,7 @@
 """What the driver does for a source with splits: who reads what, and how far, from one micro-batch to the next.
 
-An offset is JSON. It says how far every split was read, what the readers of the micro-batch that ends there are to read,
-and what the enumerator knows; so it is both the order for that micro-batch and the checkpoint behind it.
+An offset is JSON. It says how far every split was read, what the readers of the micro-batch that ends there are to
+read, and what the enumerator knows: it is both the order for that micro-batch and the checkpoint behind it.
 """
 
 from __future__ import annotations

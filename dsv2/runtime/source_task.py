@@ -55,6 +55,9 @@ class SourceTask:
 
     def send(self, records: list[Any], timestamps: Timestamps = None) -> None:
         """Route ``records``."""
+        if self._watch is not None:
+            for record in records:
+                self._watch(self._source, record)
         for start in range(0, len(records), _PIECE):
             stop = start + _PIECE
             self._collect(records[start:stop], None if timestamps is None else timestamps[start:stop])

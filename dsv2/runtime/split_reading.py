@@ -50,8 +50,8 @@ def read_portions(
     order: ReaderOrder,
     task: SourceTask,
     declarations: Mapping[str, WatermarkDeclaration],
-) -> Iterator[list[Any]]:
-    """Hand what ``order`` says to ``task``; yields each run of records when it has been handed on.
+) -> Iterator[int]:
+    """Hand what ``order`` says to ``task``; yields the number of records of each run when it has been handed on.
 
     Raises ``UserFunctionError`` for what the reader raises.
     """
@@ -73,11 +73,11 @@ def read_portions(
             reader.close()
 
 
-def _send(run: Records[Any], task: SourceTask) -> list[Any]:
+def _send(run: Records[Any], task: SourceTask) -> int:
     if not isinstance(run, Records):
         raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
     records = list(run.records)
     if run.timestamps is not None and len(run.timestamps) != len(records):
         raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
     task.send(records, None if run.timestamps is None else list(run.timestamps))
-    return records
+    return len(records)

@@ -21,7 +21,7 @@ from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction, WrappingFunction
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
-from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource
+from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource, Source
 from dsv2.state.types import classes_in
 
 __all__ = ("TypeRegistry",)
@@ -188,7 +188,7 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         for first in {type(item): item for item in reversed(body.items)}.values():
             recorder.record(first, f"an element of {where}")
             recorder.classes.add(type(first))
-    elif isinstance(body, IndexedSource):
+    elif isinstance(body, IndexedSource | Source):
         recorder.record(body, f"the source {where}")
     elif isinstance(body, DataFrameSource):
         recorder.classes.add(body.record_type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -125,7 +125,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         self._assigner = assigner
         self._bounded = bounded
         self._interval = discovery_interval_ms
-        self._there: dict[str, SplitT] | None = None  # what the last look has found
+        self._found: dict[str, SplitT] | None = None  # by the last look, until it is made use of
         self._next_look: int | None = ctx.clock.now_ms()
         self._looked = False
         self._settled = False  # whether all readers have told what they held, and a first look was taken
@@ -161,7 +161,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         self._discovery.refresh()
         now = self._ctx.clock.now_ms()
         if self._next_look is not None and now >= self._next_look:
-            self._there = {split.split_id: split for split in self._discovery.discover()}
+            self._found = {split.split_id: split for split in self._discovery.discover()}
             self._next_look = None if self._bounded or self._interval is None else now + self._interval
             self._looked = True
         self._settle()
@@ -198,20 +198,20 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         if not self._settled:
             if not self._looked or len(self._ctx.registered_readers) < self._ctx.parallelism:
                 return
-            self._drop_missing()
+            if self._found is not None:
+                self._drop_missing(self._found)
             self._settled = True
-        if self._there is not None:
-            self._take_new(self._there)
-        self._assign()
+        if self._found is not None:
+            self._take_new(self._found)
+        self._assign(self._unassigned if self._found is None else self._found)
+        self._found = None
         self._hand_over()
 
-    def _drop_missing(self) -> None:
-        there = self._there
-        if there is not None:
-            self._owners = {split_id: owner for split_id, owner in self._owners.items() if split_id in there}
-            for waiting in (self._unassigned, *self._pending.values()):
-                for split_id in waiting.keys() - there.keys():
-                    del waiting[split_id]
+    def _drop_missing(self, there: Mapping[str, SplitT]) -> None:
+        self._owners = {split_id: owner for split_id, owner in self._owners.items() if split_id in there}
+        for waiting in (self._unassigned, *self._pending.values()):
+            for split_id in waiting.keys() - there.keys():
+                del waiting[split_id]
 
     def _take_new(self, there: Mapping[str, SplitT]) -> None:
         self._finished = {split_id: None for split_id in self._finished if split_id in there}
@@ -219,8 +219,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             if split_id not in self._owners and split_id not in self._finished:
                 self._take(split)
 
-    def _assign(self) -> None:
-        order = self._unassigned if self._there is None else self._there
+    def _assign(self, order: Iterable[str]) -> None:
         splits = [self._unassigned[split_id] for split_id in order if split_id in self._unassigned]
         held = Counter(self._owners.values())
         chosen = self._assigner.assign(splits, {subtask: held[subtask] for subtask in range(self._ctx.parallelism)})

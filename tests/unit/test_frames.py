@@ -212,7 +212,8 @@ def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
     plan = env.build_plan()
     task = SourceTask(plan, operator_named(plan, "numbers"), 1, frames.append, {})
     task.start()
-    task.send(["a", "b", "c"], 3)
+    task.seek(3)
+    task.send(["a", "b", "c"])
     task.end()
     task.flush()
 
@@ -233,7 +234,7 @@ def test_records_leave_before_they_pile_up() -> None:
     copies = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(10)])
     env.from_collection(list[Any]()).with_uid("numbers").process(copies).with_uid("f").to_sink(CollectSink())
     plan = env.build_plan()
-    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append, {}).send([*range(50_000)], 0)
+    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append, {}).send([*range(50_000)])
     assert len(elements(frames)) > 40_000
     driver = Driver(plan, "f").open()
     driver.subtask.receive(0, [*range(5_000)], [])

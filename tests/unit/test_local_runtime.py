@@ -294,7 +294,7 @@ REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
     (lambda env: numbers_in(env).to_sink(CollectSink()),
      "The source Source (uid 'Source-0'), defined at HERE, has no end; the local runtime runs bounded jobs"),
     (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
-     "The source Source (uid 'Source-0'), defined at HERE, needs Spark; locally use a collection or a generator."),
+     "The source Source (uid 'Source-0'), defined at HERE, needs Spark; locally use another one"),
     (lambda env: env.from_collection([1]).to_sink(FileSink("out", schema="value int")),
      "The sink Sink (uid 'Sink-1'), defined at HERE, needs Spark; locally use CollectSink, PrintSink or"),
 ]

@@ -1,0 +1,99 @@
+"""Sources with splits in a local run: the driver's side, and the readers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.context import RuntimeExecutionMode
+from dsv2.graph import Operator, Plan
+from dsv2.local.mutation import MutationCheck
+from dsv2.local.source_reader import own_copy
+from dsv2.runtime.frames import Emit
+from dsv2.runtime.source_coordinator import BEFORE_START, Offset, ReaderOrder, SourceCoordinator, orders
+from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.split_reading import read_portions
+from dsv2.sources import Source
+
+__all__ = ("SplitReader", "SplitSourceRun")
+
+
+class SplitSourceRun:
+    """One source with its readers."""
+
+    def __init__(
+        self, plan: Plan, operator: Operator, clock: Clock, receive: Emit, mutation: MutationCheck | None
+    ) -> None:
+        assert isinstance(operator.body, Source)
+        self._plan = plan
+        self._operator = operator
+        self._source: Source[Any, Any, Any] = operator.body
+        self._clock = clock
+        self._offset: Offset = BEFORE_START
+        self._coordinator = self._new_coordinator()
+        self.readers = [SplitReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)]
+        self.waits = False
+        """Whether the last micro-batch had nothing to read."""
+
+    def begin_batch(self, records: int | None) -> None:
+        """Tell the readers what to read; ``records`` for each of them, if that is a limit."""
+        there = self._coordinator.next(self._offset, self._limit(records))
+        self.waits = there == self._offset
+        if not self.waits:
+            self._offset = there
+            for order in orders(there, self._source.split_serializer):
+                self.readers[order.subtask].follow(order)
+
+    def restart(self) -> None:
+        """Go on from the offset, with a new enumerator."""
+        self.close()
+        self._coordinator = self._new_coordinator()
+
+    def close(self) -> None:
+        """Close the enumerator."""
+        self._coordinator.close()
+
+    def _new_coordinator(self) -> SourceCoordinator:
+        return SourceCoordinator(self._source, self._operator, self._operator.parallelism, self._clock)
+
+    def _limit(self, records: int | None) -> int | None:
+        if self._plan.mode is RuntimeExecutionMode.BATCH:
+            return None
+        limits = [self._source.limit_per_batch, None if records is None else records * self._operator.parallelism]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+class SplitReader:
+    """One subtask of a source."""
+
+    def __init__(
+        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
+    ) -> None:
+        self._plan = plan
+        self._operator = operator
+        functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
+        watch = None if mutation is None else mutation.remember
+        self.task = SourceTask(plan, operator, index, receive, functions, watch)
+        self._runs: Iterator[int] = iter(())
+        self._ends = False
+        self.can_read = False
+        """Whether there is anything left for this micro-batch: records or the end."""
+        self.ended = False
+
+    def follow(self, order: ReaderOrder) -> None:
+        """Do what ``order`` says, by and by."""
+        assert isinstance(self._operator.body, Source)
+        self._runs = read_portions(self._operator.body, self._operator, order, self.task, self._plan.declarations)
+        self._ends = order.last
+        self.can_read = True
+
+    def read(self, choice: random.Random) -> None:
+        """Read the next run of records; the source says how many those are."""
+        if next(self._runs, None) is None:
+            self.can_read = False
+            self.ended = self._ends
+            if self._ends:
+                self.task.end()
+        self.task.flush()

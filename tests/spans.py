@@ -1,0 +1,100 @@
+"""A source with splits for tests: numbers of several spans, each a split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dsv2.sources import (
+    DataclassSerializer,
+    HashSplitAssigner,
+    Portion,
+    Records,
+    SplitAssigner,
+    SplitSource,
+)
+
+__all__ = ("Item", "Span", "Spans", "everything")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The numbers from ``position`` on, of those below ``end``."""
+
+    name: str
+    position: int
+    end: int
+
+    @property
+    def split_id(self) -> str:
+        return self.name
+
+
+class Item(NamedTuple):
+    """One record."""
+
+    span: str
+    number: int
+
+
+class Spans(SplitSource[Item, Span]):
+    """``ends``: by the name of a span how many numbers it has."""
+
+    def __init__(
+        self,
+        ends: Mapping[str, int],
+        *,
+        bounded: bool = True,
+        limit: int | None = None,
+        assigner: SplitAssigner[Span] | None = None,
+        run: int = 3,
+        discovery_interval_ms: int | None = None,
+    ) -> None:
+        self.ends = dict(ends)
+        self._bounded = bounded
+        self._limit = limit
+        self._assigner = assigner
+        self._run = run
+        self._interval = discovery_interval_ms
+
+    @property
+    def bounded(self) -> bool:
+        return self._bounded
+
+    @property
+    def split_serializer(self) -> DataclassSerializer[Span]:
+        return DataclassSerializer(Span)
+
+    @property
+    def limit_per_batch(self) -> int | None:
+        return self._limit
+
+    @property
+    def assigner(self) -> SplitAssigner[Span]:
+        return self._assigner or HashSplitAssigner()
+
+    @property
+    def discovery_interval_ms(self) -> int | None:
+        return self._interval
+
+    def discover(self) -> list[Span]:
+        return [Span(name, 0, end) for name, end in self.ends.items()]
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        end = split.end if self._bounded else self.ends.get(split.name, split.end)
+        stop = end if limit is None else min(end, split.position + limit)
+        last = self._bounded and stop == end
+        if stop == split.position and not last:
+            return None
+        return Portion(replace(split, position=stop), stop - split.position, last)
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for first in range(start.position, stop.position, self._run):
+            numbers = range(first, min(first + self._run, stop.position))
+            yield Records([Item(start.name, number) for number in numbers])
+
+
+def everything(ends: Mapping[str, int]) -> list[Item]:
+    """All records of the spans, sorted."""
+    return sorted(Item(name, number) for name, end in ends.items() for number in range(end))

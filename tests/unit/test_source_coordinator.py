@@ -1,0 +1,309 @@
+"""From one offset of a source with splits to the next."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from dsv2.errors import JobError
+from dsv2.graph import Operator
+from dsv2.runtime.source_coordinator import BEFORE_START, Offset, SourceCoordinator, orders
+from dsv2.sinks import CollectSink
+from dsv2.sources import (
+    Portion,
+    ReaderInfo,
+    Records,
+    RoundRobinSplitAssigner,
+    Serializer,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
+from dsv2.sources.serializers import JsonValue
+from dsv2.testing import ManualClock
+from tests.spans import Span, Spans
+from tests.support import local_environment, operator_named
+
+
+def operator_of(source: Source[Any, Any, Any], parallelism: int) -> Operator:
+    env = local_environment(parallelism)
+    env.from_source(source).with_uid("in").to_sink(CollectSink())
+    return operator_named(env.build_plan(), "in")
+
+
+def coordinator(source: Source[Any, Any, Any], parallelism: int = 2) -> SourceCoordinator:
+    return SourceCoordinator(source, operator_of(source, parallelism), parallelism, ManualClock())
+
+
+def spans(ends: dict[str, int], **options: Any) -> Spans:
+    return Spans(ends, **{"assigner": RoundRobinSplitAssigner(), **options})
+
+
+def logged(offset: Offset) -> Offset:
+    """As Spark's log gives it back."""
+    written: Offset = json.loads(json.dumps(offset))
+    return written
+
+
+def offsets(driver: SourceCoordinator, limit: int | None = None, start: Offset = BEFORE_START) -> Iterator[Offset]:
+    """Where micro-batches end, until there is nothing new."""
+    while (there := driver.next(start, limit)) != start:
+        start = logged(there)
+        yield start
+
+
+def plan_of(offset: Offset, source: Spans) -> dict[int, list[tuple[str, int, int]]]:
+    return {
+        order.subtask: [
+            (portion.start.name, portion.start.position, portion.stop.position) for portion in order.portions
+        ]
+        for order in orders(offset, source.split_serializer)
+    }
+
+
+def test_without_a_limit_everything_is_read_in_one_micro_batch() -> None:
+    source = spans({"a": 5, "b": 3, "c": 4})
+    (only,) = offsets(coordinator(source))
+    assert plan_of(only, source) == {0: [("a", 0, 5), ("c", 0, 4)], 1: [("b", 0, 3)]}
+    assert [(order.first, order.last) for order in orders(only, source.split_serializer)] == [(True, True)] * 2
+
+
+def test_a_limit_is_shared_fairly_and_what_one_split_leaves_is_for_the_others() -> None:
+    source = spans({"a": 100, "b": 2, "c": 100})
+    first, second, *_ = offsets(coordinator(source), limit=30)
+    assert plan_of(first, source) == {0: [("a", 0, 14), ("c", 0, 14)], 1: [("b", 0, 2)]}
+    assert plan_of(second, source) == {0: [("a", 14, 29), ("c", 14, 29)]}
+
+
+def test_a_limit_below_the_number_of_splits_reaches_each_in_its_turn() -> None:
+    source = spans(dict.fromkeys("abcde", 10))
+    read = Counter(
+        name
+        for offset in islice(offsets(coordinator(source), limit=2), 5)
+        for portions in plan_of(offset, source).values()
+        for name, *_ in portions
+    )
+    assert read == dict.fromkeys("abcde", 2)
+
+
+def test_every_record_is_in_one_portion_however_the_input_is_cut() -> None:
+    ends = {"a": 17, "b": 0, "c": 5}
+    for limit in (1, 2, 7, 100):
+        source = spans(ends)
+        read: list[tuple[str, int]] = []
+        for offset in offsets(coordinator(source), limit):
+            for portions in plan_of(offset, source).values():
+                read += [(name, number) for name, start, stop in portions for number in range(start, stop)]
+        assert sorted(read) == [(name, number) for name, end in ends.items() for number in range(end)]
+
+
+def test_a_reader_ends_when_its_last_split_does_and_one_without_splits_at_once() -> None:
+    source = spans({"a": 4, "b": 2})
+    driver = coordinator(source, parallelism=3)
+    first, second = offsets(driver, limit=4)
+    assert {order.subtask: order.last for order in orders(first, source.split_serializer)} == {
+        0: False,
+        1: True,
+        2: True,
+    }
+    assert {order.subtask: order.last for order in orders(second, source.split_serializer)} == {0: True}
+    assert driver.ended
+
+
+def test_after_a_restart_at_any_offset_the_rest_is_the_same() -> None:
+    source = spans({"a": 9, "b": 4, "c": 6})
+    whole = list(offsets(coordinator(source), limit=3))
+    assert len(whole) > 5
+    for index, offset in enumerate(whole):
+        assert list(offsets(coordinator(source), 3, offset)) == whole[index + 1 :]
+
+
+def test_an_offset_that_spark_did_not_take_is_decided_anew() -> None:
+    source = spans({"a": 9}, bounded=False)
+    driver = coordinator(source, parallelism=1)
+    first = driver.next(BEFORE_START, 4)
+    lost = driver.next(first, 4)
+    assert plan_of(lost, source) == {0: [("a", 4, 8)]}
+    assert driver.next(first, 2) != lost
+    assert plan_of(driver.next(first, 4), source) == {0: [("a", 4, 8)]}
+
+
+def test_nothing_new_gives_the_same_offset_and_new_data_the_next_one() -> None:
+    source = spans({"a": 3}, bounded=False)
+    driver = coordinator(source, parallelism=1)
+    (first,) = offsets(driver)
+    source.ends["a"] = 5
+    (second,) = offsets(driver, start=first)
+    assert plan_of(second, source) == {0: [("a", 3, 5)]}
+    assert not driver.ended
+
+
+def test_without_a_refresh_nothing_new_is_found() -> None:
+    class Looking(Spans):
+        seen: dict[str, int]
+
+        def refresh(self) -> None:
+            self.seen = dict(self.ends)
+
+        def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+            end = self.seen[split.name]
+            return Portion(Span(split.name, end, split.end)) if end > split.position else None
+
+    source = Looking({"a": 3}, bounded=False)
+    driver = coordinator(source, parallelism=1)
+    first = driver.next(BEFORE_START, None, refresh=False)  # the first look has to be
+    source.ends["a"] = 5
+    assert driver.next(first, None, refresh=False) == first
+    assert driver.next(first, None) != first
+
+
+def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
+    source = spans({"a": 3}, bounded=False, discovery_interval_ms=1)
+    clock = ManualClock(step_ms=1)
+    driver = SourceCoordinator(source, operator_of(source, 1), 1, clock)
+    (first,) = offsets(driver)
+    source.ends["b"] = 0
+    (second,) = offsets(driver, start=first)
+    assert plan_of(second, source) == {}
+    assert [split["at"]["name"] for split in second["readers"][0]["splits"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("before", "now"), [(3, 6), (6, 3), (2, 1)])
+def test_with_another_parallelism_all_splits_are_given_out_anew(before: int, now: int) -> None:
+    ends = {f"s{number}": 8 for number in range(12)}
+    source = spans(ends, bounded=False)
+    (first,) = offsets(coordinator(source, before))
+    source.ends = {f"s{number}": 10 for number in range(18)}
+    (second,) = offsets(coordinator(source, now), start=first)
+    plan = plan_of(second, source)
+    assert [len(portions) for portions in plan.values()] == [18 // now] * now
+    assert sorted(portion for portions in plan.values() for portion in portions) == sorted(
+        (f"s{number}", 8 if number < 12 else 0, 10) for number in range(18)
+    )
+
+
+# --- Sources that decide for themselves -------------------------------------------------------------------------------
+
+
+class Plain(Source[int, Span, int], Serializer[int]):
+    """Its enumerator does as it is told, and counts the runs of the job."""
+
+    bounded = True
+
+    def __init__(self, script: Any) -> None:
+        self.script = script
+        self.infos: list[ReaderInfo[Span]] = []
+
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[Span], restored: int | None, /
+    ) -> SplitEnumerator[Span, int]:
+        return _Scripted(self, ctx, 1 if restored is None else restored + 1)
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[int, Span]:
+        raise AssertionError("nothing is read here")
+
+    @property
+    def split_serializer(self) -> Serializer[Span]:
+        return Spans({}).split_serializer
+
+    @property
+    def enumerator_state_serializer(self) -> Serializer[int]:
+        return self
+
+    def to_json(self, value: int, /) -> JsonValue:
+        return value
+
+    def from_json(self, json: JsonValue, /) -> int:
+        assert isinstance(json, int)
+        return json
+
+
+class _Scripted(SplitEnumerator[Span, int]):
+    def __init__(self, source: Plain, ctx: SplitEnumeratorContext[Span], runs: int) -> None:
+        self.source, self.ctx, self.runs = source, ctx, runs
+
+    def add_reader(self, reader: ReaderInfo[Span], /) -> None:
+        self.source.infos.append(reader)
+
+    def add_splits_back(self, splits: Sequence[Span], subtask: int, /) -> None:
+        raise AssertionError
+
+    def refresh(self) -> None:
+        if self.runs == 1:
+            self.source.script(self.ctx)
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        return Portion(Span(split.name, split.position + 1, split.end)) if split.position < split.end else None
+
+    def snapshot_state(self) -> int:
+        return self.runs
+
+
+def test_readers_keep_their_splits_over_a_restart_unless_the_enumerator_gives_them_out() -> None:
+    source = Plain(lambda ctx: ctx.assign_splits({0: [Span("a", 0, 3)], 1: [Span("b", 0, 1)]}))
+    first = coordinator(source).next(BEFORE_START, None)
+    source.infos.clear()
+    second = coordinator(source).next(first, None)
+    assert source.infos == [ReaderInfo(0), ReaderInfo(1)]
+    assert second["enumerator"] == 2
+    assert [[split["at"]["position"] for split in reader["splits"]] for reader in second["readers"]] == [[2], [1]]
+    alone = coordinator(source, parallelism=1).next(first, None)
+    assert [split["at"]["name"] for split in alone["readers"][0]["splits"]] == ["a", "b"]
+
+
+# fmt: off
+MISTAKES = [
+    (lambda ctx: ctx.assign_splits({2: [Span("a", 0, 1)]}), "in refresh: Reader 2 is not registered"),
+    (lambda ctx: ctx.assign_splits({0: [Span("a", 0, 1)], 1: [Span("a", 0, 1)]}), "Split 'a' is held by reader 0"),
+    (lambda ctx: (ctx.signal_no_more_splits(0), ctx.assign_splits({0: [Span("a", 0, 1)]})),
+     "Reader 0 was told that no more splits come, and now gets 'a'"),
+    (lambda ctx: 1 / 0, "in refresh: ZeroDivisionError: division by zero\nTraceback"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "message"), MISTAKES)
+def test_mistakes_of_an_enumerator_are_told_with_the_source(script: Any, message: str) -> None:
+    with pytest.raises(JobError, match=r"The source Source \(uid 'in'\), defined at .*py:\d+, failed on the") as caught:
+        coordinator(Plain(script)).next(BEFORE_START, None)
+    assert message in str(caught.value)
+
+
+def test_a_split_does_not_turn_into_another_one() -> None:
+    class Confused(Spans):
+        def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+            return Portion(Span("other", 1, 1))
+
+    with pytest.raises(JobError, match=r"in advance: .*which is another split"):
+        coordinator(Confused({"a": 1})).next(BEFORE_START, None)
+
+
+def test_the_enumerator_is_closed() -> None:
+    class Closing(Spans):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    source = Closing({"a": 1})
+    driver = coordinator(source)
+    driver.close()
+    assert source.closed == 0  # there was none yet
+    driver.next(BEFORE_START, None)
+    driver.close()
+    driver.close()
+    assert source.closed == 1
+
+
+def test_records_are_what_a_reader_yields() -> None:
+    assert list(Spans({}, run=2).read(Span("a", 0, 9), Span("a", 3, 9))) == [
+        Records([("a", 0), ("a", 1)]),
+        Records([("a", 2)]),
+    ]

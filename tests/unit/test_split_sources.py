@@ -1,0 +1,220 @@
+"""Sources with splits on the local runtime."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RuntimeExecutionMode
+from dsv2.errors import RecordMutatedError, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.sources import Records, SourceReader, SourceReaderContext
+from dsv2.testing import ManualClock
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.spans import Item, Span, Spans, everything
+
+ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
+READ = new_builder("read").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
+
+
+def run(source: Spans, runtime: LocalRuntime, parallelism: int = 3, mode: Any = None) -> list[Item]:
+    env = ExecutionEnvironment.get_instance(runtime)
+    env.set_parallelism(parallelism)
+    if mode is not None:
+        env.set_execution_mode(mode)
+    sink = CollectSink[Item]()
+    env.from_source(source).map(lambda item: item).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+@pytest.mark.parametrize("batches", [(), (1,), (4, 1)])
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("limit", [None, 5])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_record_comes_once_and_each_split_in_order(
+    seed: int, limit: int | None, restart: bool, batches: tuple[int, ...]
+) -> None:
+    runtime = LocalRuntime(seed=seed, batches=batches, restart=restart, check_mutation=True)
+    results = run(Spans(ENDS, limit=limit), runtime)
+    assert sorted(results) == everything(ENDS)
+    numbers = defaultdict(list)
+    for span, number in results:
+        numbers[span].append(number)
+    assert all(found == sorted(found) for found in numbers.values())
+
+
+def test_in_batch_mode_the_limit_does_not_count() -> None:
+    results = run(Spans(ENDS, limit=1), LocalRuntime(), mode=RuntimeExecutionMode.BATCH)
+    assert sorted(results) == everything(ENDS)
+
+
+class Announcing(Spans):
+    """Sends how many records of it a reader has read, and declares so."""
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [READ]
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
+        return _Announcing(self, ctx)
+
+
+class _Announcing(SourceReader[Item, Span]):
+    def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
+        self.source, self.ctx = source, ctx
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        if self.ctx.parallelism == 2 and self.ctx.subtask == 0:
+            self.ctx.mark_idle()
+        for run in self.source.read(start, stop):
+            yield run
+            self.ctx.emit_watermark(READ.new_watermark(run.records[-1].number))
+
+
+class Heard(OneInputStreamProcessFunction[Item, str]):
+    """Says what comes, in its order."""
+
+    def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+        output.collect(str(record.number))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[str], ctx: NonPartitionedContext[str]
+    ) -> WatermarkHandlingResult:
+        output.collect(f"read {watermark.value}")
+        return WatermarkHandlingResult.PEEK
+
+
+def heard(source: Spans, parallelism: int) -> list[str]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    sink = CollectSink[str]()
+    env.from_source(source).with_parallelism(parallelism).process(Heard()).with_parallelism(1).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def test_a_reader_sends_watermarks_between_its_records() -> None:
+    assert heard(Announcing({"a": 5}), 1) == ["0", "1", "2", "read 2", "3", "4", "read 4"]
+
+
+def test_nobody_waits_for_a_reader_that_is_idle() -> None:
+    # Reader 0 has read up to 2 and reader 1 up to 5, but the first one says that it is idle.
+    source = Announcing({"a": 3, "b": 6}, run=10)
+    owners = {name: number for number, name in enumerate("ab")}
+
+    class ByName:
+        def assign(self, splits: Any, held: Any, /) -> list[int]:
+            return [owners[split.name] for split in splits]
+
+    source._assigner = ByName()
+    assert "read 5" in heard(source, 2)
+
+
+class Failing(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        yield Records([Item("a", 0)])
+        raise OSError("the disk is gone")
+
+
+def test_a_reader_that_fails_is_named() -> None:
+    with pytest.raises(UserFunctionError, match="OSError: the disk is gone") as caught:
+        run(Failing({"a": 3}), LocalRuntime(), parallelism=1)
+    assert (caught.value.operator, caught.value.callback) == ("Source (uid 'Source-0')", "read")
+
+
+class Bare(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        yield [Item("a", 0)]  # type: ignore[misc]  # the mistake
+
+
+class Mismatched(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        yield Records([Item("a", 0)], [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"), [(Bare, "yield Records"), (Mismatched, "There are 1 records and 2 timestamps")]
+)
+def test_what_a_reader_yields_is_checked(source: type[Spans], message: str) -> None:
+    with pytest.raises(UserFunctionError, match=message):
+        run(source({"a": 1}), LocalRuntime(), parallelism=1)
+
+
+class Closing(Spans):
+    opened = 0
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
+        self.opened += 1
+        return super().create_reader(ctx)
+
+    def close(self) -> None:
+        self.opened -= 1
+
+
+@pytest.mark.parametrize("ends", [{"a": 3, "b": 3}, {"a": -1}])
+def test_readers_and_enumerator_are_closed_at_the_end_and_after_a_failure(ends: dict[str, int]) -> None:
+    class Broken(Closing):
+        def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+            if stop.position < 0:
+                raise ValueError("broken")
+            return super().read(start, stop)
+
+    source = Broken(ends)
+    if "b" in ends:
+        run(source, LocalRuntime(), parallelism=2)
+    else:
+        with pytest.raises(UserFunctionError, match="broken"):
+            run(source, LocalRuntime(), parallelism=1)
+    assert source.opened == -1  # every reader once, and the enumerator
+
+
+class Mutating(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Any]]:
+        record = [0]
+        for number in range(2):
+            record[0] = number
+            yield Records([record])
+
+
+def test_a_reader_that_changes_what_it_has_yielded_is_found_out() -> None:
+    with pytest.raises(RecordMutatedError, match=r"Source \(uid 'Source-0'\)"):
+        run(Mutating({"a": 2}), LocalRuntime(check_mutation=True), parallelism=1)
+
+
+class Growing(Spans):
+    """Its spans grow by one number with every look, up to their end."""
+
+    looks = 0
+
+    def refresh(self) -> None:
+        self.looks += 1
+
+    def advance(self, split: Span, limit: int | None, /) -> Any:
+        return super().advance(split, 1) if split.position < self.looks // 3 else None
+
+
+def test_what_has_yet_to_come_is_waited_for() -> None:
+    assert run(Growing({"a": 4}), LocalRuntime(clock=ManualClock()), parallelism=1) == everything({"a": 4})
+
+
+class Stamped(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for records in super().read(start, stop):
+            yield Records(records.records, [item.number * 10 for item in records.records])
+
+
+class Stamps(OneInputStreamProcessFunction[Item, int | None]):
+    def process_record(self, record: Item, output: Collector[int | None], ctx: PartitionedContext[int | None]) -> None:
+        output.collect(ctx.timestamp)
+
+
+def test_records_may_have_timestamps() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    sink = CollectSink[int | None]()
+    env.from_source(Stamped({"a": 5})).process(Stamps()).to_sink(sink)
+    env.execute()
+    assert sink.results == [0, 10, 20, 30, 40]
