@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ __all__ = (
     "FailedCallbackError",
     "FailedRecordError",
     "KeyedRunFunction",
+    "PaneFunction",
     "Position",
     "ProcessFunction",
     "RunFunction",
@@ -176,14 +177,23 @@ class KeyedRunFunction(ProcessFunction, ABC):
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
-        live: Mapping[Any, dict[Any, Any]],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
         """Process ``records``, which have ``timestamps`` in ms; ``process_one(record, timestamp)`` goes the usual way.
 
-        ``select`` gives a record's key, and ``live`` the entries of keys that were touched lately: what is changed in
-        them is kept. Nothing else may be used but by ``process_one``. Raises ``FailedRecordError`` from what user code
-        raised.
+        ``select`` gives a record's key. No key is in hand but in ``process_one``. Raises ``FailedRecordError`` from
+        what user code raised.
+        """
+
+
+class PaneFunction(ProcessFunction, ABC):
+    """A keyed function that keeps what many keys have in one window in a pane of the subtask; for extensions."""
+
+    @abstractmethod
+    def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
+        """The deadline of the pane ``slot`` has come: postpone it, or drop the pane. Called before timers of that time.
+
+        No key is in hand; the function puts one into the state manager's ``key`` before it calls user code.
         """
 
 

@@ -95,11 +95,12 @@ class Metrics:
 class PartitionState:
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle")
+    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes")
 
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
+        self.panes = store.panes  # where extensions want them
         self.key = NO_KEY
         self.handles: Mapping[str, Handle] = {}
         self.new_handle: Callable[[StateDeclaration, Home], Handle]  # where extensions want it

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.extension.event_time import EventTimeProcessFunction
-from dsv2.functions import CollectAll, KeyedRunFunction, ProcessFunction, RunFunction, TickingFunction
+from dsv2.functions import CollectAll, KeyedRunFunction, PaneFunction, ProcessFunction, RunFunction, TickingFunction
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.contexts import (
     NO_KEY,
@@ -222,21 +222,27 @@ class FunctionCalls:
         if isinstance(self._function, TickingFunction):
             self.attributed("tick", self._function.tick, now_ms, self._non_partitioned.watermark_manager)
 
-    def next_tick(self) -> int | None:
-        """When it wants to be called for that, in ms; None: not before there are records."""
+    def _next_tick(self) -> int | None:
         return self._function.next_tick() if isinstance(self._function, TickingFunction) else None
 
     def fire_event_timers(self, time: int) -> None:
         """Call ``on_event_timer`` for each timer up to ``time`` ms; what it collects has the timer's time."""
         self._inherit(None)
         try:
+            self._end_panes(time, by_event=True)
             self._timing.event_timers.advance(time, self._fire_event_timer)
         finally:
             self._inherit_nothing()
 
-    def fire_processing_timer(self, timestamp: int, key: Any) -> None:
-        """Call ``on_processing_timer``."""
-        self._fire("on_processing_timer", timestamp, key)
+    def fire_processing_timers(self, time: int, *, last: bool = False) -> None:
+        """Call ``on_processing_timer`` for each timer up to ``time`` ms; ``last``: see ``TimerService.advance``."""
+        self._end_panes(time, by_event=False)
+        self._timing.processing_timers.advance(time, self._fire_processing_timer, last=last)
+
+    def next_processing_time(self) -> int | None:
+        """When something is due by the wall clock, in ms, or a time before it."""
+        panes, timers = self._store.panes.next_deadline(by_event=False), self._timing.processing_timers.next_time()
+        return min((time for time in (panes, timers, self._next_tick()) if time is not None), default=None)
 
     def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
         """``visitor(ctx)`` in the partition ``key``."""
@@ -262,6 +268,23 @@ class FunctionCalls:
         self._moment.timestamp = timestamp
         self._fire("on_event_timer", timestamp, key)
 
+    def _fire_processing_timer(self, timestamp: int, key: Any) -> None:
+        self._fire("on_processing_timer", timestamp, key)
+
+    def _end_panes(self, time: int, *, by_event: bool) -> None:
+        function, panes, partition = self._function, self._store.panes, self._partition
+        if not isinstance(function, PaneFunction):
+            return
+        while (pane := panes.next_due(by_event)) is not None and pane.deadline <= time:
+            if by_event:
+                self._moment.timestamp = pane.deadline
+            try:
+                function.on_pane_due(pane.slot, *self._collectors, self._partitioned)
+            except BaseException as error:
+                raise_user_failure(self._operator, self._subtask, "on_trigger", error, key=partition.key)
+            finally:
+                partition.key = NO_KEY
+
     def _fire(self, callback: str, timestamp: int, key: Any) -> None:
         self._partition.key = key
         try:
@@ -278,7 +301,8 @@ class FunctionCalls:
             collect_stamped = key_checked_stamped(collect_stamped, select, self._partition)
         if self._function.emits_only_at_end:
             collect, collect_stamped = at_end_only(collect, collect_stamped, self._has_ended)
-        return OutputCollector(collect, collect_stamped, self._moment)
+        collect_all = None if select is not None or self._function.emits_only_at_end else output.collect_all
+        return OutputCollector(collect, collect_stamped, self._moment, collect_all)
 
     def _inherit(self, timestamp: int | None) -> None:
         self._moment.timestamp = timestamp

@@ -1,8 +1,7 @@
-"""The keyed state of one operator in one subtask: pages of entries, decoded only when one of their keys is touched.
+"""The keyed state of one operator in one subtask: entries by key in pages, and panes by window.
 
-The cost of a micro-batch follows the keys that it touches, not the keys that are held: untouched pages pass from one
-snapshot to the next as bytes. The number of pages grows with the keys, so that a page stays small. What has to happen
-at some time (timers, expiry) is found by each page's earliest deadline, so nothing is ever scanned.
+The cost of a micro-batch follows the keys that it touches, not the keys that are held. What has to happen at some time
+(timers, expiry) is found by each page's earliest deadline, so nothing is ever scanned.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from typing import Any, Final, TypeAlias
 
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.pages import Pages
+from dsv2.runtime.panes import Panes
 
 __all__ = ("Domain", "Entry", "PagedKeyedStore")
-
-_KEYS_PER_PAGE = 64
-_MAX_PAGES = 1 << 15
 
 
 class Domain:
@@ -43,13 +40,9 @@ class PagedKeyedStore:
     """
 
     def __init__(self, codec: Codec, owner: str, remember: bool = True) -> None:
-        self._codec = codec
-        self._owner = owner
         self.remembers = remember
-        self._pages = 1  # a power of two
-        self._encoded: dict[int, bytes] = {}
-        self._decoded: dict[int, dict[Any, Entry | None]] = {}
-        self._dirty: set[int] = set()
+        self.panes = Panes(codec, owner)
+        self._pages = Pages(codec, owner)  # from a key to its entry; None: it was seen
         self._count = 0
         self._earliest: dict[int, dict[int, int]] = {domain: {} for domain in _DOMAINS}
         self._heaps: dict[int, list[tuple[int, int]]] = {domain: [] for domain in _DOMAINS}
@@ -63,8 +56,9 @@ class PagedKeyedStore:
 
     def __iter__(self) -> Iterator[Any]:
         """Every key of this moment, page by page, whatever is added or removed meanwhile."""
-        pages = (self._load(number) for number in range(self._pages))
-        yield from [key for page in pages for key, entry in page.items() if entry or self.remembers]
+        keys = [key for page in self._pages for key, entry in page.items() if entry or self.remembers]
+        in_panes = dict.fromkeys(key for pane in self.panes for key in pane)
+        yield from dict.fromkeys([*keys, *in_panes])
 
     def touch(self, key: Any) -> None:
         """Note that ``key`` was seen. Callers skip the call for keys that are in ``touched``.
@@ -74,8 +68,8 @@ class PagedKeyedStore:
         if key is None:
             raise InvalidKeyError("The assigned key must not be None.")
         if self.remembers:
-            number = self._number(key)
-            page = self._load(number)
+            number = self._pages.number_of(key)
+            page = self._pages.load(number)
             if key not in page:
                 page[key] = None
                 self._added(number)
@@ -85,9 +79,9 @@ class PagedKeyedStore:
         """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
         entry = self.live.get(key)
         if entry is None:
-            number = self._numbers[key] = self._number(key)
-            page = self._load(number)
-            self._dirty.add(number)
+            number = self._numbers[key] = self._pages.number_of(key)
+            page = self._pages.load(number)
+            self._pages.changed.add(number)
             entry = page.get(key)
             if entry is None:
                 entry = {}
@@ -100,13 +94,13 @@ class PagedKeyedStore:
 
     def find(self, key: Any) -> Entry | None:
         """The entry of ``key`` to look at, or None."""
-        return self._load(self._number(key)).get(key)
+        return self._pages.load(self._pages.number_of(key)).get(key)
 
     def add_deadline(self, domain: int, key: Any, time: int) -> None:
         """Note a deadline that was put into the entry of ``key``."""
         number = self._numbers.get(key)
         if number is None:
-            number = self._number(key)
+            number = self._pages.number_of(key)
         earliest = self._earliest[domain]
         if time < earliest.get(number, time + 1):
             earliest[number] = time
@@ -129,7 +123,7 @@ class PagedKeyedStore:
             _, number = heappop(self._heaps[domain])
             del self._earliest[domain][number]
             later: int | None = None
-            for key, entry in self._load(number).items():
+            for key, entry in self._pages.load(number).items():
                 for deadline in entry.get(domain, ()) if entry else ():
                     if deadline > time:
                         later = deadline if later is None else min(later, deadline)
@@ -143,56 +137,42 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Everything as plain values and the pages as bytes; encodes only the pages that changed."""
         self._drop_empty()
-        for number in sorted(self._dirty):
-            page = self._decoded[number]
-            for domain in _DOMAINS:
-                self._set_earliest(domain, number, page)
-            if page:
-                self._encoded[number] = self._codec.dumps(page)
-            else:
-                self._encoded.pop(number, None)
-        self._dirty.clear()
+        for number in self._pages.changed:
+            self._set_earliest(number)
+        if not self._count:
+            self._pages.clear()
         self._numbers.clear()
         self.live.clear()  # whoever changes an entry from now on has to ask for it again
-        if not self._count:
-            self._pages = 1
-            self._decoded.clear()
         deadlines = {domain: dict(pages) for domain, pages in self._earliest.items() if pages}
-        return self._count, self._pages, dict(self._encoded), deadlines
+        return self._count, self._pages.snapshot(), deadlines, self.panes.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over an earlier ``snapshot``."""
-        self._count, self._pages, encoded, deadlines = state
-        self._encoded = dict(encoded)
+        self._count, pages, deadlines, panes = state
+        self._pages.restore(pages)
+        self.panes.restore(panes)
         for domain in _DOMAINS:
             self._earliest[domain] = dict(deadlines.get(domain, {}))
             self._rebuild_heap(domain)
-        self._decoded.clear()
-        self._dirty.clear()
         self.touched.clear()
         self._numbers.clear()
         self.live.clear()
 
-    def _number(self, key: Any) -> int:
-        # The high half: the low bits chose the subtask, so within one subtask they are much alike.
-        return (stable_hash(key) >> 16) & (self._pages - 1)
-
-    def _load(self, number: int) -> dict[Any, Entry | None]:
-        page = self._decoded.get(number)
-        if page is None:
-            data = self._encoded.get(number)
-            page = self._decoded[number] = self._codec.loads(data, self._owner) if data is not None else {}
-        return page
-
     def _added(self, number: int) -> None:
         self._count += 1
-        self._dirty.add(number)
-        if self._count > _KEYS_PER_PAGE * self._pages and self._pages < _MAX_PAGES:
-            self._grow()
+        self._pages.changed.add(number)
+        if self._pages.grow(self._count):
+            self._numbers.clear()
+            for domain in _DOMAINS:
+                self._earliest[domain] = {}
+            for changed in self._pages.changed:
+                self._set_earliest(changed)
+            for domain in _DOMAINS:
+                self._rebuild_heap(domain)
 
     def _drop_empty(self) -> None:
-        for number in self._dirty:
-            page = self._decoded[number]
+        for number in self._pages.changed:
+            page = self._pages.load(number)
             for key in [key for key, entry in page.items() if entry is not None and not entry]:
                 if self.remembers:
                     page[key] = None
@@ -200,28 +180,15 @@ class PagedKeyedStore:
                     del page[key]
                     self._count -= 1
 
-    def _grow(self) -> None:
-        items = [item for number in range(self._pages) for item in self._load(number).items()]
-        self._pages *= 4
-        self._numbers.clear()
-        self._encoded = {}
-        self._decoded = {number: {} for number in range(self._pages)}
-        self._dirty = set(range(self._pages))
-        for key, entry in items:
-            self._decoded[self._number(key)][key] = entry
+    def _set_earliest(self, number: int) -> None:
+        page = self._pages.load(number)
         for domain in _DOMAINS:
-            self._earliest[domain] = {}
-            for number, page in self._decoded.items():
-                self._set_earliest(domain, number, page)
-            self._rebuild_heap(domain)
-
-    def _set_earliest(self, domain: int, number: int, page: dict[Any, Entry | None]) -> None:
-        firsts = [deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain))]
-        if not firsts:
-            self._earliest[domain].pop(number, None)
-        elif self._earliest[domain].get(number) != (first := min(firsts)):
-            self._earliest[domain][number] = first
-            heappush(self._heaps[domain], (first, number))
+            firsts = [deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain))]
+            if not firsts:
+                self._earliest[domain].pop(number, None)
+            elif self._earliest[domain].get(number) != (first := min(firsts)):
+                self._earliest[domain][number] = first
+                heappush(self._heaps[domain], (first, number))
 
     def _rebuild_heap(self, domain: int) -> None:
         self._heaps[domain] = [(time, number) for number, time in self._earliest[domain].items()]

@@ -55,8 +55,8 @@ class OperatorTask:
         owner = f"Keyed state of {operator}, subtask {subtask}"
         self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
         self._event_time = EventTimeOfInputs(len(channels))
-        self._event_timers = TimerService(Domain.EVENT_TIME, self._store)
-        self._processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
+        event_timers = TimerService(Domain.EVENT_TIME, self._store)
+        processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         self._calls = FunctionCalls(
             operator,
             subtask,
@@ -64,7 +64,7 @@ class OperatorTask:
             outputs,
             job,
             self._store,
-            Timing(self._event_time, self._event_timers, self._processing_timers),
+            Timing(self._event_time, event_timers, processing_timers),
             send_watermark=self._send_watermark,
             has_ended=self._all_inputs_ended,
         )
@@ -110,7 +110,7 @@ class OperatorTask:
         """Remove what has expired, and fire the processing-time timers that are due."""
         if not self._closed:
             self._calls.states.expire()
-            self._processing_timers.advance(self._job.time.now_ms, self._calls.fire_processing_timer)
+            self._calls.fire_processing_timers(self._job.time.now_ms)
 
     def end_batch(self) -> None:
         """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
@@ -120,10 +120,7 @@ class OperatorTask:
 
     def next_deadline(self) -> int | None:
         """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
-        if self._closed:
-            return None
-        times = (self._calls.next_tick(), self._processing_timers.next_time())
-        return min((time for time in times if time is not None), default=None)
+        return None if self._closed else self._calls.next_processing_time()
 
     def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
         """Records of one channel of an input, in order."""
@@ -194,7 +191,7 @@ class OperatorTask:
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
-            self._processing_timers.advance(LONG_MAX, self._calls.fire_processing_timer, last=True)
+            self._calls.fire_processing_timers(LONG_MAX, last=True)
 
     def records_received(self) -> int:
         """Number of records of all inputs so far."""

@@ -51,9 +51,13 @@ class OutputCollector:
     ``collect`` is one of two, which the operator sets: most records have no timestamp, and cost nothing for it.
     """
 
-    __slots__ = ("_collect_inheriting", "_collect_plainly", "collect", "collect_and_overwrite_timestamp")
+    __slots__ = ("_collect_inheriting", "_collect_plainly", "collect", "collect_all", "collect_and_overwrite_timestamp")
 
-    def __init__(self, collect: Collect, collect_stamped: CollectStamped, moment: Moment) -> None:
+    def __init__(
+        self, collect: Collect, collect_stamped: CollectStamped, moment: Moment, collect_all: CollectAll | None
+    ) -> None:
+        """``collect_all``: None if each record has to be looked at."""
+
         def inherit(record: Any) -> None:
             collect_stamped(record, moment.timestamp)
 
@@ -61,6 +65,7 @@ class OutputCollector:
         self._collect_inheriting = inherit
         self.collect = collect
         self.collect_and_overwrite_timestamp = collect_stamped
+        self.collect_all = collect_all  # for extensions
 
     def inherit_timestamps(self, inherit: bool) -> None:
         """Whether ``collect`` gives records the timestamp of the moment, or none."""

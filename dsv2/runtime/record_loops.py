@@ -123,13 +123,14 @@ def keyed_run_loop(
     def key_of(record: Any) -> Any:
         try:
             key = select(record)
-            return key if key in touched else NO_KEY
+            hash(key)
+            return NO_KEY if key is None else key
         except Exception:
             return NO_KEY
 
     def run(records: list[Any], timestamps: list[int | None]) -> None:
         try:
-            process_run(records, timestamps, select, store.live, process_one)
+            process_run(records, timestamps, select, process_one)
         except FailedRecordError as failed:
             fail(failed.__cause__ or failed, failed.record, key_of(failed.record))
         finally:

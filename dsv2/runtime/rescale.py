@@ -93,7 +93,16 @@ def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Cod
                 target.touch(key)
             else:
                 target.entry(key).update(entry)
+        _move_panes(operator, store, new)
     return [store.snapshot() for store in new]
+
+
+def _move_panes(operator: Operator, store: PagedKeyedStore, new: Sequence[PagedKeyedStore]) -> None:
+    for pane in store.panes:
+        for key, value in pane.take_all().items():
+            panes = new[subtask_of(key, operator.max_parallelism, len(new))].panes
+            target = panes.get(pane.slot) or panes.open(pane.slot, pane.deadline, pane.by_event)
+            target.live[key] = value
 
 
 def _subtask_states(

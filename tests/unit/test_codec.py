@@ -293,7 +293,7 @@ def test_a_harmful_state_is_refused(harm: tuple[Calls, Path]) -> None:
 def test_a_harmful_page_of_keys_is_refused(harm: tuple[Calls, Path]) -> None:
     calls, file = harm
     store = PagedKeyedStore(OWN, "Keyed state of 'count'")
-    store.restore((1, 1, {0: pickle.dumps({"key": calls})}, {}))
+    store.restore((1, (1, {0: pickle.dumps({"key": calls})}), {}, {}))
     with pytest.raises(CorruptDataError, match=r"^Keyed state of 'count': The bytes name"):
         store.find("key")
     assert not file.exists()

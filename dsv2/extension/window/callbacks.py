@@ -12,6 +12,8 @@ from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("Callbacks", "FoldingCallbacks", "Shape")
 
+_RUN = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -62,6 +64,8 @@ class Callbacks:
         self._on_clear = function.on_clear
         self.only_keeps = tuple(not _overrides(function, shape.base, name) for name in shape.on_record)
         """For each input, whether ``on_record`` does nothing but to put the record into the window."""
+        self.trigger_all: Callable[[dict[Any, Any], int], None] | None = None
+        """Takes what all keys have in a window, and its end; only if nobody else sees the windows and the keys."""
         self.clears = _overrides(function, shape.base, "on_clear")
         """Whether there is anything in ``on_clear``."""
 
@@ -118,8 +122,12 @@ class FoldingCallbacks(Callbacks):
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
         self._collect_stamped = outputs[0].collect_and_overwrite_timestamp
+        self._collect_all = outputs[0].collect_all
+        self._key_in_hand = ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
+        if function.emit is None and self._collect_all is not None:
+            self.trigger_all = self._emit_all
 
     def on_trigger(self, end: int) -> None:
         """Emit the result of the window in hand."""
@@ -132,6 +140,24 @@ class FoldingCallbacks(Callbacks):
             self._collect_stamped(result, self._timestamp_of(end))
         except Exception as error:
             raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
+
+    def _emit_all(self, contents: dict[Any, Any], end: int) -> None:
+        results = list(contents.values())
+        if self._result_of is not None:
+            results = self._all_results(contents)
+        timestamp = self._timestamp_of(end)
+        for first in range(0, len(results), _RUN):
+            run = results[first : first + _RUN]
+            self._collect_all(run, [timestamp] * len(run))
+
+    def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
+        result_of, in_hand, results = self._result_of, self._key_in_hand, list[Any]()
+        try:
+            for in_hand.key, content in contents.items():
+                results.append(result_of(content))
+        except Exception as error:
+            raise FailedCallbackError("get_result") from error
+        return results
 
 
 def _overrides(function: object, base: type, name: str) -> bool:

@@ -9,12 +9,13 @@ from typing import Any, TypeAlias
 
 from dsv2.state import AggregateFunction
 
-__all__ = ("Contents", "Put", "accumulators", "pairs_of_lists", "record_lists", "reduced_records")
+__all__ = ("NOTHING", "Contents", "Put", "accumulators", "pairs_of_lists", "record_lists", "reduced_records")
 
 Put: TypeAlias = Callable[[Any, Any], Any]
-"""From a record and the content so far to the new content, which may be the same object."""
+"""From the content so far and a record to the new content, which may be the same object."""
 
-_NOTHING: Any = object()
+NOTHING: Any = object()
+"""Content that the first record replaces. A window is made for a record, so it is there for a moment only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Contents:
     puts: tuple[Put, ...]
     merge: Callable[[Any, Any], Any]
     callback: str = "put_record"
+
+    def put(self, content: Any, record: Any, side: int) -> Any:
+        """The new content of a window that gets a record of the input ``side``."""
+        return record if content is NOTHING else self.puts[side](content, record)
 
 
 def record_lists() -> Contents:
@@ -49,29 +54,30 @@ def pairs_of_lists() -> Contents:
 
 def accumulators(function: AggregateFunction[Any, Any, Any]) -> Contents:
     """Accumulators of ``function``."""
-    return Contents("accumulators", function.create_accumulator, (function.add,), function.merge, "add")
+    add_to = function.add
+
+    def put(content: Any, record: Any) -> Any:
+        return add_to(record, content)
+
+    return Contents("accumulators", function.create_accumulator, (put,), function.merge, "add")
 
 
 def reduced_records(reduce: Callable[[Any, Any], Any]) -> Contents:
     """What ``reduce(reduce(first, second), third)`` and so on gives."""
 
-    def put(record: Any, content: Any) -> Any:
-        return record if content is _NOTHING else reduce(content, record)
-
-    # A window is made for a record, so that nothing is its content for a moment only.
-    return Contents("reduced records", lambda: _NOTHING, (put,), reduce, "reduce")
+    return Contents("reduced records", lambda: NOTHING, (reduce,), reduce, "reduce")
 
 
-def _append(record: Any, content: Any) -> Any:
+def _append(content: Any, record: Any) -> Any:
     content.append(record)
     return content
 
 
-def _append_first(record: Any, content: Any) -> Any:
+def _append_first(content: Any, record: Any) -> Any:
     content[0].append(record)
     return content
 
 
-def _append_second(record: Any, content: Any) -> Any:
+def _append_second(content: Any, record: Any) -> Any:
     content[1].append(record)
     return content

@@ -22,7 +22,7 @@ class _EndlessWindows(Windows):
         return NEVER
 
     def _show(self, entry: Entry, slot: int) -> None:
-        self._window.show(entry, slot, _NO_TIME, _NO_TIME)
+        self._window.show(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
 
     def _end_due(self, entry: Entry, time: int) -> None:
         if time == LONG_MAX:  # else it is a timer of early firing
@@ -37,7 +37,7 @@ class _EndlessWindows(Windows):
 
     def _add_to(self, entry: Entry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
-        self._put(entry, slot, record, side)
+        self._put(entry[CONTENTS], slot, record, side)
         self._expect_early(entry, slot)
 
 

@@ -7,12 +7,12 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dsv2.state import StateDeclaration
 
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "Entry", "KeyInHand")
+__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "Entry", "KeyInHand", "Pane", "Panes")
 
 # Strings are the names of the user's states, and numbers from 0 the runtime's own. All but COUNT map a window to
 # something; windows are known by their start.
 CONTENTS: Final = -1
-"""What it holds; every window of the key is in here."""
+"""What it holds. Every window of the key is in here, but for those that end for all keys at once: these have panes."""
 ENDS: Final = -2
 """Where it ends: for sessions only, others know."""
 EARLY: Final = -3
@@ -26,8 +26,41 @@ STATES: Final = -5
 Entry: TypeAlias = dict[Any, Any]
 
 
+class Pane(Protocol):
+    """What all keys have in one window."""
+
+    deadline: int
+    live: dict[Any, Any]
+
+    def take(self, key: Any, default: Any = None) -> Any:
+        """The value of a ``key`` that is not in ``live``, moved there; ``default`` if there is none."""
+
+    def take_all(self) -> dict[Any, Any]:
+        """``live``, with every value there is."""
+
+
+class Panes(Protocol):
+    """The panes of this subtask, by window."""
+
+    @property
+    def get(self) -> Callable[[int], Pane | None]:
+        """The pane of a window."""
+
+    def open(self, slot: int, deadline: int, by_event: bool) -> Pane:
+        """A new one."""
+
+    def postpone(self, pane: Any, deadline: int) -> None:
+        """Give one a later deadline."""
+
+    def drop(self, slot: int) -> None:
+        """Forget one."""
+
+
 class KeyInHand(Protocol):
     """What the runtime's state manager offers to extensions."""
+
+    key: Any
+    panes: Panes
 
     def entry(self) -> Entry:
         """The live entry of the current key, made if there is none."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredStateError
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.entry import CONTENTS, STATES, Entry, KeyInHand
+from dsv2.extension.window.entry import STATES, KeyInHand
 from dsv2.state import StateDeclaration
 
 __all__ = ("OneInputWindowInHand", "TwoInputWindowInHand", "WindowInHand")
@@ -16,31 +16,39 @@ __all__ = ("OneInputWindowInHand", "TwoInputWindowInHand", "WindowInHand")
 class WindowInHand:
     """``WindowContext``. One object shows one window after the other."""
 
-    __slots__ = ("_entry", "_handles", "_puts", "_slot", "end_time", "start_time")
+    __slots__ = ("_contents", "_handles", "_key", "_place", "_put_into", "_slot", "end_time", "start_time")
 
     def __init__(self, contents: Contents, states: Collection[StateDeclaration], key: KeyInHand) -> None:
         """``states``: what each window has for itself."""
-        self._puts = contents.puts
+        self._put_into = contents.put
+        self._key = key
         self._handles = {state.name: (state, key.new_handle(state, self._states)) for state in states}
-        self._entry: Entry | None = None
+        self._contents: dict[Any, Any] | None = None
+        self._place: Any = None
         self._slot = 0
         self.start_time = self.end_time = -1
 
-    def show(self, entry: Entry, slot: int, start: int, end: int) -> None:
-        """Be the window that is kept under ``slot`` in ``entry``, and say that it is ``[start, end)``."""
-        self._entry = entry
+    @property
+    def has_states(self) -> bool:
+        """Whether windows have states for themselves."""
+        return bool(self._handles)
+
+    def show(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:
+        """Be the window ``slot`` of the key in hand: it holds ``contents[place]``, and says that it is ``[start, end)``."""
+        self._contents = contents
+        self._place = place
         self._slot = slot
         self.start_time = start
         self.end_time = end
 
     def put_down(self) -> None:
         """Be none, until the next ``show``."""
-        self._entry = None
+        self._contents = None
 
     @property
     def content(self) -> Any:
         """What the window holds."""
-        return self._in_hand()[CONTENTS][self._slot]
+        return self._in_hand()[self._place]
 
     def get_window_state(self, declaration: Any) -> Any:
         """The handle on a state of the window."""
@@ -55,17 +63,18 @@ class WindowInHand:
         )
 
     def _put(self, record: Any, side: int) -> None:
-        contents = self._in_hand()[CONTENTS]
-        contents[self._slot] = self._puts[side](record, contents[self._slot])
+        contents = self._in_hand()
+        contents[self._place] = self._put_into(contents[self._place], record, side)
 
     def _states(self) -> dict[Any, Any]:
-        states: dict[Any, Any] = self._in_hand().setdefault(STATES, {}).setdefault(self._slot, {})
+        self._in_hand()
+        states: dict[Any, Any] = self._key.entry().setdefault(STATES, {}).setdefault(self._slot, {})
         return states
 
-    def _in_hand(self) -> Entry:
-        if self._entry is None:
+    def _in_hand(self) -> dict[Any, Any]:
+        if self._contents is None:
             raise ContractError("There is no window in hand here: a late record has none.")
-        return self._entry
+        return self._contents
 
 
 class OneInputWindowInHand(WindowInHand):

@@ -29,8 +29,9 @@ class SessionWindows(Windows):
             self._callbacks.on_late_record(record, side)
             return
         slot = self._merge(entry, sorted(met), time, end)
-        self._window.show(entry, slot, time, end)
-        self._put(entry, slot, record, side)
+        contents = entry[CONTENTS]
+        self._window.show(contents, slot, slot, time, end)
+        self._put(contents, slot, record, side)
         self._expect_early(entry, slot)
 
     def _merge(self, entry: Entry, met: list[tuple[int, int]], start: int, end: int) -> int:

@@ -1,18 +1,21 @@
-"""Tumbling and sliding windows: all of one size, each known by its start."""
+"""Tumbling and sliding windows: all of one size, each known by its start.
+
+They begin and end for all keys at once, so what the keys have in one window is together in a pane.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from dsv2.extension.window.entry import CONTENTS, Entry
+from dsv2.extension.window.contents import NOTHING
+from dsv2.extension.window.entry import EARLY, STATES, Entry, Pane
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import Surroundings, Windows
 from dsv2.functions import FailedCallbackError, FailedRecordError
 
 __all__ = ("TimeWindows",)
 
-_NONE: dict[int, Any] = {}
 _ABSENT: Any = object()
 
 
@@ -25,108 +28,153 @@ class TimeWindows(Windows):
         self._slide = strategy.slide
         self._offset = strategy.offset
         self._lateness = strategy.allowed_lateness
-        self._puts = self._contents.puts
-        # Whether a record that finds its window has nothing to do but to go into it.
-        tumbles = strategy.size == strategy.slide and not strategy.allowed_lateness and self._early is None
-        self._short_way = [tumbles and only_keeps for only_keeps in self._callbacks.only_keeps]
+        self._panes = self._key.panes
+        self._has_entries = around.window.has_states or self._early is not None
+        self._leaves_more = self._callbacks.clears or self._has_entries
+        # Whether a record before the end of its window has nothing to do but to go into it.
+        tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
+        self._takes_runs = tumbles and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the windows of its time."""
-        time = self._time()
+        time, watermark = self._time(), self._watermark()
         start = time - (time - self._offset) % self._slide
-        entry = self._entry_in_hand()
-        if self._short_way[side] and start + self._size - 1 > self._watermark():
-            self._put_alone(entry, start, record, side)
-        else:
-            self._add_to_each(entry, record, side, time, start)
+        is_late = True
+        while start > time - self._size:
+            if start + self._size - 1 + self._lateness > watermark:
+                is_late = False
+                self._add_to(start, record, side, watermark)
+            start -= self._slide
+        # A record may also be in a gap between windows: then it is late if its time is over.
+        if is_late and time + self._lateness <= watermark:
+            self._callbacks.on_late_record(record, side)
 
     def add_run(
         self,
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
-        live: Mapping[Any, Entry],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
         """As ``add``, in a loop with nothing to call for a record that finds its window but ``select`` and the put."""
-        if not (self._short_way[0] and self._by_event):
-            super().add_run(records, timestamps, select, live, add_one)
+        if not self._takes_runs:
+            super().add_run(records, timestamps, select, add_one)
             return
-        size, offset, put, none, absent = self._size, self._offset, self._puts[0], _NONE, _ABSENT
-        for record, timestamp in zip(records, timestamps, strict=True):
-            try:
-                windows = live.get(select(record), none).get(CONTENTS, none)
-                start = timestamp - (timestamp - offset) % size  # type: ignore[operator]
-            except Exception:
-                add_one(record, timestamp)  # fails in the same way, and says so
-                continue
-            content = windows.get(start, absent)
-            if content is absent:
-                add_one(record, timestamp)
-                continue
-            try:
-                windows[start] = put(record, content)
-            except Exception as error:
-                raise FailedRecordError(record) from _failed(self._contents.callback, error)
-
-    def _put_alone(self, entry: Entry, start: int, record: Any, side: int) -> None:
-        """Put a record into the only window that it belongs to, which is neither late nor fires."""
-        windows = entry.get(CONTENTS)
-        if windows is None:
-            windows = entry[CONTENTS] = {}
-        content = windows.get(start, _ABSENT)
-        if content is _ABSENT:
-            content = self._contents.empty()
-            self._timers.register_timer(start + self._size - 1)
+        size, offset, watermark = self._size, self._offset, self._watermark()
+        put, empty, absent, nothing = self._contents.puts[0], self._contents.empty, _ABSENT, NOTHING
+        start = stop = 0  # of the window in hand: none
+        record = timestamp = None
         try:
-            windows[start] = self._puts[side](record, content)
+            for record, timestamp in zip(records, timestamps, strict=True):
+                if not start <= timestamp < stop:  # type: ignore[operator]  # None: see _fail
+                    first = timestamp - (timestamp - offset) % size  # type: ignore[operator]
+                    if first + size - 1 <= watermark:
+                        add_one(record, timestamp)
+                        continue
+                    start, stop = first, first + size
+                    pane = self._pane(start, watermark)
+                    live, take = pane.live, pane.take
+                key = select(record)
+                content = live.get(key, absent)
+                if content is absent:
+                    content = take(key, absent)
+                    if content is absent:
+                        if key is None:
+                            add_one(record, timestamp)  # is refused there
+                        content = empty()
+                        if content is nothing:
+                            live[key] = record
+                            continue
+                live[key] = put(content, record)
+        except FailedRecordError:
+            raise
         except Exception as error:
-            raise FailedCallbackError(self._contents.callback) from error
+            self._fail(error, record, timestamp, select, add_one)
 
-    def _add_to_each(self, entry: Entry, record: Any, side: int, time: int, start: int) -> None:
-        watermark = self._watermark()
-        is_late = True
-        while start > time - self._size:
-            last = start + self._size - 1
-            if last + self._lateness > watermark:
-                is_late = False
-                self._add_to(entry, record, side, start, last, watermark)
-            start -= self._slide
-        # A record may also be in a gap between windows: then it is late if its time is over.
-        if is_late and time + self._lateness <= watermark:
-            self._callbacks.on_late_record(record, side)
-
-    def _add_to(self, entry: Entry, record: Any, side: int, start: int, last: int, watermark: int) -> None:
-        windows = entry.get(CONTENTS)
-        if windows is None:
-            windows = entry[CONTENTS] = {}
-        if start not in windows:
-            windows[start] = self._contents.empty()
-            if last > watermark:
-                self._timers.register_timer(last)
-            if self._lateness:
-                self._timers.register_timer(last + self._lateness)
-        self._window.show(entry, start, start, last + 1)
-        self._put(entry, start, record, side)
-        if last <= watermark:
-            self._fire(entry, start)
+    def on_pane_due(self, slot: int) -> None:
+        """Fire the window ``slot``; remove it, if it is not kept for late records."""
+        pane, end = self._existing(slot), slot + self._size
+        contents = pane.take_all()
+        fires, goes = pane.deadline == end - 1, pane.deadline == end - 1 + self._lateness
+        if fires and self._callbacks.trigger_all is not None:
+            self._callbacks.trigger_all(contents, end)
+            fires = False
+        if fires or (goes and self._leaves_more):
+            for self._key.key in list(contents):
+                self._end(contents, slot, fires, goes)
+        if goes:
+            self._panes.drop(slot)
         else:
-            self._expect_early(entry, start)
+            self._panes.postpone(pane, end - 1 + self._lateness)
+
+    def _end(self, contents: dict[Any, Any], slot: int, fires: bool, goes: bool) -> None:
+        """The same for the key in hand."""
+        key, end = self._key.key, slot + self._size
+        if fires:
+            self._window.show(contents, key, slot, slot, end)
+            self._callbacks.on_trigger(end)
+        if goes:
+            if self._callbacks.clears:
+                contents[key] = self._contents.empty()
+                self._window.show(contents, key, slot, slot, end)
+                self._callbacks.on_clear(end)
+            del contents[key]
+            if self._has_entries:
+                self._forget(self._entry_in_hand(), slot, (STATES, EARLY))
+
+    def _add_to(self, start: int, record: Any, side: int, watermark: int) -> None:
+        contents = self._pane(start, watermark).live
+        key, end = self._key.key, start + self._size
+        if self._content(start, key) is _ABSENT:
+            contents[key] = self._contents.empty()
+        self._window.show(contents, key, start, start, end)
+        self._put(contents, key, record, side)
+        if end - 1 <= watermark:
+            self._callbacks.on_trigger(end)
+        elif self._early is not None:
+            self._expect_early(self._entry_in_hand(), start)
+
+    def _pane(self, start: int, watermark: int) -> Pane:
+        pane = self._panes.get(start)
+        if pane is None:
+            last = start + self._size - 1
+            pane = self._panes.open(start, last if last > watermark else last + self._lateness, self._by_event)
+        return pane
+
+    def _existing(self, start: int) -> Pane:
+        pane = self._panes.get(start)
+        assert pane is not None
+        return pane
+
+    def _content(self, start: int, key: Any) -> Any:
+        """What ``key`` has in a window, brought into its ``live``; else ``_ABSENT``."""
+        pane = self._existing(start)
+        content = pane.live.get(key, _ABSENT)
+        return pane.take(key, _ABSENT) if content is _ABSENT else content
+
+    def _show(self, entry: Entry, slot: int) -> None:
+        self._content(slot, self._key.key)
+        self._window.show(self._existing(slot).live, self._key.key, slot, slot, slot + self._size)
 
     def _end_of(self, entry: Entry, slot: int) -> int:
         return slot + self._size
 
-    def _end_due(self, entry: Entry, time: int) -> None:
-        windows = entry[CONTENTS]
-        start = time + 1 - self._size
-        if start in windows:
-            self._window.show(entry, start, start, time + 1)
-            self._callbacks.on_trigger(time + 1)
-        if start - self._lateness in windows:
-            self._remove(entry, start - self._lateness)
-
-
-def _failed(callback: str, error: Exception) -> FailedCallbackError:
-    failure = FailedCallbackError(callback)
-    failure.__cause__ = error
-    return failure
+    def _fail(
+        self,
+        error: Exception,
+        record: Any,
+        timestamp: int | None,
+        select: Callable[[Any], Any],
+        add_one: Callable[[Any, int | None], None],
+    ) -> None:
+        """Raise what ``error`` is: the usual way has words for all but what the put has raised."""
+        try:
+            hash(select(record))
+            is_put = timestamp is not None
+        except Exception:
+            is_put = False
+        if not is_put:
+            add_one(record, timestamp)
+        failure = FailedCallbackError(self._contents.callback)
+        failure.__cause__ = error
+        raise FailedRecordError(record) from failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from dsv2.errors import InternalError, PlanError
@@ -10,7 +10,7 @@ from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks, Shape
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.endless import CountWindows, GlobalWindow
-from dsv2.extension.window.entry import Entry, KeyInHand
+from dsv2.extension.window.entry import KeyInHand
 from dsv2.extension.window.folding import FoldingFunction
 from dsv2.extension.window.functions import WindowProcessFunction
 from dsv2.extension.window.guarded import GuardedContext
@@ -27,7 +27,7 @@ from dsv2.extension.window.strategy import (
 )
 from dsv2.extension.window.time_windows import TimeWindows
 from dsv2.extension.window.windows import Surroundings, Windows
-from dsv2.functions import KeyedRunFunction, Position, WrappingFunction
+from dsv2.functions import KeyedRunFunction, PaneFunction, Position, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
@@ -36,7 +36,7 @@ __all__ = ("OneInputRecordsWindowed", "Windowed")
 F = TypeVar("F", bound=WindowProcessFunction)
 
 
-class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
+class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic[F]):
     """Puts records into the windows of ``strategy``, and tells ``function`` of them.
 
     Its own fields are not kept: the windows are in the keyed state, and the rest is made anew from the program.
@@ -95,6 +95,10 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, Generic[F]):
     def further_states(self) -> Collection[StateDeclaration]:
         return self.function.use_window_states()
 
+    def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
+        *outputs, ctx = outputs_and_context
+        self._windows_of(ctx, *outputs).on_pane_due(slot)
+
     def close(self) -> None:
         self.function.close()
 
@@ -131,13 +135,12 @@ class OneInputRecordsWindowed(Windowed[F], KeyedRunFunction, Generic[F]):
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
-        live: Mapping[Any, Entry],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
         if self._ctx is None:  # nobody has come in yet: the first record does it
             process_one(records[0], timestamps[0])
             records, timestamps = records[1:], timestamps[1:]
-        self._windows.add_run(records, timestamps, select, live, process_one)
+        self._windows.add_run(records, timestamps, select, process_one)
 
     def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
         return OneInputWindowInHand(contents, self.function.use_window_states(), key)

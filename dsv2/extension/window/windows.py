@@ -1,17 +1,17 @@
-"""The windows of one function in one subtask: what all kinds of them share. They live in the entries of their keys.
+"""The windows of one function in one subtask: what all kinds of them share.
 
-A window comes into being with its first record and then sets a timer to its end, and one to its removal if that is
-later. So a record for a window that is there costs no more than to find it.
+A window comes into being with its first record and then sees to it that its end is heard of. So a record for a window
+that is there costs no more than to find it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from dsv2.errors import ContractError
+from dsv2.errors import ContractError, InternalError
 from dsv2.extension.event_time import EventTimeManager
 from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
@@ -52,7 +52,8 @@ class Windows(ABC):
         self._timers = around.event_time if self._by_event else processing_time
         self._early = None if early is None else EarlyFirings(early, around.ctx, around.event_time)
         self._ctx = around.ctx
-        self._entry_in_hand = cast(KeyInHand, around.ctx.state_manager).entry
+        self._key = cast(KeyInHand, around.ctx.state_manager)
+        self._entry_in_hand = self._key.entry
         self._contents = around.contents
         self._window = around.window
         self._callbacks = around.callbacks
@@ -66,7 +67,6 @@ class Windows(ABC):
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
-        live: Mapping[Any, Entry],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
         """Put records of the first input into their windows: see ``KeyedRunFunction``."""
@@ -83,16 +83,20 @@ class Windows(ABC):
                 if self._end_of(entry, slot) - 1 > self._timers.current_time():  # else it fires anyway
                     self._fire(entry, slot)
 
-    @abstractmethod
+    def on_pane_due(self, slot: int) -> None:
+        """The window ``slot`` has ended for all keys, or has been kept for so long as late records may come."""
+        raise InternalError(f"There are no panes of {type(self).__name__}.")
+
     def _end_due(self, entry: Entry, time: int) -> None:
-        """Fire the windows whose last ms is ``time``, and remove those that have been kept until then."""
+        """Fire and remove the windows of the key in hand whose last ms is ``time``."""
+        raise InternalError(f"{type(self).__name__} set no timer.")
 
     @abstractmethod
     def _end_of(self, entry: Entry, slot: int) -> int:
         """Where a window ends, or ``NEVER``."""
 
     def _show(self, entry: Entry, slot: int) -> None:
-        self._window.show(entry, slot, slot, self._end_of(entry, slot))
+        self._window.show(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
     def _time(self) -> int:
         """The time of the record in hand, by which it is put into windows."""
@@ -112,14 +116,13 @@ class Windows(ABC):
         """Up to when windows have fired. In processing time it is timers alone that say so."""
         return self._timers.current_time() if self._by_event else LONG_MIN
 
-    def _put(self, entry: Entry, slot: int, record: Any, side: int) -> None:
+    def _put(self, contents: dict[Any, Any], place: Any, record: Any, side: int) -> None:
         """Show a record to the function, or keep it, in the window that is in hand."""
         if not self._callbacks.only_keeps[side]:
             self._callbacks.on_record(record, side)
             return
-        windows = entry[CONTENTS]
         try:
-            windows[slot] = self._contents.puts[side](record, windows[slot])
+            contents[place] = self._contents.put(contents[place], record, side)
         except Exception as error:
             raise FailedCallbackError(self._contents.callback) from error
 
@@ -137,7 +140,11 @@ class Windows(ABC):
             entry[CONTENTS][slot] = self._contents.empty()
             self._show(entry, slot)
             self._callbacks.on_clear(self._end_of(entry, slot))
-        for part in _PARTS:
+        self._forget(entry, slot, _PARTS)
+
+    @staticmethod
+    def _forget(entry: Entry, slot: int, parts: tuple[int, ...]) -> None:
+        for part in parts:
             if part in entry:
                 of_windows = entry[part]
                 of_windows.pop(slot, None)
