@@ -34,7 +34,7 @@ class WindowInHand:
         return bool(self._handles)
 
     def show(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:
-        """Be the window ``slot`` of the key in hand: it holds ``contents[place]``, and says that it is ``[start, end)``."""
+        """Be the window ``slot`` of the key in hand, ``[start, end)``, which holds ``contents[place]``."""
         self._contents = contents
         self._place = place
         self._slot = slot
