@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ __all__ = ("BatchJob", "StreamingJob")
 
 _POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 3.0
+_BATCH_JOBS = itertools.count()  # of this process
 _AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
 
 
@@ -91,8 +93,9 @@ class StreamingJob:
             self._refuse()
         if self._first_batch is None:
             self._first_batch = batch_id
+        self._started.wait()  # the query begins before it is known here
         try:
-            self._reports.add(batch_id, self._writer.write(frames, batch_id))
+            self._reports.add(batch_id, self._writer.write(frames, batch_id, self.query.id))
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
@@ -189,12 +192,13 @@ class BatchJob:
         self._began = self._ended = clock.now_ms()
         self._reports = _Reports(plan)
         self._failure: Dsv2Error | None = None
+        self._job_id = f"{frames.sparkSession.sparkContext.applicationId}-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self._reports.add(0, self._writer.write(self._frames, 0))
+            self._reports.add(0, self._writer.write(self._frames, 0, self._job_id))
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
         self._ended = self._clock.now_ms()

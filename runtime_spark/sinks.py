@@ -14,9 +14,10 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.errors import ConfigurationError, JobError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
 from runtime_spark.worker import load_job, patient_collector
@@ -32,7 +33,7 @@ def check_sink(operator: Operator) -> None:
             schema_of(sink.schema)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
-    elif not isinstance(sink, CollectSink | PrintSink | ForeachBatchSink):
+    elif not isinstance(sink, CollectSink | PrintSink | ForeachBatchSink | ParallelSink):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 
 
@@ -44,17 +45,22 @@ class SinkWriter:
         self._layout = layout
         self._packed = packed
         self._files = [operator for operator in sinks if isinstance(operator.body, FileSink)]
-        self._on_driver = [operator for operator in sinks if not isinstance(operator.body, FileSink)]
+        self._parallel = [
+            ParallelWriter(operator, layout, packed) for operator in sinks if isinstance(operator.body, ParallelSink)
+        ]
+        self._on_driver = [operator for operator in sinks if not isinstance(operator.body, FileSink | ParallelSink)]
 
-    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        """Write the rows of one batch; returns the progress reports among them."""
-        if not self._files:
+    def write(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
+        """Write the rows of one batch; returns the progress reports among them. ``job_id`` names the checkpoint."""
+        if not self._files and not self._parallel:
             return self._write_on_driver(frames, batch_id)
         # Frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for operator in self._files:
                 self._write_files(operator, frames, batch_id)
+            for writer in self._parallel:
+                writer.write(frames, job_id, batch_id)
             return self._write_on_driver(frames, batch_id)
         finally:
             frames.unpersist()

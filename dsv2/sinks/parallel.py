@@ -1,0 +1,68 @@
+"""Sinks that the tasks write: each subtask its own records (Flink FLIP-143 ``Sink``, made for micro-batches)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dsv2.sinks.sink import Sink
+
+__all__ = ("ParallelSink", "SinkBatch", "SinkInfo", "SinkRun")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkInfo:
+    """Which sink of which job is written.
+
+    ``job_id``: the same in all runs from one checkpoint, another one for every other checkpoint. ``uid``: the sink's,
+    unique in its job. ``parallelism``: the number of its subtasks; a later run may have another.
+    """
+
+    job_id: str
+    uid: str
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRun(Generic[T_co]):
+    """Some records, in order. ``timestamps``: event times in ms, one for each record, or None if none has one."""
+
+    records: Sequence[T_co]
+    timestamps: Sequence[int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch(Generic[T_co]):
+    """What one subtask writes: its records of one micro-batch.
+
+    ``runs`` gives them once, some thousand at a time. Records of one channel come in their order. A micro-batch that is
+    repeated, because something failed before it was complete, has the same id and the same records in the same order;
+    an earlier attempt at it may even be running still.
+    """
+
+    info: SinkInfo
+    subtask: int
+    batch_id: int
+    runs: Iterator[SinkRun[T_co]]
+
+
+class ParallelSink(Sink[T], Generic[T]):
+    """Base of sinks that the tasks write. It is pickled on its way there: connections are made in ``write``."""
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        """Called on the driver when a run is about to write its first micro-batch, which may be a repeated one.
+
+        The place to check that the outside world is ready. What it raises fails the job.
+        """
+
+    @abstractmethod
+    def write(self, batch: SinkBatch[T]) -> None:
+        """Write one batch; called in a task, for each subtask that has records.
+
+        It is there when this returns. If this is called again with the same id, nothing may be there twice.
+        """

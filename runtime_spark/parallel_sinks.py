@@ -1,0 +1,90 @@
+"""Writing to sinks that the tasks write: the frames of each subtask, put together and in order, in one task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
+from operator import itemgetter
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+from dsv2.errors import JobError
+from dsv2.graph import Operator
+from dsv2.runtime.codec import Codec
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun
+from runtime_spark.closures import from_bytes, to_bytes
+from runtime_spark.failures import marked_failures
+from runtime_spark.layout import Layout
+from runtime_spark.rows import decode_frame
+from runtime_spark.worker import load_job, patient_collector
+
+__all__ = ("ParallelWriter",)
+
+_WRITTEN = pa.schema([("subtask", pa.int32())])
+
+
+class ParallelWriter:
+    """Writes the micro-batches of one run to the sink ``operator``."""
+
+    def __init__(self, operator: Operator, layout: Layout, packed: bytes) -> None:
+        assert isinstance(operator.body, ParallelSink)
+        self._sink: ParallelSink[object] = operator.body
+        self._pickled = to_bytes(operator.body)
+        self._name = f"The sink {operator}, defined at {operator.location},"
+        self._uid = operator.uid
+        self._slots = layout.slots_of(operator)
+        self._partitions = layout.partitions
+        self._packed = packed
+        self._begun = False
+
+    def write(self, frames: DataFrame, job_id: str, batch_id: int) -> None:
+        """Write what of ``frames`` is for this sink. Raises ``JobError``, or whatever Spark makes of it."""
+        info = SinkInfo(job_id, self._uid, len(self._slots))
+        if not self._begun:
+            try:
+                self._sink.begin(info, batch_id)
+            except Exception as error:
+                raise _failure(f"{self._name} failed before batch {batch_id}", error) from error
+            self._begun = True
+        packed, pickled, name = self._packed, self._pickled, self._name
+        subtasks = {slot: subtask for subtask, slot in enumerate(self._slots)}
+
+        def write_slots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            codec = load_job(packed).codec()
+            sink: ParallelSink[object] = from_bytes(pickled)
+            with marked_failures(), patient_collector():
+                for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
+                    runs = _runs((payload for _, payload in rows), codec, name)
+                    if (first := next(runs, None)) is not None:
+                        _write(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], runs)), name)
+            yield pa.RecordBatch.from_arrays([pa.array([], pa.int32())], schema=_WRITTEN)
+
+        own = frames.where(F.col("slot").isin(self._slots)).repartition(self._partitions, "slot")
+        placed = own.sortWithinPartitions("slot", "seq", "channel").select("slot", "payload")
+        placed.mapInArrow(write_slots, "subtask int").collect()
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _runs(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[SinkRun[object]]:
+    for payload in payloads:
+        records, _, timestamps = decode_frame(codec, payload, owner)
+        if records:
+            yield SinkRun(records, timestamps)
+
+
+def _write(sink: ParallelSink[object], batch: SinkBatch[object], name: str) -> None:
+    try:
+        sink.write(batch)
+    except Exception as error:
+        raise _failure(f"{name} failed on batch {batch.batch_id}, subtask {batch.subtask}", error) from error
+
+
+def _failure(what: str, error: Exception) -> JobError:
+    told = str(error) if isinstance(error, JobError) else f"{type(error).__qualname__}: {error}"
+    return JobError(f"{what}: {told}")
