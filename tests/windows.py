@@ -6,13 +6,14 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from dsv2 import Collector, PartitionedContext
+from dsv2 import Collector, PartitionedContext, TwoOutputPartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import (
     OneInputWindowContext,
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoInputWindowContext,
+    TwoOutputWindowStreamProcessFunction,
 )
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -22,7 +23,7 @@ from dsv2.functions import (
 )
 from dsv2.runtime.frames import STATUS
 from dsv2.sinks import CollectSink
-from dsv2.state import AggregateFunction
+from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MAX
 from tests.support import ACTIVE, ENDED, IDLE, Driver, Signal, local_environment, operator_named, watermark
@@ -34,7 +35,9 @@ __all__ = (
     "Event",
     "FlinkGenerator",
     "Told",
+    "ToldOfState",
     "ToldOfTwo",
+    "ToldTwice",
     "WindowDriver",
     "key_of",
 )
@@ -120,6 +123,59 @@ class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]
 
     def on_late_record2(self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event]) -> None:
         output.collect(("late2", ctx.state_manager.current_key, record))
+
+
+class ToldTwice(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
+    """Tells of every trigger, and to the second output of every removal and of late records."""
+
+    def on_trigger(
+        self,
+        first_output: Collector[Event],
+        second_output: Collector[Event],
+        ctx: TwoOutputPartitionedContext[Event, Event],
+        window: OneInputWindowContext[Any],
+    ) -> None:
+        records = tuple(window.get_all_records())
+        first_output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
+
+    def on_clear(
+        self,
+        first_output: Collector[Event],
+        second_output: Collector[Event],
+        ctx: TwoOutputPartitionedContext[Event, Event],
+        window: OneInputWindowContext[Any],
+    ) -> None:
+        assert window.get_all_records() == []
+        second_output.collect(("clear", ctx.state_manager.current_key, window.start_time, window.end_time))
+
+    def on_late_record(
+        self,
+        record: Any,
+        first_output: Collector[Event],
+        second_output: Collector[Event],
+        ctx: TwoOutputPartitionedContext[Event, Event],
+    ) -> None:
+        second_output.collect(("late", ctx.state_manager.current_key, record))
+
+
+class ToldOfState(Told):
+    """Tells the same, but the records are in a state of the window."""
+
+    RECORDS = StateDeclarations.list_state("records", object)
+
+    def use_window_states(self) -> Collection[StateDeclaration]:
+        return [self.RECORDS]
+
+    def on_record(
+        self, record: Any, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
+    ) -> None:
+        window.get_window_state(self.RECORDS).add(record)
+
+    def on_trigger(
+        self, output: Collector[Event], ctx: PartitionedContext[Event], window: OneInputWindowContext[Any]
+    ) -> None:
+        records = tuple(window.get_window_state(self.RECORDS).get())
+        output.collect(("trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records))
 
 
 def key_of(record: Any) -> Any:

@@ -8,32 +8,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dsv2.extension.window import WindowStrategy
+from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.extension.window.strategy import CountWindowStrategy, SessionWindowStrategy, SlidingWindowStrategy
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("SlowWindows",)
+__all__ = ("SlowWindows", "Stamped")
 
 Event: TypeAlias = tuple[Any, ...]
+Stamped: TypeAlias = tuple[Event, int | None]
+"""What is told, and the timestamp that it has."""
 
 
 @dataclass(eq=False)
 class Slow:
-    """A window of a key. ``last``: when it fires; ``early``: when it fires before that. ``records``: by input."""
+    """A window of a key. ``last``: when it fires, and then has ``fired``; ``early``: when it fires before that.
+
+    ``records``: by input. ``waits``: tells which of two windows that fire early at the same time has waited for longer.
+    """
 
     key: Any
     span: tuple[int, int]
     last: int
     records: tuple[list[Any], ...]
+    fired: bool = False
     early: int | None = None
+    waits: int = 0
 
-    def trigger(self) -> Event:
+    def trigger(self, timestamp: int | None) -> Stamped:
         """What is told when it fires."""
-        return ("trigger", self.key, *self.span, *map(tuple, self.records))
+        return ("trigger", self.key, *self.span, *map(tuple, self.records)), timestamp
 
-    def clear(self) -> Event:
+    def clear(self, timestamp: int | None) -> Stamped:
         """What is told when it is removed."""
-        return ("clear", self.key, *self.span)
+        return ("clear", self.key, *self.span), timestamp
 
 
 class SlowWindows:
@@ -43,53 +50,85 @@ class SlowWindows:
         self._strategy: Any = strategy
         self._inputs = inputs
         self._lateness = strategy.allowed_lateness if isinstance(strategy, SlidingWindowStrategy) else 0
-        self._time = LONG_MIN
+        self._by_event = strategy.time_type is TimeType.EVENT
+        self._early = strategy.early_firing
+        self._same_time = self._early is not None and self._early.time_type is strategy.time_type
+        self._over = LONG_MIN  # up to when windows have fired
+        self._now = 0
         self._windows: list[Slow] = []
         self._counts: dict[Any, int] = {}
+        self._waiting = 0
 
-    def record(self, key: Any, record: Any, timestamp: int, side: int = 0) -> list[Event]:
+    def record(self, key: Any, record: Any, timestamp: int, side: int = 0) -> list[Stamped]:
         """A record comes from the input ``side``: what is told."""
-        windows = [window for window in self._windows_of(key, timestamp) if window.last + self._lateness > self._time]
-        events: list[Event] = []
+        over = self._over if self._by_event else LONG_MIN  # by the clock nothing is late
+        all_windows = self._windows_of(key, timestamp if self._by_event else self._now)
+        windows = [window for window in all_windows if window.last + self._lateness > over]
+        events: list[Stamped] = []
         for window in windows:
             if window not in self._windows:
                 self._windows.append(window)
             window.records[side].append(record)
             if isinstance(self._strategy, CountWindowStrategy) and self._is_full(window):
                 self._windows.remove(window)
-                events += [window.trigger(), window.clear()]
-            elif window.last <= self._time:
-                events.append(window.trigger())
+                events += [window.trigger(timestamp), window.clear(timestamp)]
+            elif window.last <= over:
+                window.fired = True
+                events.append(window.trigger(window.last))
             else:
                 self._expect_early(window, timestamp)
-        if not windows and timestamp + self._lateness <= self._time and not self._is_endless():
-            events.append(("late" if self._inputs == 1 else f"late{side + 1}", key, record))
+        if not windows and timestamp + self._lateness <= over and not self._is_endless():
+            events.append((("late" if self._inputs == 1 else f"late{side + 1}", key, record), timestamp))
         return events
 
-    def advance(self, time: int) -> list[Event]:
+    def advance(self, time: int) -> list[Stamped]:
         """Event time moves to ``time``: what is told, in order for each key."""
-        due: list[tuple[int, int, Event]] = []
+        return self._move(time) if self._by_event or time == LONG_MAX else []
+
+    def pass_time(self, now: int) -> list[Stamped]:
+        """The clock moves to ``now``: what is told, in order for each key."""
+        self._now = now
+        if not self._by_event:
+            return self._move(now)
+        return [] if self._early is None or self._same_time else [event for *_, event in sorted(self._early_due(now))]
+
+    def _move(self, time: int) -> list[Stamped]:
+        """Windows fire early, fire, and go; of what happens at the same time, early firing comes last."""
+        due: list[tuple[int, int, int, Stamped]] = []
         for place, window in enumerate(self._windows):
             rank = 2 * place if self._is_endless() else 0
-            if self._time < window.last <= time:
-                due.append((window.last, rank, window.trigger()))
-            elif window.early is not None and window.early <= time:
-                due.append((window.early, rank + 2, window.trigger()))
-                window.early = None
+            at = None if self._is_endless() else window.last
+            if window.last <= time and not window.fired:
+                window.fired = True
+                due.append((window.last, rank, 0, window.trigger(at)))
             if window.last + self._lateness <= time:
-                due.append((window.last + self._lateness, rank + 1, window.clear()))
-        self._time = time
-        self._windows = [window for window in self._windows if window.last + self._lateness > time]
-        return [event for _, _, event in sorted(due, key=lambda event: event[:2])]
+                due.append((window.last + self._lateness, rank + 1, 0, window.clear(at)))
+        gone = [window for window in self._windows if window.last + self._lateness <= time]
+        if self._same_time:
+            due += self._early_due(time)
+        self._over = time
+        self._windows = [window for window in self._windows if window not in gone]
+        return [event for *_, event in sorted(due, key=lambda item: item[:3])]
 
-    def _windows_of(self, key: Any, timestamp: int) -> list[Slow]:
+    def _early_due(self, time: int) -> list[tuple[int, int, int, Stamped]]:
+        due: list[tuple[int, int, int, Stamped]] = []
+        for window in self._windows:
+            if window.early is not None and window.early <= time:
+                early_time = window.early if self._same_time else None
+                at = early_time if self._is_endless() else window.last
+                if not window.fired:
+                    due.append((window.early, 2 * len(self._windows), window.waits, window.trigger(at)))
+                window.early = None
+        return due
+
+    def _windows_of(self, key: Any, time: int) -> list[Slow]:
         strategy = self._strategy
         if isinstance(strategy, SlidingWindowStrategy):
-            newest = timestamp - (timestamp - strategy.offset) % strategy.slide
-            starts = range(newest, timestamp - strategy.size, -strategy.slide)
+            newest = time - (time - strategy.offset) % strategy.slide
+            starts = range(newest, time - strategy.size, -strategy.slide)
             return [self._window(key, start, start + strategy.size) for start in starts]
         if isinstance(strategy, SessionWindowStrategy):
-            return [self._session(key, timestamp, timestamp + strategy.gap)]
+            return [self._session(key, time, time + strategy.gap)]
         if not isinstance(strategy, CountWindowStrategy):
             return [self._window(key, -1, -1)]
         number = self._counts.get(key, 0)
@@ -109,11 +148,15 @@ class SlowWindows:
         met = [w for w in self._windows if w.key == key and w.span[0] <= end and start <= w.span[1]]
         met.sort(key=lambda window: window.span)
         merged = self._new(key, min([start, *(w.span[0] for w in met)]), max([end, *(w.span[1] for w in met)]))
+        if [window.span for window in met] == [merged.span]:
+            return met[0]
         for window in met:
             self._windows.remove(window)
             for records, more in zip(merged.records, window.records, strict=True):
                 records += more
-        merged.early = min((w.early for w in met if w.early is not None), default=None)
+        early = [w.early for w in met if w.early is not None]
+        if early:
+            self._wait(merged, min(early))
         return merged
 
     def _is_full(self, window: Slow) -> bool:
@@ -124,9 +167,13 @@ class SlowWindows:
         return not isinstance(self._strategy, SlidingWindowStrategy | SessionWindowStrategy)
 
     def _expect_early(self, window: Slow, timestamp: int) -> None:
-        if self._strategy.early_firing is None or window.early is not None:
+        if self._early is None or window.early is not None:
             return
-        interval = self._strategy.early_firing.interval
-        time = (max(self._time, timestamp) // interval + 1) * interval
-        if time < window.last:
-            window.early = time
+        now = max(self._over, timestamp) if self._early.time_type is TimeType.EVENT else self._now
+        time = (now // self._early.interval + 1) * self._early.interval
+        if time < window.last or not self._same_time:
+            self._wait(window, time)
+
+    def _wait(self, window: Slow, early: int) -> None:
+        self._waiting += 1
+        window.early, window.waits = early, self._waiting

@@ -2,40 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsv2.extension.window import TimeType, WindowStrategy, aggregate, window
+from dsv2.extension.window import (
+    OneInputWindowStreamProcessFunction,
+    TimeType,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.extension.window.strategy import SessionWindowStrategy
+from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.state import aggregate_of
-from tests.oracles.windows import Event, SlowWindows
+from tests.oracles.windows import SlowWindows, Stamped
 from tests.support import unhurried
-from tests.windows import Told, ToldOfTwo, WindowDriver
+from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]
 """What happens, on which channel, and what more there is to say."""
 
 CHANNELS = 2
-EVENT = TimeType.EVENT
+EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 STRATEGIES = [
     WindowStrategy.tumbling(10),
     WindowStrategy.tumbling(7, EVENT, 5, offset=3),
     WindowStrategy.tumbling(10).with_early_firing(3, EVENT),
+    WindowStrategy.tumbling(10, EVENT, 5).with_early_firing(4, PROCESSING),
+    WindowStrategy.tumbling(10, PROCESSING),
+    WindowStrategy.tumbling(10, PROCESSING).with_early_firing(3, PROCESSING),
     WindowStrategy.sliding(10, 4),
     WindowStrategy.sliding(9, 3, EVENT, 4, offset=-2),
     WindowStrategy.sliding(4, 6, EVENT, 2),
+    WindowStrategy.sliding(10, 4, EVENT, 3).with_early_firing(3, EVENT),
+    WindowStrategy.sliding(9, 4, PROCESSING, offset=-2).with_early_firing(4, PROCESSING),
     WindowStrategy.session(5),
     WindowStrategy.session(8).with_early_firing(5, EVENT),
+    WindowStrategy.session(8).with_early_firing(5, PROCESSING),
+    WindowStrategy.session(5, PROCESSING),
+    WindowStrategy.session(8, PROCESSING).with_early_firing(5, PROCESSING),
     WindowStrategy.global_(),
     WindowStrategy.global_().with_early_firing(10, EVENT),
+    WindowStrategy.global_().with_early_firing(10, PROCESSING),
     WindowStrategy.count(3),
     WindowStrategy.count(3, 2),
     WindowStrategy.count(2, 3),
+    WindowStrategy.count(5, 2).with_early_firing(10, EVENT),
 ]
-each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: f"{s.layout} {s.early_firing}")
+each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: name_of(strategy))
 
 RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-5, 60)), min_size=1, max_size=4)
 STEPS: st.SearchStrategy[list[Step]] = st.lists(
@@ -43,28 +63,54 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
         st.tuples(st.just("records"), st.integers(0, 2 * CHANNELS - 1), RECORDS),
         st.tuples(st.just("records"), st.integers(0, 2 * CHANNELS - 1), RECORDS),
         st.tuples(st.just("watermark"), st.integers(0, 2 * CHANNELS - 1), st.integers(0, 60)),
+        st.tuples(st.just("clock"), st.just(0), st.integers(1, 12)),
         st.tuples(st.sampled_from(["idle", "active", "end", "restart"]), st.integers(0, 2 * CHANNELS - 1), st.none()),
     ),
     max_size=40,
 )
 
 
+def name_of(strategy: WindowStrategy) -> str:
+    early = strategy.early_firing
+    return strategy.layout if early is None else f"{strategy.layout}, early in {early.time_type.value.lower()} time"
+
+
+class Shape(NamedTuple):
+    """A kind of window function, and what goes to its second output."""
+
+    make: Callable[[WindowStrategy], ProcessFunction]
+    inputs: int = 1
+    second: Collection[str] = ()
+
+
+SHAPES = {
+    "one input": Shape(lambda strategy: window(strategy, Told())),
+    "window state": Shape(lambda strategy: window(strategy, ToldOfState())),
+    "two inputs": Shape(lambda strategy: window(strategy, ToldOfTwo()), inputs=2),
+    "two outputs": Shape(lambda strategy: window(strategy, ToldTwice()), second=("clear", "late")),
+}
+
+
 class Compared:
     """A driver and the model, to which the same happens."""
 
-    def __init__(self, strategy: WindowStrategy, inputs: int) -> None:
-        self.function: Any = Told() if inputs == 1 else ToldOfTwo()
-        self.driver = WindowDriver(window(strategy, self.function), channels=CHANNELS)
-        self.model = SlowWindows(strategy, inputs)
-        self.expected: list[Event] = []
-        self.channels = range(CHANNELS * inputs)
+    def __init__(self, strategy: WindowStrategy, shape: Shape) -> None:
+        self.driver = WindowDriver(shape.make(strategy), channels=CHANNELS)
+        self.model = SlowWindows(strategy, shape.inputs)
+        self.expected: list[Stamped] = []
+        self.channels = range(CHANNELS * shape.inputs)
         self.ended: set[int] = set()
-        self.count = self.moves = 0
+        self.now = self.count = self.moves = 0
+        self._second = shape.second
 
     def step(self, what: str, channel: int, more: Any) -> None:
         """Let it happen to both."""
         if what == "restart":
             self.driver.restart()
+        elif what == "clock":
+            self.now += more
+            self.driver.clock(self.now)
+            self.expected += self.model.pass_time(self.now)
         elif channel in self.channels and channel not in self.ended:
             if what == "records":
                 self._records(channel, more)
@@ -93,34 +139,48 @@ class Compared:
         for channel in self.channels:
             self.step("end", channel, None)
 
+    def told(self, *kinds: str) -> list[Stamped]:
+        """What the model has told of so far, of these kinds."""
+        return [stamped for stamped in self.expected if stamped[0][0] in kinds]
 
-def by_key(events: Iterable[Event]) -> dict[Any, list[Event]]:
-    keys: dict[Any, list[Event]] = {}
-    for event in events:
-        keys.setdefault(event[1], []).append(event)
+    def check(self) -> None:
+        """Both have told the same of each key, in the same order."""
+        first = [stamped for stamped in self.expected if stamped[0][0] not in self._second]
+        assert by_key(self.driver.stamped()) == by_key(first)
+        if self._second:
+            assert by_key(self.driver.stamped("second")) == by_key(self.told(*self._second))
+
+
+def by_key(told: Iterable[Stamped]) -> dict[Any, list[Stamped]]:
+    keys: dict[Any, list[Stamped]] = {}
+    for stamped in told:
+        keys.setdefault(stamped[0][1], []).append(stamped)
     return keys
 
 
-@each_strategy
-@pytest.mark.parametrize("inputs", [1, 2])
+# Sessions cannot have state.
+PAIRS = [
+    (shape, strategy)
+    for shape in SHAPES
+    for strategy in STRATEGIES
+    if shape != "window state" or not isinstance(strategy, SessionWindowStrategy)
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strategy"), PAIRS, ids=lambda part: part if isinstance(part, str) else name_of(part)
+)
 @unhurried
 @given(steps=STEPS)
-def test_windows_do_what_the_model_does(strategy: WindowStrategy, inputs: int, steps: list[Step]) -> None:
-    both = Compared(strategy, inputs)
+def test_windows_do_what_the_model_does(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
+    both = Compared(strategy, SHAPES[shape])
     for step in steps:
         both.step(*step)
-        assert by_key(both.driver.out()) == by_key(both.expected)
+        both.check()
     both.finish()
-    assert by_key(both.driver.out()) == by_key(both.expected)
+    both.check()
     # Counting goes on from one window to the next, if there are records between them.
     assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)
-
-
-def collecting(strategy: WindowStrategy) -> WindowDriver:
-    """Windows that fold their records into a tuple of them."""
-    records = aggregate_of(tuple[str, ...], appended, whole, joined)
-    function = aggregate(strategy, records, lambda all_, w, ctx: (ctx.state_manager.current_key, w.start_time, all_))
-    return WindowDriver(function, channels=CHANNELS)
 
 
 def appended(record: str, records: tuple[str, ...]) -> tuple[str, ...]:
@@ -135,16 +195,47 @@ def whole(records: tuple[str, ...]) -> tuple[str, ...]:
     return records
 
 
+def told(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
+    return "trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records
+
+
+class Triggered(OneInputWindowStreamProcessFunction[str, Any]):
+    """Tells of nothing else, so that its records go the short way."""
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        output.collect(told(tuple(window.get_all_records()), window, ctx))
+
+
+def aggregated(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
+    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), told)
+
+
+def reduced(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
+    return reduce(
+        strategy, lambda one, other: f"{one} {other}", lambda records, *args: told(tuple(records.split()), *args)
+    )
+
+
+SHORT_WAYS = {
+    "aggregate": Shape(aggregated),
+    "reduce": Shape(reduced),
+    "aggregate, late output": Shape(lambda strategy: with_late_output(aggregated(strategy)), second=["late"]),
+    "keep, late output": Shape(lambda strategy: with_late_output(window(strategy, Triggered())), second=["late"]),
+}
+
+
 @each_strategy
-@unhurried
+@pytest.mark.parametrize("shape", SHORT_WAYS)
+@settings(unhurried, max_examples=50)
 @given(steps=STEPS)
-def test_folded_records_are_those_that_would_have_been_kept(strategy: WindowStrategy, steps: list[Step]) -> None:
-    keeping, folding = Compared(strategy, 1), Compared(strategy, 1)
-    folding.driver = collecting(strategy)
+def test_short_ways_lead_to_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
+    """Records that are folded, and late ones that nobody is told of but an output of their own."""
+    both = Compared(strategy, SHORT_WAYS[shape])
     for step in steps:
-        keeping.step(*step)
-        folding.step(*step)
-    keeping.finish()
-    folding.finish()
-    triggers = [event for event in keeping.driver.out() if event[0] == "trigger"]
-    assert folding.driver.out() == [(key, start, records) for _, key, start, _, records in triggers]
+        both.step(*step)
+    both.finish()
+    assert by_key(both.driver.stamped()) == by_key(both.told("trigger"))
+    if SHORT_WAYS[shape].second:
+        late = [(record, timestamp) for (_, _, record), timestamp in both.told("late")]
+        assert both.driver.stamped("second") == late
+    assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)
