@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import (
@@ -38,6 +40,7 @@ __all__ = (
     "driven",
     "elements",
     "job_context",
+    "long_lists",
     "local_environment",
     "one_input",
     "operator_named",
@@ -48,6 +51,8 @@ __all__ = (
     "unpacked",
     "watermark",
 )
+
+T = TypeVar("T")
 
 unhurried = settings(deadline=None)  # which would only measure what else the machine does
 
@@ -92,6 +97,11 @@ def unpacked(records: list[Any], controls: list[Control]) -> list[Any]:
 def elements(frames: Iterable[Frame]) -> list[Any]:
     """The elements of several frames of one channel, without those that only open a subtask."""
     return [element for f in frames for element in unpacked(f.records, f.controls) if element != STARTED]
+
+
+def long_lists(elements: SearchStrategy[T], max_size: int) -> SearchStrategy[list[T]]:
+    """Lists of up to ``max_size``. Hypothesis alone draws about five elements, which is hardly a history."""
+    return st.lists(elements, max_size=max_size // 4) | st.lists(elements, min_size=max_size // 3, max_size=max_size)
 
 
 def _scripted(kind: Any, **callbacks: Callable[..., Any]) -> Any:

@@ -161,26 +161,29 @@ class IntervalJoins(Program):
 class WindowJoins(Program):
     """Of every type, in sliding windows; and an inner one in sessions."""
 
+    SLIDING = WindowStrategy.sliding(20, 10)
+    SESSION = WindowStrategy.session(8)
+
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
         for join_type in JoinType:
-            function = any_window_join(WindowStrategy.sliding(20, 10), PairOf(), join_type)
+            function = any_window_join(self.SLIDING, PairOf(), join_type)
             p.collect(left.connect_and_process(right, function).process(Stamped()), join_type.value)
-        function = any_window_join(WindowStrategy.session(8), PairOf())
+        function = any_window_join(self.SESSION, PairOf())
         p.collect(left.connect_and_process(right, function).process(Stamped()), "session")
 
     def check(self, run: Run) -> None:
         for join_type in JoinType:
-            slow = SlowWindowJoin(join_type.value, size=20, slide=10)
+            slow = SlowWindowJoin(join_type.value, self.SLIDING)
             run.expect_all(*results_at_the_end(slow), name=join_type.value)
-        run.expect_all(*results_at_the_end(SlowWindowJoin("inner", gap=8)), name="session")
+        run.expect_all(*results_at_the_end(SlowWindowJoin("inner", self.SESSION)), name="session")
 
 
 def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
     """All rows, and then the end."""
     for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
         for row in rows:
-            assert not slow.take(side, row, LONG_MIN)
+            assert not slow.take(side, row)
     results = slow.move_to(LONG_MAX)
     assert results
     return results

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-__all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowWindowJoin")
+from dsv2.extension.window import WindowStrategy
+from tests.oracles.windows import SlowWindows, Stamped
+
+__all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowJoin", "SlowWindowJoin")
 
 
 class Row(NamedTuple):
@@ -16,10 +19,40 @@ class Row(NamedTuple):
     timestamp: int
 
 
-Joined: TypeAlias = tuple[tuple[Row | None, Row | None], int]
+Joined: TypeAlias = tuple[tuple[Row | None, Row | None], int | None]
 """A pair, and its timestamp."""
 
 _LEFT, _RIGHT = 0, 1
+
+
+class SlowJoin:
+    """Rows of a key, whenever they come; with a ``lifetime`` in ms if both do within it.
+
+    ``renews``: a row that meets others lives on from then.
+    """
+
+    def __init__(self, lifetime: int | None, renews: bool) -> None:
+        self._lifetime = lifetime
+        self._renews = renews
+        self._now = 0
+        self._rows: list[tuple[int, Row]] = []
+        self._since: dict[Row, int] = {}
+
+    def wait(self, ms: int) -> None:
+        """Time passes."""
+        self._now += ms
+
+    def take(self, side: int, row: Row) -> list[Joined]:
+        """A row of ``side`` arrives: what comes of it."""
+        partners = [r for s, r in self._rows if s != side and r.key == row.key and self._lives(r)]
+        if self._renews:
+            self._since.update(dict.fromkeys(partners, self._now))
+        self._rows.append((side, row))
+        self._since[row] = self._now
+        return [((row, other) if side == _LEFT else (other, row), row.timestamp) for other in partners]
+
+    def _lives(self, row: Row) -> bool:
+        return self._lifetime is None or self._now < self._since[row] + self._lifetime
 
 
 class SlowIntervalJoin:
@@ -77,52 +110,35 @@ class SlowIntervalJoin:
 
 
 class SlowWindowJoin:
-    """Rows of a key that are in the same window, each ``size`` long, one every ``slide``; or in sessions of ``gap``."""
+    """Rows of a key that are in the same window, for a join of the type called ``join_type``."""
 
-    def __init__(self, join_type: str, *, size: int = 0, slide: int = 0, lateness: int = 0, gap: int = 0) -> None:
+    def __init__(self, join_type: str, strategy: WindowStrategy) -> None:
         self._type = join_type
-        self._size = size
-        self._slide = slide
-        self._lateness = lateness
-        self._gap = gap
-        self._windows: dict[tuple[str, int, int], tuple[list[Row], list[Row]]] = {}
-        self._now = -1
+        self._windows = SlowWindows(strategy, inputs=2)
         self.late: list[tuple[int, Row]] = []
 
-    def take(self, side: int, row: Row, now: int) -> list[Joined]:
-        """A row of ``side`` arrives when event time is ``now``: what comes of it."""
-        windows = self._session_of(row, now) if self._gap else self._windows_of(row, now)
-        if not windows:
-            self.late.append((side, row))
-        for window in windows:
-            self._windows.setdefault(window, ([], []))[side].append(row)
-        return [joined for window in windows if window[2] - 1 <= now for joined in self._fire(window)]
+    def take(self, side: int, row: Row) -> list[Joined]:
+        """A row of ``side`` arrives: what comes of it."""
+        return self._join(self._windows.record(row.key, row, row.timestamp, side))
 
-    def move_to(self, now: int) -> list[Joined]:
-        """Event time is ``now``: the windows that have ended meanwhile."""
-        ended = [window for window in self._windows if self._now < window[2] - 1 <= now]
-        self._now = max(self._now, now)
-        results = [joined for window in ended for joined in self._fire(window)]
-        self._windows = {w: rows for w, rows in self._windows.items() if w[2] - 1 + self._lateness > now}
+    def move_to(self, time: int) -> list[Joined]:
+        """Event time moves to ``time``: what comes of it."""
+        return self._join(self._windows.advance(time))
+
+    def pass_time(self, now: int) -> list[Joined]:
+        """The clock moves to ``now``: what comes of it."""
+        return self._join(self._windows.pass_time(now))
+
+    def _join(self, told: list[Stamped]) -> list[Joined]:
+        results: list[Joined] = []
+        for (what, *_, last_but_one, last), timestamp in told:
+            if what == "trigger":
+                results += [(pair, timestamp) for pair in self._pairs(last_but_one, last)]
+            elif what != "clear":
+                self.late.append((_LEFT if what == "late1" else _RIGHT, last))
         return results
 
-    def _windows_of(self, row: Row, now: int) -> list[tuple[str, int, int]]:
-        starts = [n * self._slide for n in range(-20, 40)]
-        windows = [(row.key, s, s + self._size) for s in starts if s <= row.timestamp < s + self._size]
-        return [window for window in windows if window[2] - 1 + self._lateness > now]
-
-    def _session_of(self, row: Row, now: int) -> list[tuple[str, int, int]]:
-        start, end = row.timestamp, row.timestamp + self._gap
-        touched = [w for w in self._windows if w[0] == row.key and w[1] <= end and start <= w[2]]
-        if not touched and end - 1 <= now:
-            return []
-        rows = [self._windows.pop(window) for window in touched]
-        merged = (row.key, min([start, *(w[1] for w in touched)]), max([end, *(w[2] for w in touched)]))
-        self._windows[merged] = ([r for left, _ in rows for r in left], [r for _, right in rows for r in right])
-        return [merged]
-
-    def _fire(self, window: tuple[str, int, int]) -> list[Joined]:
-        left, right = self._windows[window]
+    def _pairs(self, left: tuple[Row, ...], right: tuple[Row, ...]) -> list[tuple[Row | None, Row | None]]:
         pairs: list[tuple[Row | None, Row | None]] = []
         if self._type in ("inner", "left", "right", "full"):
             pairs += [(one, other) for one in left for other in right]
@@ -132,4 +148,4 @@ class SlowWindowJoin:
             pairs += [(None, other) for other in right]
         if self._type == "semi" and right:
             pairs += [(one, None) for one in left]
-        return [(pair, window[2] - 1) for pair in pairs]
+        return pairs

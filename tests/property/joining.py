@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.testing import EndOfInput, IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark
-from dsv2.watermark.event_time import LONG_MIN
+from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from tests.oracles.joins import Row
+from tests.support import long_lists
 
-__all__ = ("CHANNELS", "Event", "JoinDriver", "event_time", "histories", "pair")
+__all__ = ("CHANNELS", "HISTORIES", "Event", "JoinDriver", "Wait", "event_time", "pair")
 
 CHANNELS = 4  # the first two are of the left side
+CHANNEL = st.integers(0, CHANNELS - 1)
+
+
+class Wait(NamedTuple):
+    """Nothing comes for so long."""
+
+    ms: int
 
 
 class Event(NamedTuple):
-    """A row or a signal comes on a channel; before it the join may be put into bytes."""
+    """A row or a signal comes on a channel, or nothing does; before it the join may be put into bytes."""
 
     channel: int
-    element: Row | LongWatermark | IdleStatus | EndOfInput
+    element: Row | LongWatermark | IdleStatus | EndOfInput | Wait
     restart: bool = False
 
     @property
@@ -58,6 +67,8 @@ class JoinDriver:
             clock=ManualClock(clock_ms),
         )
         self._forwarded = LONG_MIN
+        self.moves: list[int] = []
+        """Where event time has been on its way, in ms."""
 
     def take(self, event: Event) -> list[tuple[Any, Any, int]]:
         """The results of ``event``, each with its timestamp and with the event time that downstream knows by then."""
@@ -66,15 +77,20 @@ class JoinDriver:
             harness.restart()
         side = (harness.first_input, harness.second_input)[event.side]
         element: Any = event.element
-        if isinstance(element, Row):
-            element = StampedRecord(element, element.timestamp)
-        side.push_all([element], channel=event.channel % 2)
+        if isinstance(element, Wait):
+            harness.advance_clock(element.ms)
+        else:
+            stamped = StampedRecord(element, element.timestamp) if isinstance(element, Row) else element
+            side.push_all([stamped], channel=event.channel % 2)
         results: list[tuple[Any, Any, int]] = []
         for emitted in harness.output.elements:
             if isinstance(emitted, StampedRecord):
                 results.append((emitted.record, emitted.timestamp, self._forwarded))
             elif isinstance(emitted, LongWatermark):
                 self._forwarded = emitted.value
+                self.moves.append(emitted.value)
+            elif isinstance(emitted, EndOfInput):
+                self.moves.append(LONG_MAX)
         harness.output.clear()
         return results
 
@@ -92,28 +108,33 @@ class JoinDriver:
         return self.harness.progress.counters.get(name, 0)
 
 
-EVERYWHERE = range(CHANNELS)
+STEP = st.one_of(
+    *[st.tuples(st.just("row"), CHANNEL, st.tuples(st.sampled_from("ab"), st.integers(0, 14)))] * 5,
+    st.tuples(st.just("event time"), CHANNEL, st.integers(0, 7)),
+    st.tuples(st.just("event time everywhere"), CHANNEL, st.integers(0, 7)),
+    st.tuples(st.just("idle"), CHANNEL, st.booleans()),
+    st.tuples(st.just("wait"), CHANNEL, st.integers(1, 12)),
+)
 
 
-def history(seed: int, size: int) -> list[Event]:
-    """``size`` elements: rows out of order, watermarks, channels that go idle and come back; then the ends."""
-    choice = random.Random(seed)
-    drawn: list[tuple[Sequence[int], Any]] = []
-    for number in range(size):
-        kind, time, channel = choice.random(), choice.randrange(15), choice.choice(EVERYWHERE)
-        if kind < 0.7:
-            drawn.append(([channel], Row(choice.choice("ab"), number, time)))
-        elif kind < 0.9:
-            drawn.append((EVERYWHERE if kind < 0.8 else [channel], event_time(time // 2)))
-        else:
-            drawn.append(([channel], IdleStatus(choice.random() < 0.5)))
-    ends: list[tuple[Sequence[int], Any]] = [
-        ([channel], EndOfInput()) for channel in choice.sample(EVERYWHERE, CHANNELS)
-    ]
-    every = [(channel, element) for where, element in [*drawn, *ends] for channel in where]
-    return [Event(channel, element, choice.random() < 0.3) for channel, element in every]
+def _history(steps: list[tuple[tuple[str, int, Any], bool]], ends: Sequence[int]) -> list[Event]:
+    events: list[Event] = []
+    for number, ((what, channel, more), restart) in enumerate(steps):
+        match what:
+            case "row":
+                events.append(Event(channel, Row(more[0], number, more[1]), restart))
+            case "event time":
+                events.append(Event(channel, event_time(more), restart))
+            case "event time everywhere":
+                events += [Event(every, event_time(more), restart) for every in range(CHANNELS)]
+            case "idle":
+                events.append(Event(channel, IdleStatus(more), restart))
+            case _:
+                events.append(Event(channel, Wait(more), restart))
+    return events + [Event(channel, EndOfInput()) for channel in ends]
 
 
-def histories(count: int) -> Iterator[list[Event]]:
-    """Short ones first."""
-    return (history(seed, 1 + seed * 40 // count) for seed in range(count))
+HISTORIES = st.builds(
+    _history, long_lists(st.tuples(STEP, st.booleans()), max_size=40), st.permutations(range(CHANNELS))
+)
+"""Rows out of order, watermarks, channels that go idle and come back, time that passes; then the ends."""

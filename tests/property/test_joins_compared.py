@@ -2,113 +2,150 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dsv2.extension.join import JoinType, interval_join, join, window_join
 from dsv2.extension.window import TimeType, WindowStrategy
-from tests.oracles.joins import Row, SlowIntervalJoin, SlowWindowJoin
-from tests.property.joining import Event, JoinDriver, histories, pair
+from dsv2.state import StateTtl, TtlUpdate
+from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
+from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, pair
+from tests.support import unhurried
 
+EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 any_join: Any = interval_join  # its overloads each take one type
 any_window_join: Any = window_join
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
 
-def with_bounds(count: int) -> Iterator[tuple[list[Event], int, int]]:
-    for number, history in enumerate(histories(count)):
-        choice = random.Random(number)
-        lower, upper = sorted((choice.randint(-5, 5), choice.randint(-5, 5)))
-        yield history, lower, upper
+BOUNDS = st.tuples(st.integers(-5, 5), st.integers(-5, 5)).map(lambda bounds: (min(bounds), max(bounds)))
+LIFETIMES = {
+    "for ever": None,
+    "since they came": StateTtl(10),
+    "since they met": StateTtl(10, TtlUpdate.ON_READ_AND_WRITE),
+}
 
 
-def test_a_join_gives_a_pair_when_the_second_of_it_comes() -> None:
-    for history in histories(50):
-        driver = JoinDriver(join(pair))
-        came: list[tuple[int, Row]] = []
-        for event in history:
-            expected: list[Any] = []
-            if isinstance(row := event.element, Row):
-                partners = [other for side, other in came if side != event.side and other.key == row.key]
-                expected = [((row, other) if event.side == 0 else (other, row), row.timestamp) for other in partners]
-                came.append((event.side, row))
-            assert [(joined, timestamp) for joined, timestamp, _ in driver.take(event)] == expected, history
-        assert driver.harness.ended
+@pytest.mark.parametrize("lifetime", LIFETIMES)
+@unhurried
+@given(history=HISTORIES)
+def test_a_join_gives_a_pair_when_the_second_of_it_comes(lifetime: str, history: list[Event]) -> None:
+    driver = JoinDriver(join(pair, ttl=LIFETIMES[lifetime]))
+    slow = SlowJoin(10 if LIFETIMES[lifetime] else None, renews=lifetime == "since they met")
+    for event in history:
+        results = driver.take(event)
+        expected: list[Joined] = []
+        if isinstance(event.element, Row):
+            expected = slow.take(event.side, event.element)
+        elif isinstance(event.element, Wait):
+            slow.wait(event.element.ms)
+        assert [(joined, timestamp) for joined, timestamp, _ in results] == expected
+    assert driver.harness.ended
 
 
 @each_type
-def test_an_interval_join_gives_what_the_slow_one_gives(join_type: JoinType) -> None:
-    for history, lower, upper in with_bounds(200):
-        driver = JoinDriver(any_join(pair, lower, timedelta(milliseconds=upper), join_type))
-        slow = SlowIntervalJoin(join_type.value, lower, upper)
-        for event in history:
-            before = driver.event_time
-            results = driver.take(event)
-            if isinstance(event.element, Row):
-                expected = slow.take(event.side, event.element, before)
-            else:
-                expected = slow.move_to(driver.event_time)
-            found = Counter((joined, timestamp) for joined, timestamp, _ in results)
-            assert found == Counter(expected), (history, lower, upper)
-            assert all(timestamp > forwarded for _, timestamp, forwarded in results), "none is late downstream"
-        assert driver.harness.ended
-        assert driver.counter("late_records_dropped") == len(slow.late)
+@unhurried
+@given(history=HISTORIES, bounds=BOUNDS)
+def test_an_interval_join_gives_what_the_slow_one_gives(
+    join_type: JoinType, history: list[Event], bounds: tuple[int, int]
+) -> None:
+    lower, upper = bounds
+    driver = JoinDriver(any_join(pair, lower, timedelta(milliseconds=upper), join_type))
+    slow = SlowIntervalJoin(join_type.value, lower, upper)
+    for event in history:
+        before = driver.event_time
+        results = driver.take(event)
+        if isinstance(event.element, Row):
+            expected = slow.take(event.side, event.element, before)
+        else:
+            expected = slow.move_to(driver.event_time)
+        assert Counter((joined, timestamp) for joined, timestamp, _ in results) == Counter(expected)
+        assert all(timestamp > forwarded for _, timestamp, forwarded in results), "none is late downstream"
+    assert driver.harness.ended
+    assert driver.counter("late_records_dropped") == len(slow.late)
 
 
 WINDOWS = {
-    "tumbling": (WindowStrategy.tumbling(5), {"size": 5, "slide": 5}),
-    "sliding": (WindowStrategy.sliding(6, 2), {"size": 6, "slide": 2}),
-    "late": (WindowStrategy.tumbling(4, TimeType.EVENT, 3), {"size": 4, "slide": 4, "lateness": 3}),
-    "session": (WindowStrategy.session(2), {"gap": 2}),
+    "tumbling": WindowStrategy.tumbling(5),
+    "sliding": WindowStrategy.sliding(6, 2),
+    "late": WindowStrategy.tumbling(4, EVENT, 3),
+    "early": WindowStrategy.tumbling(8, EVENT, 2).with_early_firing(3, EVENT),
+    "early by the clock": WindowStrategy.sliding(8, 4).with_early_firing(3, PROCESSING),
+    "processing": WindowStrategy.tumbling(9, PROCESSING),
+    "session": WindowStrategy.session(2),
+    "session by the clock": WindowStrategy.session(5, PROCESSING),
+    "global": WindowStrategy.global_(),
+    "count": WindowStrategy.count(3, 2),
 }
+
+
+def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> list[Joined]:
+    """What the slow join gives when to it happens what has happened to ``driver`` last."""
+    now = driver.harness.clock.now_ms()
+    if isinstance(event.element, Wait):
+        return slow.pass_time(now)
+    results = slow.pass_time(now) if event.restart else []  # a micro-batch has ended
+    if isinstance(event.element, Row):
+        return results + slow.take(event.side, event.element)
+    moves, driver.moves = driver.moves, []
+    return results + [joined for time in moves for joined in slow.move_to(time)]
 
 
 @pytest.mark.parametrize("windows", WINDOWS)
 @each_type
-def test_a_window_join_gives_what_the_slow_one_gives(join_type: JoinType, windows: str) -> None:
-    strategy, parameters = WINDOWS[windows]
-    for history in histories(60):
-        driver = JoinDriver(any_window_join(strategy, pair, join_type))
-        slow = SlowWindowJoin(join_type.value, **parameters)
-        for event in history:
-            before = driver.event_time
-            results = driver.take(event)
-            if isinstance(event.element, Row):
-                expected = slow.take(event.side, event.element, before)
-            else:
-                expected = slow.move_to(driver.event_time)
-            found = Counter((joined, timestamp) for joined, timestamp, _ in results)
-            assert found == Counter(expected), history
-        assert driver.harness.ended
-        assert driver.counter("late_records_dropped") == len(slow.late)
+@settings(unhurried, max_examples=25)
+@given(history=HISTORIES)
+def test_a_window_join_gives_what_the_slow_one_gives(join_type: JoinType, windows: str, history: list[Event]) -> None:
+    driver = JoinDriver(any_window_join(WINDOWS[windows], pair, join_type))
+    slow = SlowWindowJoin(join_type.value, WINDOWS[windows])
+    for event in history:
+        found = Counter((joined, timestamp) for joined, timestamp, _ in driver.take(event))
+        assert found == Counter(windows_joined(slow, driver, event))
+    assert driver.harness.ended
+    assert driver.counter("late_records_dropped") == len(slow.late)
 
 
-@pytest.mark.parametrize("windowed", [False, True])
-def test_late_rows_go_where_they_are_wanted(windowed: bool) -> None:
-    def late(side: int) -> Any:
-        return lambda row, output, ctx: output.collect(("late", side, row))
+def late(side: int) -> Any:
+    return lambda row, output, ctx: output.collect(("late", side, row))
 
-    wanted = {"on_late_left": late(0), "on_late_right": late(1)}
-    for history, lower, upper in with_bounds(50):
-        slow: SlowIntervalJoin | SlowWindowJoin
-        if windowed:
-            function, slow = (
-                any_window_join(WINDOWS["sliding"][0], pair, **wanted),
-                SlowWindowJoin("inner", size=6, slide=2),
-            )
-        else:
-            function, slow = any_join(pair, lower, upper, **wanted), SlowIntervalJoin("inner", lower, upper)
-        driver = JoinDriver(function)
-        found: list[Any] = []
-        for event in history:
-            before = driver.event_time
-            found += [(row, timestamp) for row, timestamp, _ in driver.take(event) if row[0] == "late"]
-            if isinstance(event.element, Row):
-                slow.take(event.side, event.element, before)
-        assert found == [(("late", side, row), row.timestamp) for side, row in slow.late], history
-        assert driver.counter("late_records_dropped") == 0
+
+WANTED: dict[str, Any] = {"on_late_left": late(0), "on_late_right": late(1)}
+
+
+def late_in(driver: JoinDriver, event: Event) -> list[Any]:
+    return [(row, timestamp) for row, timestamp, _ in driver.take(event) if row[0] == "late"]
+
+
+@unhurried
+@given(history=HISTORIES, bounds=BOUNDS)
+def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
+    history: list[Event], bounds: tuple[int, int]
+) -> None:
+    driver, slow = JoinDriver(any_join(pair, *bounds, **WANTED)), SlowIntervalJoin("inner", *bounds)
+    found: list[Any] = []
+    for event in history:
+        before = driver.event_time
+        found += late_in(driver, event)
+        if isinstance(event.element, Row):
+            slow.take(event.side, event.element, before)
+    assert found == [(("late", side, row), row.timestamp) for side, row in slow.late]
+    assert driver.counter("late_records_dropped") == 0
+
+
+@pytest.mark.parametrize("windows", ["sliding", "session"])
+@unhurried
+@given(history=HISTORIES)
+def test_rows_that_are_late_for_their_window_go_where_they_are_wanted(windows: str, history: list[Event]) -> None:
+    strategy = WINDOWS[windows]
+    driver, slow = JoinDriver(any_window_join(strategy, pair, **WANTED)), SlowWindowJoin("inner", strategy)
+    found: list[Any] = []
+    for event in history:
+        found += late_in(driver, event)
+        windows_joined(slow, driver, event)
+    assert found == [(("late", side, row), row.timestamp) for side, row in slow.late]
+    assert driver.counter("late_records_dropped") == 0

@@ -22,7 +22,7 @@ from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.state import aggregate_of
 from tests.oracles.windows import SlowWindows, Stamped
-from tests.support import unhurried
+from tests.support import long_lists, unhurried
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]
@@ -58,7 +58,7 @@ STRATEGIES = [
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: name_of(strategy))
 
 RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-5, 60)), min_size=1, max_size=4)
-STEPS: st.SearchStrategy[list[Step]] = st.lists(
+STEPS: st.SearchStrategy[list[Step]] = long_lists(
     st.one_of(
         st.tuples(st.just("records"), st.integers(0, 2 * CHANNELS - 1), RECORDS),
         st.tuples(st.just("records"), st.integers(0, 2 * CHANNELS - 1), RECORDS),
@@ -170,7 +170,7 @@ PAIRS = [
 @pytest.mark.parametrize(
     ("shape", "strategy"), PAIRS, ids=lambda part: part if isinstance(part, str) else name_of(part)
 )
-@unhurried
+@settings(unhurried, max_examples=60)
 @given(steps=STEPS)
 def test_windows_do_what_the_model_does(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
     both = Compared(strategy, SHAPES[shape])
@@ -226,7 +226,7 @@ SHORT_WAYS = {
 
 @each_strategy
 @pytest.mark.parametrize("shape", SHORT_WAYS)
-@settings(unhurried, max_examples=50)
+@settings(unhurried, max_examples=40)
 @given(steps=STEPS)
 def test_short_ways_lead_to_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
     """Records that are folded, and late ones that nobody is told of but an output of their own."""
