@@ -385,6 +385,45 @@ class OwnGenerator(Program):
         run.expect(trigger(0, 10, 9, 9), clear(0, 10), late(8), trigger(10, 20, 19, 10), clear(10, 20))
 
 
+class GlobalWindowWithoutKeys(Program):
+    """E15b: on a stream without keys the global window of a subtask fires once, at the end, and is cleared.
+
+    In Flink ``on_clear`` is never called for global windows.
+    """
+
+    TIMES = (1, 2, 8)
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        p.collect(timed.process(window(WindowStrategy.global_(), Told())).with_parallelism(1))
+
+    def check(self, run: Run) -> None:
+        assert run.out() == [trigger(-1, -1, 1, 2, 8), clear(-1, -1)]
+
+
+class TwoInputsOfOneChannel(Program):
+    """F3c: both sides of each window; where one has no records there is an empty list, and null in Flink."""
+
+    LEFT, RIGHT = (1, 2, 12), (3, 4)
+    TIMES = LEFT + RIGHT
+
+    def build(self, p: Pipeline) -> None:
+        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        left, right = (
+            mine.filter(times.__contains__).with_parallelism(1).process(FlinkGenerator(itself)).with_parallelism(1)
+            for times in (self.LEFT, self.RIGHT)
+        )
+        both = left.key_by(one_key).connect_and_process(
+            right.key_by(one_key), window(WindowStrategy.tumbling(10), ToldOfTwo())
+        )
+        p.collect(both)
+
+    def check(self, run: Run) -> None:
+        first, second = ("trigger", 0, 0, 10, (1, 2), (3, 4)), ("trigger", 0, 10, 20, (12,), ())
+        run.expect(first, clear(0, 10), second, clear(10, 20))
+
+
 @dataclass(frozen=True)
 class OfProgram:
     """Whether a record is of the program ``name``."""
@@ -405,7 +444,14 @@ def itself(time: int) -> int:
     return time
 
 
-ONE_CHANNEL = (*OBSERVED, WindowsBehindWindows(), TimestampsOfWindows(), OwnGenerator())
+ONE_CHANNEL = (
+    *OBSERVED,
+    WindowsBehindWindows(),
+    TimestampsOfWindows(),
+    OwnGenerator(),
+    GlobalWindowWithoutKeys(),
+    TwoInputsOfOneChannel(),
+)
 # One source for all of them.
 TIMES = [
     (program.name, time)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.event_time import (
+    EventTimeExtension,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+)
+from dsv2.testing import HarnessInput, IdleStatus, OneInputHarness, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, LONG_MIN, EventTimeCombiner, EventTimeOfInputs
 from tests.support import ACTIVE, ENDED, IDLE, Driver, driven, one_input, two_inputs, watermark
@@ -18,9 +24,86 @@ DECLARED = (
 
 
 def test_the_least_of_the_channels() -> None:
-    """EventTimeWatermarkCombinerTest: testCombinedResultIsMin, testCombineWaitForAllChannels."""
     combiner = EventTimeCombiner(2)
     assert [combiner.update(*step) for step in ((0, 1), (0, 3), (1, 2), (0, 4), (1, 9))] == [None, None, 2, None, 4]
+
+
+# A step of Flink's tests: channel or input, an event time or whether it is idle, and all that has come out so far.
+Step: TypeAlias = tuple[int, int | bool, list[Any]]
+
+
+def replay(harness: Any, inputs: Sequence[tuple[HarnessInput[Any], int]], steps: Sequence[Step]) -> None:
+    """Hold what comes out to ``steps``. ``inputs``: input and channel for each number in them."""
+    for number, value, expected in steps:
+        one, channel = inputs[number]
+        if isinstance(value, bool):
+            one.push_idle(value, channel=channel)
+        else:
+            one.push_event_time(value, channel=channel)
+        assert [*map(in_short, harness.output.elements)] == expected, (number, value)
+
+
+def in_short(element: Any) -> Any:
+    """A record, an event time, or whether it is idle."""
+    if isinstance(element, IdleStatus):
+        return element.idle
+    return element.record if isinstance(element, StampedRecord) else element.value
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(0, 1, []), (1, 2, [1]), (0, 3, [1, 2])],
+        [(0, 1, []), (1, True, [1]), (0, 2, [1, 2]), (1, False, [1, 2]), (1, 3, [1, 2]), (0, 4, [1, 2, 3])],
+        [
+            *((0, 1, []), (1, 2, [1]), (0, True, [1, 2]), (1, True, [1, 2, True])),
+            *((0, False, [1, 2, True, False]), (0, 3, [1, 2, True, False, 3]), (1, False, [1, 2, True, False, 3])),
+        ],
+        [(0, 1, []), (0, 3, []), (1, 2, [2])],
+    ],
+    ids=[
+        "testCombinedResultIsMin",
+        "testCombineWhenPartialChannelsIdle",
+        "testCombineWhenAllChannelsIdle",
+        "testCombineWaitForAllChannels",
+    ],
+)
+def test_two_channels_as_in_flink(steps: Sequence[Step]) -> None:
+    """EventTimeWatermarkCombinerTest."""
+    harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
+    replay(harness, [(harness.input, 0), (harness.input, 1)], steps)
+
+
+class Advanced:
+    """Tells where event time has got to."""
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(f"at {timestamp}")
+
+
+class OneAdvanced(Advanced, OneInputEventTimeStreamProcessFunction[Any, str]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class TwoAdvanced(Advanced, TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, str]):
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def test_one_input_as_in_flink() -> None:
+    """EventTimeWatermarkHandlerTest."""
+    harness = OneInputHarness[Any, str](OneAdvanced(), declarations=DECLARED)
+    moved = ["at 1", 1, "at 2", 2]
+    steps: list[Step] = [(0, 1, moved[:2]), (0, 2, moved), (0, 1, moved), (0, True, [*moved, True])]
+    replay(harness, [(harness.input, 0)], [*steps, (0, False, [*moved, True, False])])
+
+
+def test_two_inputs_as_in_flink_but_for_one_that_falls_idle() -> None:
+    """EventTimeWatermarkHandlerTest; there event time stays at 1 when the input that is at 1 falls idle."""
+    harness = TwoInputNonBroadcastHarness[Any, Any, str](TwoAdvanced(), declarations=DECLARED)
+    moved = ["at 1", 1, "at 2", 2]
+    steps: list[Step] = [(0, 1, []), (1, 2, moved[:2]), (0, True, moved), (1, True, [*moved, True])]
+    replay(harness, [(harness.first_input, 0), (harness.second_input, 0)], [*steps, (1, False, [*moved, True, False])])
 
 
 def test_a_channel_that_is_back_is_waited_for_from_when_it_has_caught_up() -> None:
