@@ -239,7 +239,10 @@ class EventTimeDiary(OneInputEventTimeStreamProcessFunction[int, int]):
 
 
 class EventTimeLifecycle(Program):
-    """Init, open, and at the end the end of time, ``end_input`` and ``close``; without any watermark, too."""
+    """Init, open, and at the end the end of time, ``end_input`` and ``close``; without any watermark, too.
+
+    Flink's functions are not told of the end of time.
+    """
 
     def build(self, p: Pipeline) -> None:
         p.source(FEW).process(EventTimeDiary(Diary(p.folder, "diary")))

@@ -294,7 +294,10 @@ class Dumping(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
 
 
 class AllKeys(Program):
-    """``apply_to_all_partitions`` visits every key so far, of earlier micro-batches too, each with itself current."""
+    """``apply_to_all_partitions`` visits every key so far, of earlier micro-batches too, each with itself current.
+
+    Flink skips keys from before a restart until there is a record of theirs (G2).
+    """
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).process(Marker()).key_by(lambda number: number % 5).process(Dumping()))

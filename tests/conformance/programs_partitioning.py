@@ -73,7 +73,10 @@ class Repartitioned(Program):
 
 
 class ShuffleSpreadsEvenly(Program):
-    """Every source subtask deals its records to the subtasks in turn, whatever the micro-batches."""
+    """Every source subtask deals its records to the subtasks in turn, whatever the micro-batches.
+
+    Flink deals at random.
+    """
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).shuffle().process(Located()))

@@ -234,7 +234,10 @@ class Totals(OneInputStreamProcessFunction[int, Any]):
 
 
 class StateOfAllKeys(Program):
-    """``apply_to_all_partitions`` finds the state of every key, also that of earlier micro-batches."""
+    """``apply_to_all_partitions`` finds the state of every key, also that of earlier micro-batches.
+
+    In Flink's BATCH the state of all keys is gone when the input has ended (H3).
+    """
 
     def build(self, p: Pipeline) -> None:
         numbers = p.source([*NUMBERS, 9])

@@ -142,7 +142,10 @@ class OpenSender(OneInputStreamProcessFunction[int, int]):
 
 @dataclass(frozen=True)
 class Answered(Program):
-    """PEEK or POLL against FORWARD or IGNORE: only PEEK and FORWARD lets a watermark on; one hop it always goes."""
+    """PEEK or POLL against FORWARD or IGNORE, as in Flink: only PEEK and FORWARD lets a watermark on.
+
+    One hop it always goes.
+    """
 
     answer: WatermarkHandlingResult
     ignore: bool
@@ -381,7 +384,7 @@ class ManyRounds(Program):
 
 
 class OnEveryEdge(Program):
-    """A watermark reaches every subtask behind it, however records are partitioned."""
+    """A watermark reaches every subtask behind it, however records are partitioned; in Flink's BATCH none does."""
 
     DECLARATION = new_builder("edges").type_long().combine_function_max().combine_wait_for_all_channels(True).build()
 
@@ -401,7 +404,7 @@ class OnEveryEdge(Program):
 
 
 class DeclaredElsewhere(Program):
-    """A declaration holds for the whole job: a function may emit what only a later one declares."""
+    """A declaration holds for the whole job, as in Flink: a function may emit what only a later one declares (E3b)."""
 
     DECLARATION = new_builder("elsewhere").type_bool().combine_function_or().build()
 

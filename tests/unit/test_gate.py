@@ -301,6 +301,7 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, Sequence[Any]]]]:
 def test_a_restart_between_any_two_frames_changes_nothing(
     history: tuple[int, list[tuple[int, Sequence[Any]]]],
 ) -> None:
+    """Flink's combiners begin empty again."""
     channels, frames = history
     steady, restarted = Gate(channels), Gate(channels)
     for channel, sequence in frames:

@@ -128,6 +128,7 @@ def test_an_interruption_by_the_user_goes_through_as_it_is() -> None:
 
 
 def test_a_restarted_subtask_is_not_opened_again_but_closed() -> None:
+    """Flink opens it again, with fields as they were in the beginning."""
     log: list[str] = []
     driver = chain_of_three(log).open()
     driver.restart()

@@ -123,6 +123,8 @@ def test_what_is_put_into_a_state_is_there_for_the_next_record_of_the_key(
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
 def test_a_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
+    """And so is a list of mode IDENTICAL, which belongs to the key in Flink."""
+
     def on_record(record: Any, output: Any, ctx: Any) -> None:
         rules = ctx.state_manager.get_state(RULES)
         ctx.state_manager.get_state(COPIED).add(record)
@@ -350,6 +352,7 @@ def failure_of(driver: Driver, *sent: Any) -> UserFunctionError:
 
 
 def test_an_undeclared_state_is_named_with_those_that_are_declared() -> None:
+    """In Flink it works where there are keys; elsewhere there is a NullPointerException."""
     failed = failure_of(keyed(LIST, MAP, process=count), 1)
     assert (failed.cause_type, failed.record, failed.key) == ("UndeclaredStateError", "1", "1")
     assert failed.cause_message == (

@@ -120,6 +120,7 @@ def test_a_timer_fires_once_when_its_time_has_come(kind: Kind) -> None:
 
 @both_kinds
 def test_there_is_one_for_each_key_and_time(kind: Kind) -> None:
+    """As in Flink, however often it is set (E10)."""
     timers = Timers(kind)
     timers.order("a", 100, 100)
     timers.order("b", 100)

@@ -1,0 +1,42 @@
+"""The list of differences from Flink names tests that exist, at least one for each."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from re import findall
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+_, LIST = (ROOT / "docs" / "architecture.md").read_text().split("## Where behaviour differs from Flink 2.3 on purpose")
+ROWS = [line.strip("| ").split(" | ") for line in LIST.splitlines() if line.startswith("| ")][1:]
+
+
+def names_of_tests() -> set[str]:
+    """Unit tests, and the programs that every runtime runs."""
+    names = set[str]()
+    for folder, kind, beginning in (("unit", ast.FunctionDef, "test_"), ("conformance", ast.ClassDef, "")):
+        for file in (ROOT / "tests" / folder).glob("*.py"):
+            found = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kind))
+            names |= {node.name for node in found if node.name.startswith(beginning)}
+    return names
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    return names_of_tests()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_each_difference_is_shown_by_tests(row: list[str], names: set[str]) -> None:
+    flink, ours, tests = row
+    assert flink
+    assert ours
+    shown_by = findall(r"`(\w+)`", tests)
+    assert shown_by
+    assert set(shown_by) <= names
+
+
+def test_the_list_was_found() -> None:
+    assert len(ROWS) > 30
