@@ -93,7 +93,10 @@ class SlowWindows:
         return [] if self._early is None or self._same_time else [event for *_, event in sorted(self._early_due(now))]
 
     def _move(self, time: int) -> list[Stamped]:
-        """Windows fire early, fire, and go; of what happens at the same time, early firing comes last."""
+        """Windows fire early, fire, and go; of what happens at the same time, early firing comes last.
+
+        Sliding windows end for all keys, whenever that is, before any of them fires early.
+        """
         due: list[tuple[int, int, int, Stamped]] = []
         for place, window in enumerate(self._windows):
             rank = 2 * place if self._is_endless() else 0
@@ -104,11 +107,15 @@ class SlowWindows:
             if window.last + self._lateness <= time:
                 due.append((window.last + self._lateness, rank + 1, 0, window.clear(at)))
         gone = [window for window in self._windows if window.last + self._lateness <= time]
-        if self._same_time:
-            due += self._early_due(time)
+        early = self._early_due(time) if self._same_time else []
         self._over = time
         self._windows = [window for window in self._windows if window not in gone]
-        return [event for *_, event in sorted(due, key=lambda item: item[:3])]
+        due.sort(key=lambda item: item[:3])
+        early.sort(key=lambda item: item[:3])
+        told = due + early
+        if not isinstance(self._strategy, SlidingWindowStrategy):
+            told.sort(key=lambda item: item[:3])
+        return [event for *_, event in told]
 
     def _early_due(self, time: int) -> list[tuple[int, int, int, Stamped]]:
         due: list[tuple[int, int, int, Stamped]] = []
