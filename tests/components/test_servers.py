@@ -12,8 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from components.kafka import PASSWORD, USER, KafkaBroker
 from components.postgres import PostgresServer

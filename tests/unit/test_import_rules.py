@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
     "extension": {"context", "errors", "functions", "state", "streams", "watermark"},
+    "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"clock", "errors", "watermark"},
     "graph": MODEL,
@@ -44,7 +45,9 @@ MAY_IMPORT = {
 
 # The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.
 DEPENDENCIES = {"cloudpickle", "typing_extensions"}
-HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark")
+# Package of connectors -> the client library that its extra brings.
+CLIENTS = {"kafka": "confluent_kafka"}
+HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *CLIENTS.values())
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -72,10 +75,11 @@ def test_imports_of_ours_follow_the_table(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
+    allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(file) == "runtime_spark":
-        allowed = sys.stdlib_module_names | DEPENDENCIES | {*HEAVY, "dsv2"}
-    else:
-        allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
+        allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
+    elif part_of(file) == "connectors":
+        allowed |= {client for package, client in CLIENTS.items() if file.parent.name == package}
     assert {name.partition(".")[0] for name in imports(file)} <= allowed
 
 
@@ -93,3 +97,9 @@ def test_importing_dsv2_is_quick_and_loads_nothing_heavy() -> None:
     runs = [subprocess.check_output(command, cwd=ROOT, text=True).split() for _ in range(5)]
     assert [heavy for _, *heavy in runs] == [[]] * len(runs)
     assert min(float(seconds) for seconds, *_ in runs) < 0.150
+
+
+@pytest.mark.parametrize("package", CLIENTS)
+def test_connectors_are_imported_without_their_client_library(package: str) -> None:
+    code = f"import sys, dsv2.connectors.{package}; print(*(name for name in {HEAVY} if name in sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "\n"

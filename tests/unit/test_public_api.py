@@ -26,6 +26,7 @@ FOR_USERS = (
     "dsv2.watermark",
     "dsv2.sources",
     "dsv2.sinks",
+    "dsv2.connectors.kafka",
     "dsv2.state",
 )
 

@@ -1,0 +1,27 @@
+"""Kafka as a source and as a sink: ``pip install "dsv2[kafka]"``."""
+
+from dsv2.connectors.kafka.message import (
+    DeadLetter,
+    KafkaDecoder,
+    KafkaMessage,
+    dead_letters,
+    keys_and_values,
+    values,
+)
+from dsv2.connectors.kafka.offsets import OffsetLookup, OffsetsInitializer
+from dsv2.connectors.kafka.source import KafkaSource
+from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
+
+__all__ = (
+    "DeadLetter",
+    "KafkaDecoder",
+    "KafkaMessage",
+    "KafkaSource",
+    "KafkaSplit",
+    "OffsetLookup",
+    "OffsetsInitializer",
+    "TopicPartition",
+    "dead_letters",
+    "keys_and_values",
+    "values",
+)

@@ -1,0 +1,183 @@
+"""Asking the brokers: which partitions there are, and how far they go. The only clients here are those that ask."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+
+from dsv2.clock import Clock
+from dsv2.connectors.kafka.connection import Config, KafkaConnection
+from dsv2.connectors.kafka.split import TopicPartition
+from dsv2.errors import JobError
+
+__all__ = ("Broker", "failure_of", "is_hopeless")
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
+_FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
+_HOPELESS = {
+    KafkaError._AUTHENTICATION: "The brokers refuse the credentials",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers refuse the credentials",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user may not use this topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "The user may not use this consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user may not do this on the cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "The user may not use this transactional id",
+    KafkaError._SSL: "There is no secure connection to the brokers",
+    KafkaError._INVALID_ARG: "The client library does not take the options",
+}
+
+
+def is_hopeless(error: KafkaError) -> bool:
+    """Whether trying again would not help."""
+    return error.code() in _HOPELESS
+
+
+def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> JobError:
+    """What to tell the user about ``error``, which made ``what`` impossible."""
+    reason = _HOPELESS.get(error.code(), "The brokers do not answer" if error.code() < 0 else "The brokers refuse")
+    told = connection.redacted(error.str())
+    return JobError(f"{what} at {connection.bootstrap_servers}: {reason} ({error.name()}: {told}).")
+
+
+class Broker:
+    """The cluster as the driver sees it. Tries again for ``retry_timeout_ms`` while nobody answers."""
+
+    def __init__(self, connection: KafkaConnection, clock: Clock) -> None:
+        """Raises ``JobError`` if the client library refuses the options."""
+        self._connection = connection
+        self._clock = clock
+        self._last_error: KafkaError | None = None
+        config: Config = {**connection.client_config(), "error_cb": self._remember}
+        try:
+            self._admin = AdminClient(config, logger=_LOG)
+        except KafkaException as error:
+            raise failure_of(connection, "Kafka cannot be asked", error.args[0]) from error
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        del self._admin
+
+    def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
+        """All partitions of ``topics``, or of those whose whole name fits ``pattern``; in order."""
+        metadata = self._ask("The topics cannot be listed", lambda seconds: self._admin.list_topics(timeout=seconds))
+        wanted = [
+            name
+            for name in metadata.topics
+            if (topics is not None and name in topics) or (pattern is not None and re.fullmatch(pattern, name))
+        ]
+        return sorted(TopicPartition(name, number) for name in wanted for number in metadata.topics[name].partitions)
+
+    def earliest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """As ``OffsetLookup``; without the partitions that are not there."""
+        return self._offsets(partitions, OffsetSpec.earliest(), uncommitted=True)
+
+    def latest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """As ``OffsetLookup``; without the partitions that are not there."""
+        return self._offsets(partitions, OffsetSpec.latest(), uncommitted=self._connection.sees_uncommitted)
+
+    def ends(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """The ends of the partitions, whether or not a reader may see what stands before; without those not there."""
+        return self._offsets(partitions, OffsetSpec.latest(), uncommitted=True)
+
+    def at_time(self, partitions: Collection[TopicPartition], timestamp: int, /) -> Mapping[TopicPartition, int]:
+        """As ``OffsetLookup``."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp), uncommitted=True)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def committed(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
+        """As ``OffsetLookup``."""
+        group = self._group(dict.fromkeys(partitions, 0), with_offsets=False)
+
+        def ask(seconds: float) -> ConsumerGroupTopicPartitions:
+            options: dict[str, Any] = {"require_stable": True, "request_timeout": seconds}
+            (future,) = self._admin.list_consumer_group_offsets([group], **options).values()
+            answer: ConsumerGroupTopicPartitions = future.result()
+            return answer
+
+        answer = self._ask(f"The offsets of consumer group {self._connection.group_id!r} cannot be read", ask)
+        found = answer.topic_partitions or []
+        return {TopicPartition(part.topic, part.partition): part.offset for part in found if part.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Let the group show how far it is; does not wait, and a failure is only logged."""
+        group = self._group(offsets, with_offsets=True)
+        for future in self._admin.alter_consumer_group_offsets([group]).values():
+            future.add_done_callback(self._log_commit)
+
+    def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
+        if (error := future.exception()) is not None:
+            _LOG.warning(
+                "Offsets were not committed to consumer group %r: %s",
+                self._connection.group_id,
+                self._connection.redacted(str(error)),
+            )
+
+    def _group(self, offsets: Mapping[TopicPartition, int], *, with_offsets: bool) -> ConsumerGroupTopicPartitions:
+        assert self._connection.group_id is not None
+        parts = [
+            confluent_kafka.TopicPartition(*partition, offset if with_offsets else confluent_kafka.OFFSET_INVALID)
+            for partition, offset in offsets.items()
+        ]
+        return ConsumerGroupTopicPartitions(self._connection.group_id, parts)
+
+    def _offsets(
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec, *, uncommitted: bool
+    ) -> Mapping[TopicPartition, int]:
+        wanted = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
+        level = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+
+        def ask(seconds: float) -> Mapping[TopicPartition, int]:
+            options: dict[str, Any] = {"isolation_level": level, "request_timeout": seconds}
+            return _there(self._admin.list_offsets(wanted, **options))
+
+        return self._ask("The offsets of partitions cannot be looked up", ask) if wanted else {}
+
+    def _ask(self, what: str, call: Callable[[float], T]) -> T:
+        """``call``, given the seconds to wait for the answer; again while it fails for a reason that may pass."""
+        deadline = self._clock.now_ms() + self._connection.retry_timeout_ms
+        pause, patience = _FIRST_PAUSE_SECONDS, _FIRST_ANSWER_SECONDS
+        while True:
+            try:
+                return call(min(patience, max(0.1, (deadline - self._clock.now_ms()) / 1000)))
+            except KafkaException as raised:
+                error = self._cause(raised.args[0])
+                failure = failure_of(self._connection, what, error)
+                if is_hopeless(error) or self._clock.now_ms() >= deadline:
+                    raise failure from raised
+            _LOG.warning("%s Trying again.", failure)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            patience = min(2 * patience, _LONGEST_ANSWER_SECONDS)
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        # That nobody answered in time is only what comes of it.
+        self._admin.poll(0)
+        last, self._last_error = self._last_error, None
+        return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
+
+    def _remember(self, error: KafkaError) -> None:
+        if self._last_error is None or not is_hopeless(self._last_error):
+            self._last_error = error
+
+
+def _there(
+    answers: Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]],
+) -> Mapping[TopicPartition, int]:
+    found = {}
+    for part, future in answers.items():
+        try:
+            found[TopicPartition(part.topic, part.partition)] = future.result().offset
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return found

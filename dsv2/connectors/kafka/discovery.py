@@ -1,0 +1,191 @@
+"""What the driver knows of the subscribed partitions: which there are, where reading begins, how far it can go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dsv2.connectors.kafka.offsets import OffsetsInitializer
+from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
+from dsv2.connectors.kafka.subscription import Subscription
+from dsv2.errors import JobError
+from dsv2.sources import (
+    AssigningEnumerator,
+    AssignmentState,
+    Portion,
+    SplitAssigner,
+    SplitDiscovery,
+    SplitEnumeratorContext,
+)
+
+if TYPE_CHECKING:
+    from dsv2.connectors.kafka.broker import Broker
+
+__all__ = ("KafkaDiscovery", "KafkaEnumerator")
+
+
+class KafkaEnumerator(AssigningEnumerator[KafkaSplit]):
+    """The shared enumerator, over ``KafkaDiscovery``."""
+
+    def __init__(
+        self,
+        ctx: SplitEnumeratorContext[KafkaSplit],
+        restored: AssignmentState[KafkaSplit] | None,
+        discovery: KafkaDiscovery,
+        assigner: SplitAssigner[KafkaSplit],
+        *,
+        bounded: bool,
+        discovery_interval_ms: int | None,
+    ) -> None:
+        super().__init__(
+            ctx, restored, discovery, assigner, bounded=bounded, discovery_interval_ms=discovery_interval_ms
+        )
+        self._kafka = discovery
+
+    def snapshot_state(self) -> AssignmentState[KafkaSplit]:
+        self._kafka.commit()
+        return super().snapshot_state()
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What is there of a partition for readers."""
+
+    earliest: int
+    latest: int
+
+
+class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
+    """Lives on the driver for one run of the job."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        subscription: Subscription,
+        restored: AssignmentState[KafkaSplit] | None,
+        *,
+        commits: bool,
+    ) -> None:
+        """``commits``: tell the consumer group how far reading has come."""
+        self._broker = broker
+        self._subscription = subscription
+        self._commits = commits
+        # Where reading of a partition begins is looked up when it is found; the checkpoint knows the others' place.
+        self._begun = {} if restored is None else {partition: _elsewhere(partition) for partition in _known(restored)}
+        self._first_look = restored is None or not restored.discovered
+        self._partitions = list(self._begun)
+        self._ranges: Mapping[TopicPartition, _Range] | None = None
+        self._done: dict[TopicPartition, int] = {}  # read by micro-batches that are complete
+        self._ending: dict[TopicPartition, int] = {}  # read to the end by the micro-batch that is being decided on
+        self._committed: dict[TopicPartition, int] = {}
+
+    def discover(self) -> Collection[KafkaSplit]:
+        subscription = self._subscription
+        there = self._broker.partitions(subscription.topics, subscription.pattern)
+        self._check_topics({partition.topic for partition in there})
+        if new := [partition for partition in there if partition not in self._begun]:
+            self._begin(new)
+        self._partitions = list(dict.fromkeys([*self._partitions, *there]))
+        self._first_look = False
+        return [self._begun[partition] for partition in there]
+
+    def _check_topics(self, there: Collection[str]) -> None:
+        missing = [topic for topic in self._subscription.topics or () if topic not in there]
+        if missing and self._subscription.on_offsets_out_of_range == "fail":
+            raise JobError(
+                f"There is no topic {', '.join(missing)}. Create it, or take it out of topics: its partitions are "
+                f"dropped when the job starts again."
+            )
+
+    def _begin(self, partitions: Collection[TopicPartition]) -> None:
+        # A partition that comes later was empty before, so all of it is new.
+        starting = self._subscription.starting_offsets if self._first_look else OffsetsInitializer.earliest()
+        stopping = self._subscription.stopping_offsets
+        starts = starting.offsets_of(partitions, self._broker)
+        stops = {} if stopping is None else stopping.offsets_of(partitions, self._broker)
+        for partition in partitions:
+            self._begun[partition] = KafkaSplit(*partition, starts[partition], stops.get(partition))
+
+    def refresh(self) -> None:
+        self._ranges = None  # looked up when asked for, which is after new partitions were discovered
+
+    def advance(self, split: KafkaSplit, limit: int | None, /) -> Portion[KafkaSplit] | None:
+        partition = split.topic_partition
+        if self._ranges is None:
+            self._ranges = self._look_up(self._partitions)
+        if partition not in self._ranges:
+            return self._gone(split)
+        there = self._ranges[partition]
+        self._done.setdefault(partition, split.offset)
+        if split.offset < there.earliest or split.offset > there.latest:
+            return self._out_of_range(split, there)
+        portion = _portion(split, there.latest, limit)
+        if portion is not None and portion.last:
+            self._ending[partition] = portion.stop.offset
+        return portion
+
+    def _look_up(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Range]:
+        earliest, latest = self._broker.earliest(partitions), self._broker.latest(partitions)
+        return {
+            partition: _Range(earliest[partition], latest[partition])
+            for partition in partitions
+            if partition in earliest and partition in latest
+        }
+
+    def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
+        if self._subscription.on_offsets_out_of_range == "fail":
+            raise JobError(
+                f"{split.split_id} has disappeared, which the job has read up to offset {split.offset}. If its topic "
+                f"was deleted on purpose, take it out of topics and start again from the checkpoint: the partition is "
+                f'dropped then. To go on without what is gone, say on_offsets_out_of_range="earliest" (or "latest").'
+            )
+        self._begun.pop(split.topic_partition, None)  # should it come again, it is another one
+        return Portion(split, size=0, last=True)
+
+    def _out_of_range(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit] | None:
+        policy = self._subscription.on_offsets_out_of_range
+        if there.latest < split.offset <= self._broker.ends([split.topic_partition]).get(split.topic_partition, 0):
+            return None  # what stands before is of a transaction that is still open
+        if policy == "fail":
+            raise JobError(
+                f"{split.split_id} cannot be read at offset {split.offset}: it holds those from {there.earliest} to "
+                f"{there.latest}. The messages that the job wants were deleted, by age or size, or the topic was made "
+                f'anew. To go on without them, say on_offsets_out_of_range="earliest" (or "latest").'
+            )
+        offset = there.earliest if policy == "earliest" else there.latest
+        return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
+
+    def commit(self) -> None:
+        """Tell the consumer group what was read by micro-batches that are complete: what is advanced from."""
+        news = {place: offset for place, offset in self._done.items() if self._committed.get(place) != offset}
+        self._done, self._ending = self._ending, {}
+        if news and self._commits:
+            self._broker.commit(news)
+            self._committed.update(news)
+
+    def close(self) -> None:
+        self._broker.close()
+
+
+def _portion(split: KafkaSplit, latest: int, limit: int | None) -> Portion[KafkaSplit] | None:
+    stop = latest if split.stop_offset is None else min(latest, split.stop_offset)
+    if limit is not None:
+        stop = min(stop, split.offset + limit)
+    last = split.stop_offset is not None and stop >= split.stop_offset
+    if stop <= split.offset and not last:
+        return None
+    stop = max(stop, split.offset)
+    return Portion(replace(split, offset=stop), size=stop - split.offset, last=last)
+
+
+def _known(restored: AssignmentState[KafkaSplit]) -> list[TopicPartition]:
+    """The partitions that a run before has met."""
+    waiting = (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits))
+    names = (*restored.owners, *restored.finished, *(split.split_id for split in waiting))
+    return [TopicPartition.named(name) for name in dict.fromkeys(names)]
+
+
+def _elsewhere(partition: TopicPartition) -> KafkaSplit:
+    """Stands for a split whose position the checkpoint knows."""
+    return KafkaSplit(*partition, 0)

@@ -1,0 +1,168 @@
+"""Reading ranges of partitions, in the tasks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Generic, TypeVar, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
+
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.consumers import borrow_consumer, give_back
+from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
+from dsv2.connectors.kafka.split import KafkaSplit
+from dsv2.connectors.kafka.subscription import OnUndecodable
+from dsv2.errors import JobError
+from dsv2.sources import Records, SourceReader
+
+__all__ = ("KafkaReader",)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_LOG = logging.getLogger(__name__)
+_AT_ONCE = 8192
+_WAIT_SECONDS = 0.1
+_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
+
+
+class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
+    """Reads in one task. ``tolerant``: what is gone is left out; otherwise it is a ``JobError``."""
+
+    def __init__(
+        self, connection: KafkaConnection, decode: KafkaDecoder[T_co], on_undecodable: OnUndecodable, tolerant: bool
+    ) -> None:
+        self._connection = connection
+        self._decode = decode
+        self._on_undecodable = on_undecodable
+        self._tolerant = tolerant
+        self._consumer = borrow_consumer(connection)
+        self._at_rest = True
+
+    def read(self, start: KafkaSplit, stop: KafkaSplit, /) -> Iterator[Records[T_co]]:
+        begin = start.offset if start.resets == stop.resets else stop.reset_offset
+        if begin < stop.offset:
+            self._at_rest = False
+            for messages in self._messages(start, begin, stop.offset):
+                yield self._records(messages)
+            self._at_rest = True
+
+    def close(self) -> None:
+        if self._at_rest:
+            give_back(self._connection, self._consumer)
+        else:
+            self._consumer.close()
+
+    def _messages(self, split: KafkaSplit, position: int, stop: int) -> Iterator[list[Message]]:
+        """The messages of ``split`` from ``position`` up to ``stop``, some at a time. Not every offset has one."""
+        consumer, partition = self._consumer, split.topic_partition
+        consumer.begin(partition, position)
+        waited_ms = 0.0
+        while position < stop:
+            messages = consumer.messages(min(stop - position, _AT_ONCE), _WAIT_SECONDS)
+            if not messages:
+                waited_ms += _WAIT_SECONDS * 1000
+                consumer.check(partition, position, waited_ms)
+                continue
+            waited_ms = 0.0
+            if any(message.error() is not None for message in messages):
+                messages, position = self._sorted_out(messages, split, position, stop)
+            else:
+                position = _offset(messages[-1]) + 1
+            if position >= stop:
+                consumer.end()
+                messages = [message for message in messages if _offset(message) < stop]
+            if messages:
+                yield messages
+
+    def _sorted_out(
+        self, messages: list[Message], split: KafkaSplit, position: int, stop: int
+    ) -> tuple[list[Message], int]:
+        """Those of ``messages`` that are no events of the client, and the position behind all of them."""
+        good = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                good.append(message)
+                position = _offset(message) + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                position = max(position, _offset(message))
+            elif error.code() in (*_LOST, *_GONE):
+                position = self._behind_loss(split, position, stop, error)
+            else:
+                self._consumer.remember(error)
+        return good, position
+
+    def _behind_loss(self, split: KafkaSplit, position: int, stop: int, error: KafkaError) -> int:
+        """Where the reading goes on if what stands at ``position`` is gone; ``stop`` if nothing before it is left."""
+        if not self._tolerant:
+            raise JobError(
+                f"The messages of {split.split_id} from offset {position} on, which this micro-batch is to read up to "
+                f"{stop}, are gone ({error.name()}): they were deleted, by age or size or with their topic. To go on "
+                f'without them, say on_offsets_out_of_range="earliest" (or "latest").'
+            )
+        if error.code() in _LOST and position < (earliest := self._consumer.earliest(split.topic_partition)) < stop:
+            self._consumer.begin(split.topic_partition, earliest)
+            return earliest
+        return stop
+
+    def _records(self, messages: list[Message]) -> Records[T_co]:
+        stamps = [message.timestamp() for message in messages]
+        timestamps = [None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps]
+        if isinstance(self._decode, ValueDecoder):
+            decode = self._decode.decode
+            try:
+                records = [None if (value := message.value()) is None else decode(value) for message in messages]
+            except Exception:
+                records = list(map(self._decoded, messages))  # again, one by one, to find out which it is
+        else:
+            records = list(map(self._decoded, messages))
+        if any(record is None for record in records):
+            return _without_none(records, timestamps)
+        return Records(cast("list[T_co]", records), timestamps)
+
+    def _decoded(self, message: Message) -> T_co | None:
+        seen = _message_of(message)
+        try:
+            return self._decode(seen)
+        except Exception as error:
+            told = (
+                f"The message at offset {seen.offset} of {seen.topic}-{seen.partition} cannot be decoded: "
+                f"{type(error).__qualname__}: {error}"
+            )
+            if self._on_undecodable == "skip":
+                _LOG.warning("%s. It is left out.", told)
+                return None
+            raise JobError(
+                f'{told}. To go on without such messages say on_undecodable="skip", or wrap the decoder in '
+                f"dead_letters(...) and give what it cannot decode to a sink of its own."
+            ) from error
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None  # that is for messages that were not sent yet
+    return offset
+
+
+def _message_of(message: Message) -> KafkaMessage:
+    kind, timestamp = message.timestamp()
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return KafkaMessage(
+        topic=topic,
+        partition=partition,
+        offset=_offset(message),
+        timestamp=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(cast("list[tuple[str, bytes | None]]", message.headers() or [])),
+    )
+
+
+def _without_none(records: list[T | None], timestamps: list[int | None]) -> Records[T]:
+    pairs = [(record, timestamp) for record, timestamp in zip(records, timestamps, strict=True) if record is not None]
+    return Records([record for record, _ in pairs], [timestamp for _, timestamp in pairs])

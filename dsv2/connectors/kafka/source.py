@@ -1,0 +1,175 @@
+"""``KafkaSource``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Generic, Literal, TypeVar, get_args
+
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.discovery import KafkaDiscovery, KafkaEnumerator
+from dsv2.connectors.kafka.message import KafkaDecoder
+from dsv2.connectors.kafka.offsets import OffsetsInitializer
+from dsv2.connectors.kafka.split import KafkaSplit
+from dsv2.connectors.kafka.subscription import OnOutOfRange, OnUndecodable, Subscription
+from dsv2.connectors.secrets import OptionValue
+from dsv2.errors import ConfigurationError
+from dsv2.sources import (
+    AssignmentState,
+    AssignmentStateSerializer,
+    DataclassSerializer,
+    HashSplitAssigner,
+    RoundRobinSplitAssigner,
+    Serializer,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitAssigner,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SupportsSplitReassignmentOnRecovery,
+)
+
+__all__ = ("KafkaSource",)
+
+T_co = TypeVar("T_co", covariant=True)
+
+_ASSIGNERS: Mapping[str, SplitAssigner[KafkaSplit]] = {
+    "hash": HashSplitAssigner(lambda split: (split.topic, split.partition)),
+    "round-robin": RoundRobinSplitAssigner(),
+}
+
+
+class KafkaSource(
+    Source[T_co, KafkaSplit, AssignmentState[KafkaSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
+):
+    """The messages of topics (Flink ``KafkaSource``). A split is a partition; its offset is part of the checkpoint.
+
+    Records carry the timestamps of their messages. Only committed messages are read, unless
+    ``options={"isolation.level": "read_uncommitted"}`` says otherwise.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        decode: KafkaDecoder[T_co],
+        topics: str | Collection[str] | None = None,
+        topic_pattern: str | None = None,
+        starting_offsets: OffsetsInitializer | None = None,
+        stopping_offsets: OffsetsInitializer | None = None,
+        group_id: str | None = None,
+        commit_offsets: bool | None = None,
+        discovery_interval_ms: int | None = 300_000,
+        split_assigner: Literal["hash", "round-robin"] = "hash",
+        records_per_batch: int | None = None,
+        on_undecodable: OnUndecodable = "fail",
+        on_offsets_out_of_range: OnOutOfRange = "fail",
+        retry_timeout_ms: int = 120_000,
+        options: Mapping[str, OptionValue] | None = None,
+    ) -> None:
+        """Give ``topics``, or a regular expression that fits their whole names.
+
+        ``decode``: makes records of messages: ``values(json.loads)``, ``keys_and_values(...)``, or a function.
+        ``starting_offsets``: for the partitions that are there when the job first starts (default: the earliest);
+        those found later are read from their beginning. ``stopping_offsets``: the source is bounded and ends there.
+        ``group_id``: the consumer group whose offsets are read and, unless ``commit_offsets`` is False, committed after
+        each micro-batch, for others to see: a job that goes on from its checkpoint does not look at them.
+        ``discovery_interval_ms``: how often new topics and partitions are looked for; None: when the job starts.
+        ``split_assigner``: ``"hash"`` spreads the partitions of each topic evenly over the readers, ``"round-robin"``
+        all of them together. ``records_per_batch``: a micro-batch has no more of them, over all partitions.
+        ``on_undecodable``: whether a message on which ``decode`` raises fails the job, or is left out and logged;
+        ``dead_letters`` is the third way. ``on_offsets_out_of_range``: what to do when messages were deleted before
+        they were read: fail, or go on with the ``"earliest"`` or the ``"latest"`` ones that are there.
+        ``retry_timeout_ms``: how long to try again when no broker answers, before the job fails.
+        ``options``: of librdkafka, for TLS, SASL and the like; secrets among them are never shown.
+
+        Raises ``ConfigurationError``; also if the client library is missing.
+        """
+        if isinstance(topics, str):
+            topics = (topics,)
+        if (not topics) == (topic_pattern is None):
+            raise ConfigurationError("KafkaSource takes either topics, at least one, or a topic_pattern.")
+        _check_pattern(topic_pattern)
+        initializers = [initializer for initializer in (starting_offsets, stopping_offsets) if initializer is not None]
+        if group_id is None and (commit_offsets or any(initializer.needs_group for initializer in initializers)):
+            raise ConfigurationError("Committed offsets belong to a consumer group: give KafkaSource a group_id.")
+        for name, number in (
+            ("discovery_interval_ms", discovery_interval_ms),
+            ("records_per_batch", records_per_batch),
+        ):
+            if number is not None and number < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {number}.")
+        _check_choice("split_assigner", split_assigner, tuple(_ASSIGNERS))
+        _check_choice("on_undecodable", on_undecodable, get_args(OnUndecodable))
+        _check_choice("on_offsets_out_of_range", on_offsets_out_of_range, get_args(OnOutOfRange))
+        self._connection = KafkaConnection.checked(
+            "KafkaSource", bootstrap_servers, options or {}, retry_timeout_ms, group_id
+        )
+        self._subscription = Subscription(
+            None if topics is None else tuple(dict.fromkeys(topics)),
+            topic_pattern,
+            starting_offsets or OffsetsInitializer.earliest(),
+            stopping_offsets,
+            on_offsets_out_of_range,
+        )
+        self._decode = decode
+        self._commits = group_id is not None and commit_offsets is not False
+        self._discovery_interval_ms = discovery_interval_ms
+        self._split_assigner = split_assigner
+        self._records_per_batch = records_per_batch
+        self._on_undecodable = on_undecodable
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({self._subscription} at {self._connection.bootstrap_servers}, {self._connection.options})"
+
+    @property
+    def bounded(self) -> bool:
+        return self._subscription.stopping_offsets is not None
+
+    @property
+    def limit_per_batch(self) -> int | None:
+        return self._records_per_batch
+
+    @property
+    def split_serializer(self) -> Serializer[KafkaSplit]:
+        return DataclassSerializer(KafkaSplit)
+
+    @property
+    def enumerator_state_serializer(self) -> Serializer[AssignmentState[KafkaSplit]]:
+        return AssignmentStateSerializer(self.split_serializer)
+
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[KafkaSplit], restored: AssignmentState[KafkaSplit] | None, /
+    ) -> SplitEnumerator[KafkaSplit, AssignmentState[KafkaSplit]]:
+        from dsv2.connectors.kafka.broker import Broker
+
+        broker = Broker(self._connection, ctx.clock)
+        discovery = KafkaDiscovery(broker, self._subscription, restored, commits=self._commits)
+        return KafkaEnumerator(
+            ctx,
+            restored,
+            discovery,
+            _ASSIGNERS[self._split_assigner],
+            bounded=self.bounded,
+            discovery_interval_ms=self._discovery_interval_ms,
+        )
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, KafkaSplit]:
+        from dsv2.connectors.kafka.reader import KafkaReader
+
+        tolerant = self._subscription.on_offsets_out_of_range != "fail"
+        return KafkaReader(self._connection, self._decode, self._on_undecodable, tolerant)
+
+
+def _check_pattern(pattern: str | None) -> None:
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise ConfigurationError(f"topic_pattern {pattern!r} is not a regular expression: {error}.") from error
+
+
+def _check_choice(name: str, chosen: str, choices: tuple[str, ...]) -> None:
+    if chosen not in choices:
+        listed = " or ".join([", ".join(map(repr, choices[:-1])), repr(choices[-1])])
+        raise ConfigurationError(f"{name} is {listed}, not {chosen!r}.")

@@ -1,0 +1,530 @@
+"""``KafkaSource`` on a real broker: in one process, where nothing but the source is in question."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from components.kafka import PASSWORD, USER, KafkaBroker
+from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, UserFunctionError
+from dsv2.clock import SystemClock
+from dsv2.connectors.kafka import (
+    DeadLetter,
+    KafkaMessage,
+    KafkaSource,
+    KafkaSplit,
+    OffsetsInitializer,
+    dead_letters,
+    keys_and_values,
+    values,
+)
+from dsv2.local import LocalRuntime
+from dsv2.runtime.source_coordinator import BEFORE_START, Offset, SourceCoordinator, orders
+from dsv2.sinks import CollectSink
+from dsv2.sources import SourceReader
+from tests.support import local_environment, operator_named
+from tests.topics import Topics
+
+T = TypeVar("T")
+LATEST = OffsetsInitializer.latest()
+INTEGERS = values(int)
+EARLIEST = OffsetsInitializer.earliest()
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: KafkaBroker) -> Topics:
+    return Topics(kafka_broker.bootstrap_servers)
+
+
+def read(source: KafkaSource[T], parallelism: int = 2, **options: Any) -> list[T]:
+    """All records of a bounded source, as the sink gets them."""
+    sink = CollectSink[T]()
+    env = ExecutionEnvironment.get_instance(LocalRuntime(**options))
+    env.set_parallelism(parallelism)
+    env.from_source(source).to_sink(sink)
+    env.execute("read")
+    return sink.results
+
+
+def source_of(topics: Topics, *names: str, decode: Any = INTEGERS, **options: Any) -> KafkaSource[Any]:
+    """A source that is bounded by what is there."""
+    options = {"stopping_offsets": LATEST, "topics": names or None, "retry_timeout_ms": 20_000, **options}
+    return KafkaSource(topics.bootstrap_servers, decode=decode, **options)
+
+
+def numbers(*of: range) -> list[bytes]:
+    return [b"%d" % number for each in of for number in each]
+
+
+# --- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_message_once_with_all_that_it_carries(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.send(topic, [b"a"], key=b"k", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_000)
+    topics.send(topic, [None], partition=1, key=b"gone", timestamp=5)
+    assert sorted(read(source_of(topics, topic, decode=lambda message: message)), key=lambda m: m.partition) == [
+        KafkaMessage(topic, 0, 0, 1_700_000_000_000, b"k", b"a", (("h", b"1"), ("h", None))),
+        KafkaMessage(topic, 1, 0, 5, b"gone", None, ()),
+    ]
+    assert read(source_of(topics, topic, decode=values(bytes.decode))) == ["a"]
+    pairs = read(source_of(topics, topic, decode=keys_and_values(bytes.decode, bytes.decode)))
+    assert sorted(pairs, key=str) == [("gone", None), ("k", "a")]
+
+
+def test_records_have_the_timestamps_of_their_messages(topics: Topics) -> None:
+    topic = topics.create()
+    topics.send(topic, [b"1", b"2"], timestamp=7)
+    topics.send(topic, [b"x", b"3"], timestamp=9)
+    reader: SourceReader[int, KafkaSplit] = source_of(topics, topic, on_undecodable="skip").create_reader(Reader())
+    runs = list(reader.read(KafkaSplit(topic, 0, 1), KafkaSplit(topic, 0, 4)))
+    reader.close()
+    assert [record for run in runs for record in run.records] == [2, 3]
+    assert [timestamp for run in runs for timestamp in run.timestamps or ()] == [7, 9]
+
+
+@pytest.mark.parametrize("split_assigner", ["hash", "round-robin"])
+def test_many_messages_in_micro_batches_with_restarts(topics: Topics, split_assigner: Any) -> None:
+    first, second = topics.create(3), topics.create(2)
+    for partition in range(3):
+        topics.send(first, numbers(range(partition, 20_000, 3)), partition)
+    topics.send(second, numbers(range(20_000, 30_000)), 1)
+    source = source_of(topics, first, second, split_assigner=split_assigner, records_per_batch=6_000)
+    assert sorted(read(source, 3, batches=[2_500], restart=True)) == list(range(30_000))
+
+
+def test_topics_by_pattern_are_those_whose_whole_name_fits(topics: Topics) -> None:
+    for name in ("orders-eu", "orders-us", "orders", "all-orders-eu"):
+        topics.create(name=name)
+        topics.send(name, [name.encode()])
+    assert sorted(read(source_of(topics, topic_pattern="orders-..", decode=values(bytes.decode)))) == [
+        "orders-eu",
+        "orders-us",
+    ]
+
+
+def test_only_committed_messages_are_read_and_none_is_waited_for(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.transaction(topic).send(b"1", b"2").commit()
+    topics.transaction(topic).send(b"-1", b"-2").abort()
+    topics.transaction(topic).send(b"3").commit()
+    topics.transaction(topic, 1).send(b"-3").abort()  # a range without any message
+    pending = topics.transaction(topic).send(b"4")
+    topics.send(topic, [b"5"])  # behind the one that is open still
+    assert read(source_of(topics, topic), 1) == [1, 2, 3]
+    everything = read(source_of(topics, topic, options={"isolation.level": "read_uncommitted"}))
+    assert sorted(everything) == [-3, -2, -1, 1, 2, 3, 4, 5]
+    pending.commit()
+    assert read(source_of(topics, topic), 1) == [1, 2, 3, 4, 5]
+
+
+# --- Where reading begins and ends -----------------------------------------------------------------------------------
+
+
+def test_where_reading_begins_and_ends(topics: Topics) -> None:
+    topic = topics.create(2)
+    for partition, timestamp in ((0, 1_000), (1, 2_000)):
+        topics.send(topic, numbers(range(10 * partition, 10 * partition + 3)), partition, timestamp=timestamp)
+        topics.send(topic, numbers(range(10 * partition + 3, 10 * partition + 5)), partition, timestamp=timestamp + 500)
+
+    def between(start: OffsetsInitializer, stop: OffsetsInitializer = LATEST, **options: Any) -> list[int]:
+        return sorted(read(source_of(topics, topic, starting_offsets=start, stopping_offsets=stop, **options)))
+
+    assert between(EARLIEST) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert between(LATEST) == []
+    assert between(OffsetsInitializer.timestamp(1_001)) == [3, 4, 10, 11, 12, 13, 14]
+    assert between(OffsetsInitializer.timestamp(9_999)) == []
+    assert between(EARLIEST, OffsetsInitializer.timestamp(2_200)) == [0, 1, 2, 3, 4, 10, 11, 12]
+    some = OffsetsInitializer.offsets({(topic, 1): 3})
+    assert between(some) == [0, 1, 2, 3, 4, 13, 14]
+    assert between(some, OffsetsInitializer.offsets({(topic, 0): 2, (topic, 1): 4})) == [0, 1, 13]
+    # Where reading is to end before it begins, nothing is read.
+    assert between(LATEST, OffsetsInitializer.offsets({(topic, 0): 2})) == []
+
+
+def test_reading_begins_at_what_the_group_has_committed(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.send(topic, numbers(range(4)))
+    topics.send(topic, numbers(range(10, 12)), 1)
+    run_all(
+        source_of(topics, topic, group_id="first", stopping_offsets=OffsetsInitializer.offsets({(topic, 0): 3}, LATEST))
+    )
+    topics.send(topic, [b"12"], 1)
+    committed = OffsetsInitializer.committed_offsets(otherwise=EARLIEST)
+    assert sorted(read(source_of(topics, topic, group_id="first", starting_offsets=committed))) == [3, 12]
+    assert sorted(read(source_of(topics, topic, group_id="new", starting_offsets=committed))) == [
+        0,
+        1,
+        2,
+        3,
+        10,
+        11,
+        12,
+    ]
+    strict = source_of(topics, topic, group_id="strict", starting_offsets=OffsetsInitializer.committed_offsets())
+    with pytest.raises(JobError, match=rf"committed no offset for {topic}-0, {topic}-1\. Say where to begin"):
+        read(strict)
+
+
+# --- From micro-batch to micro-batch ---------------------------------------------------------------------------------
+
+
+class Reader:
+    """What a reader sees of the job: nothing that it looks at."""
+
+    subtask, parallelism = 0, 1
+
+    def emit_watermark(self, watermark: Any, /) -> None: ...
+    def mark_idle(self) -> None: ...
+    def mark_active(self) -> None: ...
+
+
+class Run:
+    """A run of a job that is only this source: decides on micro-batches, and reads them."""
+
+    def __init__(self, source: KafkaSource[Any], offset: Offset = BEFORE_START, parallelism: int = 2) -> None:
+        env = local_environment(parallelism)
+        env.from_source(source).with_uid("in").to_sink(CollectSink())
+        self.source = source
+        self.offset = offset
+        self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), parallelism, SystemClock())
+
+    def batch(self, limit: int | None = None) -> list[Any]:
+        """The records of the next micro-batch, empty if nothing is new."""
+        there = self.driver.next(self.offset, limit)
+        if there == self.offset:
+            return []
+        self.offset = json.loads(json.dumps(there))
+        return self.repeated()
+
+    def repeated(self) -> list[Any]:
+        """The records of the last micro-batch, read again."""
+        reader = self.source.create_reader(Reader())
+        portions = [
+            portion for order in orders(self.offset, self.source.split_serializer) for portion in order.portions
+        ]
+        found = [record for each in portions for run in reader.read(each.start, each.stop) for record in run.records]
+        reader.close()
+        return sorted(found)
+
+    def owners(self) -> dict[str, int]:
+        return {
+            f"{split['at']['topic']}-{split['at']['partition']}": subtask
+            for subtask, reader in enumerate(self.offset["readers"])
+            for split in reader["splits"]
+            if not split["last"]
+        }
+
+
+def run_all(source: KafkaSource[Any]) -> None:
+    run = Run(source)
+    while not run.driver.ended:
+        run.batch()
+    run.batch()
+    run.driver.close()
+
+
+def unbounded(topics: Topics, *names: str, **options: Any) -> KafkaSource[int]:
+    return source_of(topics, *names, **{"stopping_offsets": None, **options})
+
+
+def test_a_repeated_micro_batch_reads_the_same_although_more_is_there(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.send(topic, numbers(range(5)))
+    run = Run(unbounded(topics, topic))
+    assert run.batch() == [0, 1, 2, 3, 4]
+    topics.send(topic, numbers(range(5, 9)))
+    assert run.repeated() == [0, 1, 2, 3, 4]
+    assert run.batch(limit=3) == [5, 6, 7]
+    assert run.batch() == [8]
+    assert run.batch() == []
+
+
+def test_partitions_found_later_are_read_from_their_beginning(topics: Topics) -> None:
+    topic = topics.create(1)
+    topics.send(topic, [b"1"])
+    source = unbounded(topics, topic, starting_offsets=LATEST, discovery_interval_ms=1)
+    run = Run(source)
+    assert run.batch() == []
+    topics.send(topic, [b"2"])
+    topics.add_partitions(topic, 3)
+    topics.send(topic, [b"3"], 2)
+    found: list[int] = []
+    deadline = time.monotonic() + SECONDS
+    while len(found) < 2 and time.monotonic() < deadline:
+        found += run.batch()
+    assert sorted(found) == [2, 3]
+
+    # And at the next start, when nobody has looked meanwhile.
+    topics.add_partitions(topic, 4)
+    topics.send(topic, [b"4"], 3)
+    topics.send(topic, [b"5"], 0)
+    again = Run(unbounded(topics, topic, starting_offsets=LATEST, discovery_interval_ms=None), run.offset)
+    assert again.batch() + again.batch() == [4, 5]
+
+
+def test_both_assigners_and_another_parallelism(topics: Topics) -> None:
+    one, two = topics.create(4), topics.create(4)
+    balanced = Run(unbounded(topics, one, two, split_assigner="round-robin"), parallelism=8)
+    balanced.batch()
+    assert sorted(balanced.owners().values()) == list(range(8))
+    hashed = Run(unbounded(topics, one, two), parallelism=8)
+    hashed.batch()
+    for topic in (one, two):  # each topic for itself is spread evenly
+        assert len({hashed.owners()[f"{topic}-{number}"] for number in range(4)}) == 4
+    again = Run(unbounded(topics, one, two), hashed.offset, parallelism=8)
+    again.batch()
+    assert again.owners() == hashed.owners()
+    fewer = Run(unbounded(topics, one, two, split_assigner="round-robin"), hashed.offset, parallelism=3)
+    fewer.batch()
+    assert sorted(list(fewer.owners().values()).count(subtask) for subtask in range(3)) == [2, 3, 3]
+
+
+def test_the_group_shows_what_complete_micro_batches_have_read(topics: Topics) -> None:
+    topic = topics.create(2)
+    topics.send(topic, numbers(range(5)))
+    run = Run(unbounded(topics, topic, group_id="shown"))
+    run.batch(limit=3)
+    assert topics.group_offsets("shown", topic).get(0, 0) == 0  # the micro-batch may yet be repeated
+    run.batch()
+    assert eventually(lambda: topics.group_offsets("shown", topic), {0: 3, 1: 0})
+    run.batch()
+    assert eventually(lambda: topics.group_offsets("shown", topic), {0: 5, 1: 0})
+    quiet = Run(unbounded(topics, topic, group_id="quiet", commit_offsets=False))
+    quiet.batch()
+    quiet.batch()
+    quiet.driver.close()
+    assert topics.group_offsets("quiet", topic) == {}
+
+
+def eventually(ask: Any, wanted: Any) -> bool:
+    deadline = time.monotonic() + SECONDS
+    while (answer := ask()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(answer == wanted)
+
+
+# --- Messages that cannot be decoded ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(topics: Topics) -> str:
+    """A topic with something else among its numbers."""
+    topic = topics.create()
+    topics.send(topic, [b"1", b"two", b"3"])
+    return topic
+
+
+@pytest.mark.parametrize("decode", [values(int), lambda message: int(message.value)])
+def test_a_message_that_cannot_be_decoded_fails_the_job(topics: Topics, mixed: str, decode: Any) -> None:
+    with pytest.raises(UserFunctionError) as failed:
+        read(source_of(topics, mixed, decode=decode))
+    assert failed.value.cause_type == "JobError"
+    assert failed.value.cause_message.startswith(
+        f"The message at offset 1 of {mixed}-0 cannot be decoded: ValueError: invalid literal for int()"
+    )
+    assert 'on_undecodable="skip"' in failed.value.cause_message
+
+
+def test_it_is_left_out_if_so_configured(topics: Topics, mixed: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert read(source_of(topics, mixed, on_undecodable="skip")) == [1, 3]
+    assert f"The message at offset 1 of {mixed}-0 cannot be decoded" in caplog.text
+
+
+def test_dead_letters_are_records(topics: Topics, mixed: str) -> None:
+    one, two, three = read(source_of(topics, mixed, decode=dead_letters(values(int))))
+    assert (one, three) == (1, 3)
+    assert isinstance(two, DeadLetter)
+    assert (two.message.offset, two.message.value) == (1, b"two")
+    assert two.error.startswith("ValueError: invalid literal")
+
+
+# --- What is gone ----------------------------------------------------------------------------------------------------
+
+
+def test_messages_deleted_before_they_were_read(topics: Topics) -> None:
+    topic = topics.create()
+    topics.send(topic, numbers(range(10)))
+    run = Run(unbounded(topics, topic))
+    assert run.batch(limit=3) == [0, 1, 2]
+    topics.delete_records(topic, 0, before=6)
+    with pytest.raises(
+        JobError, match=rf"{topic}-0 cannot be read at offset 3: it holds those from 6 to 10\. .*deleted"
+    ):
+        run.batch()
+    earliest = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"), run.offset)
+    assert earliest.batch() + earliest.batch() == [6, 7, 8, 9]
+    latest = Run(unbounded(topics, topic, on_offsets_out_of_range="latest"), run.offset)
+    assert latest.batch() == []
+    topics.send(topic, [b"10"])
+    assert latest.batch() == [10]
+
+
+def test_messages_deleted_after_their_reading_was_decided(topics: Topics) -> None:
+    topic = topics.create()
+    topics.send(topic, numbers(range(10)))
+    run = Run(unbounded(topics, topic))
+    run.batch(limit=8)
+    topics.delete_records(topic, 0, before=6)
+    with pytest.raises(JobError, match=rf"The messages of {topic}-0 from offset 0 on, which .* up to 8, are gone"):
+        run.repeated()
+    tolerant = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"), run.offset)
+    assert tolerant.repeated() == [6, 7]
+    topics.delete_records(topic, 0, before=9)
+    assert tolerant.repeated() == []
+    assert tolerant.batch() + tolerant.batch() == [9]
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_so_configured(topics: Topics) -> None:
+    topic = topics.create()
+    topics.send(topic, numbers(range(10)))
+    run = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"))
+    run.batch()
+    topics.delete(topic)
+    topics.create(name=topic)
+    topics.send(topic, [b"77"])
+    assert run.batch() + run.batch() == [77]
+    strict = Run(unbounded(topics, topic), {**run.offset})
+    topics.send(topic, [b"78"])
+    assert strict.batch() == [78]
+
+
+def test_a_partition_that_disappears(topics: Topics) -> None:
+    topic, other = topics.create(), topics.create()
+    topics.send(topic, [b"1"])
+    run = Run(unbounded(topics, topic, other))
+    assert run.batch() == [1]
+    tolerant = Run(unbounded(topics, topic, other, on_offsets_out_of_range="latest"), run.offset)
+    assert tolerant.batch() == []
+    topics.delete(topic)
+    with pytest.raises(JobError, match=rf"{topic}-0 has disappeared, which the job has read up to offset 1\. If its"):
+        run.batch()
+    topics.send(other, [b"2"])
+    assert tolerant.batch() == [2]
+    assert list(tolerant.owners()) == [f"{other}-0"]
+    # Started again, the job wants to know why; without the topic it goes on.
+    with pytest.raises(JobError, match=rf"There is no topic {topic}\. Create it, or take it out"):
+        Run(unbounded(topics, topic, other), run.offset).batch()
+    without = Run(unbounded(topics, other), run.offset)
+    assert without.batch() == [2]
+    assert list(without.owners()) == [f"{other}-0"]
+
+
+# --- Brokers that do not answer --------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_does_not_answer_fails_the_job_after_a_while(topics: Topics) -> None:
+    source = KafkaSource[int]("127.0.0.1:1", decode=values(int), topics="t", retry_timeout_ms=1_000)
+    with pytest.raises(JobError) as failed:
+        Run(source).batch()
+    assert "The topics cannot be listed at 127.0.0.1:1: The brokers do not answer" in str(failed.value)
+
+
+def test_a_broker_that_comes_late_is_waited_for(
+    own_kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = Topics(own_kafka_broker.bootstrap_servers)
+    topic = topics.create()
+    topics.send(topic, [b"1"])
+    own_kafka_broker.kill()
+    run = Run(unbounded(topics, topic, retry_timeout_ms=60_000))
+    late = threading.Timer(1.0, own_kafka_broker.start)
+    late.start()
+    try:
+        with caplog.at_level(logging.WARNING):
+            assert run.batch() == [1]
+    finally:
+        late.join()
+    assert "The brokers do not answer" in caplog.text
+    assert "Trying again." in caplog.text
+
+
+def test_nothing_is_lost_and_nothing_doubled_when_the_broker_crashes_while_it_is_read(
+    own_kafka_broker: KafkaBroker,
+) -> None:
+    topics = Topics(own_kafka_broker.bootstrap_servers)
+    topic = topics.create()
+    count = 120_000
+    topics.send(topic, (b"%010d" % number * 20 for number in range(count)))
+    little = {"queued.min.messages": 5_000}  # so that most of them are with the broker when it crashes
+    decode = values(lambda value: int(value[:10]))
+    source = source_of(topics, topic, decode=decode, retry_timeout_ms=60_000, options=little)
+    reader: SourceReader[int, KafkaSplit] = source.create_reader(Reader())
+    runs = reader.read(KafkaSplit(topic, 0, 0), KafkaSplit(topic, 0, count))
+    seen = list(next(runs).records)
+    own_kafka_broker.kill()
+    late = threading.Timer(1.0, own_kafka_broker.start)
+    late.start()
+    try:
+        seen += [record for run in runs for record in run.records]
+    finally:
+        late.join()
+    assert seen == list(range(count))
+
+
+def secured(broker: KafkaBroker, **options: Any) -> KafkaSource[int]:
+    login = {"sasl.username": USER, "sasl.password": PASSWORD, "sasl.mechanism": "PLAIN"}
+    tls = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(broker.certificate)}
+    return KafkaSource(
+        broker.secured_servers,
+        decode=values(int),
+        topics="secured",
+        stopping_offsets=LATEST,
+        retry_timeout_ms=20_000,
+        options={**login, **tls, **options},
+    )
+
+
+@pytest.fixture(scope="module")
+def secured_topic(topics: Topics) -> Iterator[str]:
+    topic = topics.create(name="secured")
+    topics.send(topic, [b"1"])
+    yield topic
+    topics.delete(topic)
+
+
+@pytest.mark.usefixtures("secured_topic")
+def test_tls_and_a_password(kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        assert read(secured(kafka_broker)) == [1]
+    assert PASSWORD not in caplog.text
+    assert PASSWORD not in repr(secured(kafka_broker))
+
+
+@pytest.mark.usefixtures("secured_topic")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"sasl.password": "wr-ng"}, "The brokers refuse the credentials"),
+        (
+            {"ssl.ca.location": "/etc/hostname"},
+            "There is no secure connection to the brokers|does not take the options",
+        ),
+        ({"sasl.mechnism": "PLAIN"}, 'does not take the options .*No such configuration property: "sasl.mechnism"'),
+    ],
+)
+def test_wrong_options_fail_at_once_and_show_no_secret(
+    kafka_broker: KafkaBroker, options: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = secured(kafka_broker, **options)
+    began = time.monotonic()
+    with caplog.at_level(logging.DEBUG), pytest.raises(JobError, match=told) as failed:
+        read(source)
+    assert time.monotonic() - began < 15
+    for secret in (PASSWORD, "wr-ng"):
+        assert secret not in str(failed.value) + caplog.text
+
+
+def test_what_the_connector_sets_itself_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"KafkaSource sets the option 'group.id' itself\. Use group_id instead\."
+    ):
+        KafkaSource[int]("host:1", decode=values(int), topics="t", options={"group.id": "g"})

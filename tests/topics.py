@@ -1,0 +1,111 @@
+"""Topics of a real broker for tests: making them, filling them, reading what is committed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+__all__ = ("Topics",)
+
+_SECONDS = 30.0
+_UNSENT = 10_000
+_NUMBERS = itertools.count()
+
+
+class Topics:
+    """The topics of one broker."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
+        self.admin = AdminClient(self.config)
+        self._producer = Producer(self.config)
+
+    def create(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
+        """A new topic, which has a name of its own if none is given."""
+        topic = name or f"topic-{next(_NUMBERS)}"
+        new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
+        for future in self.admin.create_topics([new]).values():
+            future.result(_SECONDS)
+        return topic
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let ``topic`` have so many partitions."""
+        for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
+            future.result(_SECONDS)
+        self._producer = Producer(self.config)  # which knows of them
+
+    def delete(self, topic: str) -> None:
+        """Delete ``topic``, and wait until nobody sees it any more."""
+        for future in self.admin.delete_topics([topic]).values():
+            future.result(_SECONDS)
+        while topic in self.admin.list_topics(timeout=_SECONDS).topics:
+            pass
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the messages before an offset, as retention does."""
+        for future in self.admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            future.result(_SECONDS)
+
+    def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **options: Any) -> None:
+        """Append messages to a partition, and wait until they are there."""
+        for value in values:
+            while len(self._producer) >= _UNSENT:
+                self._producer.poll(0.1)
+            self._producer.produce(topic, value, partition=partition, **options)
+        assert self._producer.flush(_SECONDS) == 0
+
+    def transaction(self, topic: str, partition: int = 0) -> Transaction:
+        """Begin a transaction."""
+        return Transaction(self.config, topic, partition)
+
+    def committed(self, topic: str) -> dict[int, list[bytes]]:
+        """What readers of committed messages see: the values of each partition."""
+        consumer = Consumer({**self.config, "group.id": "tests", "enable.partition.eof": True})
+        partitions = self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        seen: dict[int, list[bytes]] = {number: [] for number in partitions}
+        ended = 0
+        while ended < len(partitions):
+            for message in consumer.consume(10_000, 0.05):
+                if (error := message.error()) is None:
+                    seen[message.partition() or 0].append(message.value() or b"")
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended += 1
+        consumer.close()
+        return seen
+
+    def group_offsets(self, group: str, topic: str) -> Mapping[int, int]:
+        """What a consumer group has committed for the partitions of ``topic``."""
+        consumer = Consumer({**self.config, "group.id": group})
+        partitions = self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+        found = consumer.committed([TopicPartition(topic, number) for number in partitions], _SECONDS)
+        consumer.close()
+        return {part.partition: part.offset for part in found if part.offset >= 0}
+
+
+class Transaction:
+    """Messages that are committed together, or not at all."""
+
+    def __init__(self, config: Mapping[str, Any], topic: str, partition: int) -> None:
+        self._producer = Producer({**config, "transactional.id": f"tests-{next(_NUMBERS)}"})
+        self._producer.init_transactions(_SECONDS)
+        self._producer.begin_transaction()
+        self._topic, self._partition = topic, partition
+
+    def send(self, *values: bytes) -> Transaction:
+        for value in values:
+            self._producer.produce(self._topic, value, partition=self._partition)
+        assert self._producer.flush(_SECONDS) == 0
+        return self
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(_SECONDS)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(_SECONDS)
