@@ -51,7 +51,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
         "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
         "states": _states(operator),
-        "needs_clock": operator.needs_clock,
+        "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
     }
 

@@ -146,7 +146,7 @@ def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: 
         # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format. Only
         # a projection that computes something, as far as the optimizer can tell, stands between the two.
         frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
-    timed = any(operator.needs_clock for head in layout.levels[level] for operator in plan.chains[head])
+    timed = any(plan.needs_clock(operator) for head in layout.levels[level] for operator in plan.chains[head])
     timeout = GroupStateTimeout.ProcessingTimeTimeout if timed else GroupStateTimeout.NoTimeout
     stage = streaming_stage(packed, level, timed=timed)
     return frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)

@@ -60,6 +60,9 @@ class ProcessFunction:
     False for functions over keys without end: what is remembered stays in the state for ever.
     """
 
+    has_event_time = False
+    """Whether the function acts as event time goes on, which may be the wall clock; for extensions."""
+
     partition_by_constant = False
     """Whether a function on a stream that is not keyed runs as if all its records had one key; for extensions."""
 

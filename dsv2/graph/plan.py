@@ -14,6 +14,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
 __all__ = ("Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
 
@@ -86,11 +87,6 @@ class Operator:
         """The process function; not for sources and sinks."""
         assert isinstance(self.body, ProcessFunction)
         return self.body
-
-    @property
-    def needs_clock(self) -> bool:
-        """Whether it has something to do at times when no records come."""
-        return isinstance(self.body, ProcessFunction) and self.body.uses_processing_timers()
 
     def __str__(self) -> str:
         return f"{self.name} (uid {self.uid!r})" if self.name != self.uid else self.uid
@@ -172,6 +168,13 @@ class Plan:
     def channels_of(self, edge: Edge) -> int:
         """How many channels ``edge`` brings to each subtask of its target."""
         return 1 if edge.exchange is Exchange.FORWARD else self.operators[edge.source].parallelism
+
+    def needs_clock(self, operator: Operator) -> bool:
+        """Whether ``operator`` may have something to do at times when no records come."""
+        if not isinstance(operator.body, ProcessFunction):
+            return False
+        by_clock = operator.body.has_event_time and USE_PROCESSING_TIME in self.declarations
+        return by_clock or operator.body.uses_processing_timers()
 
     def sender(self, operator_id: int, channel: int) -> Operator:
         """The operator at the other end of a channel of ``operator_id``."""

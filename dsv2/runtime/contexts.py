@@ -237,6 +237,10 @@ class EventTimers:
         """Event time here, in ms."""
         return self._inputs.current
 
+    def uses_processing_time(self) -> bool:
+        """Whether it is the wall clock."""
+        return self._inputs.uses_processing_time
+
 
 def event_time_manager() -> EventTimers:
     raise NotImplementedError("only a name in pickles: FunctionFields answers with the manager of its function")

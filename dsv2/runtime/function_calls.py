@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import CollectAll, KeyedRunFunction, PaneFunction, ProcessFunction, RunFunction, TickingFunction
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.contexts import (
@@ -108,7 +107,7 @@ class FunctionCalls:
     ) -> None:
         """``has_ended``: whether all inputs have."""
         self.metrics = Metrics()
-        self.has_event_time = isinstance(function, EventTimeProcessFunction)
+        self.has_event_time = function.has_event_time
         self._operator = operator
         self._subtask = subtask
         self._function = function
@@ -239,10 +238,13 @@ class FunctionCalls:
         self._end_panes(time, by_event=False)
         self._timing.processing_timers.advance(time, self._fire_processing_timer, last=last)
 
-    def next_processing_time(self) -> int | None:
-        """When something is due by the wall clock, in ms, or a time before it."""
-        panes, timers = self._store.panes.next_deadline(by_event=False), self._timing.processing_timers.next_time()
-        return min((time for time in (panes, timers, self._next_tick()) if time is not None), default=None)
+    def next_time_by_clock(self) -> int | None:
+        """When something is due by the wall clock, in ms, or a time before it; None: nothing is."""
+        timing, panes = self._timing, self._store.panes
+        times = [panes.next_deadline(by_event=False), timing.processing_timers.next_time(), self._next_tick()]
+        if timing.event_time.uses_processing_time:
+            times += panes.next_deadline(by_event=True), timing.event_timers.next_time()
+        return min((time for time in times if time is not None), default=None)
 
     def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
         """``visitor(ctx)`` in the partition ``key``."""

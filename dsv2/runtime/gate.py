@@ -14,6 +14,7 @@ from dsv2.errors import InternalError
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Timestamps
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
+from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
 
 __all__ = ("GateListener", "InputGate")
 
@@ -28,7 +29,7 @@ class GateListener(Protocol):
         """Records of one channel, in order, with their timestamps, if any has one."""
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
-        """A combined watermark."""
+        """A combined watermark; event time may be ``PROCESSING_TIME``."""
 
     def on_status(self, input_index: int, idle: bool) -> None:
         """All channels went idle, or one became active again."""
@@ -66,6 +67,11 @@ class InputGate:
         return len(self._ended) == self._channels
 
     @property
+    def idle(self) -> bool:
+        """Whether every channel that has not ended is idle."""
+        return self._idle
+
+    @property
     def held_records(self) -> int:
         """Number of records that wait behind aligned watermarks."""
         return sum(len(piece[0]) for _, pieces in self._held.values() for piece in pieces)
@@ -100,6 +106,8 @@ class InputGate:
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """One control element of ``channel``; not for aligned watermarks of gates with several channels."""
         if kind == WATERMARK:
+            if identifier == USE_PROCESSING_TIME:
+                identifier, value = EVENT_TIME, PROCESSING_TIME
             combined = self._combiner(identifier).update(channel, value)
             if combined is not None:
                 self._listener.on_watermark(self._input, identifier, combined)
@@ -144,11 +152,9 @@ class InputGate:
         if channel in self._ended:
             raise InternalError(f"Channel {channel} of input {self._input} ended twice.")
         self._ended.add(channel)
-        was_idle = channel in self._idle_channels
         self._idle_channels.discard(channel)
-        if not was_idle:
-            for identifier, combiner in list(self._combiners.items()):
-                self._deliver(identifier, combiner.deactivate(channel))
+        for identifier, combiner in list(self._combiners.items()):
+            self._deliver(identifier, combiner.end(channel))
         if self.ended:
             self._listener.on_end(self._input)
         else:
@@ -163,10 +169,13 @@ class InputGate:
     def _combiner(self, identifier: str) -> Combiner:
         combiner = self._combiners.get(identifier)
         if combiner is None:
-            inactive = self._ended | self._idle_channels
-            combiner = new_combiner(self._declarations[identifier], self._channels, inactive)
-            self._combiners[identifier] = combiner
+            combiner = self._combiners[identifier] = self._new_combiner(identifier)
         return combiner
+
+    def _new_combiner(self, identifier: str) -> Combiner:
+        if identifier == EVENT_TIME:
+            return EventTimeCombiner(self._channels, self._idle_channels, self._ended)
+        return new_combiner(self._declarations[identifier], self._channels, self._ended | self._idle_channels)
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values and held records."""

@@ -28,7 +28,16 @@ from dsv2.watermark import (
     WatermarkHandlingStrategy,
 )
 from dsv2.watermark.combiner import Combiner, new_combiner
-from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MAX, EventTimeOfInputs
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    IDLE_STATUS,
+    LONG_MAX,
+    LONG_MIN,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    EventTimeOfInputs,
+    SentEventTime,
+)
 from dsv2.watermark.handling import is_forwarded
 
 __all__ = ("OperatorTask",)
@@ -55,6 +64,7 @@ class OperatorTask:
         owner = f"Keyed state of {operator}, subtask {subtask}"
         self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
         self._event_time = EventTimeOfInputs(len(channels))
+        self._sent_time = SentEventTime()
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         self._calls = FunctionCalls(
@@ -107,10 +117,11 @@ class OperatorTask:
             self._calls.close()
 
     def begin_batch(self) -> None:
-        """Remove what has expired, and fire the processing-time timers that are due."""
+        """Remove what has expired, and fire the timers that are due by the wall clock."""
         if not self._closed:
             self._calls.states.expire()
             self._calls.fire_processing_timers(self._job.time.now_ms)
+            self._follow_clock()
 
     def end_batch(self) -> None:
         """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
@@ -120,7 +131,7 @@ class OperatorTask:
 
     def next_deadline(self) -> int | None:
         """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
-        return None if self._closed else self._calls.next_processing_time()
+        return None if self._closed else self._calls.next_time_by_clock()
 
     def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
         """Records of one channel of an input, in order."""
@@ -129,11 +140,10 @@ class OperatorTask:
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         """A combined watermark of an input: show it to the function, then send it on if that is agreed."""
-        self._watermarks[identifier] = value
         if identifier == EVENT_TIME:
-            if self._passes_time(input_index, LongWatermark(value, EVENT_TIME)):
-                self._move_event_time(self._event_time.update(input_index, value))
+            self._on_event_time(input_index, value)
             return
+        self._watermarks[identifier] = value
         declaration = self._job.declarations[identifier]
         is_bool = isinstance(declaration, BoolWatermarkDeclaration)
         watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
@@ -144,26 +154,36 @@ class OperatorTask:
         else:
             self._control(WATERMARK, identifier, value)
 
+    def _on_event_time(self, input_index: int, time: int) -> None:
+        if time != PROCESSING_TIME:
+            self._watermarks[EVENT_TIME] = time
+            if self._passes_time(input_index, LongWatermark(time, EVENT_TIME)):
+                self._move_event_time(self._event_time.update(input_index, time))
+            return
+        self._watermarks[USE_PROCESSING_TIME] = True
+        if self._passes_time(input_index, BoolWatermark(True, USE_PROCESSING_TIME)):
+            self._move_event_time(self._event_time.update(input_index, time))
+            if self.gates[input_index].idle and input_index not in self._idle_inputs:
+                self.on_status(input_index, True)  # which the function has kept to itself so far
+
     def on_status(self, input_index: int, idle: bool) -> None:
         """An input went idle or active again; the operator is idle when all of its live inputs are."""
-        (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
         for identifier, combiner in self._across_inputs.items():
             change = combiner.deactivate if idle else combiner.activate
             self._forward(identifier, change(input_index))
         if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
+            (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
             self._move_event_time(self._event_time.set_idle(input_index, idle))
             self._report_idle()
 
     def on_end(self, input_index: int) -> None:
         """An input has ended; after the last one, close and pass the end on."""
-        was_idle = input_index in self._idle_inputs
         self._ended_inputs.add(input_index)
         self._idle_inputs.discard(input_index)
         self._end_time(input_index)
         self._calls.end(input_index)
-        if not was_idle:
-            for identifier, combiner in self._across_inputs.items():
-                self._forward(identifier, combiner.deactivate(input_index))
+        for identifier, combiner in self._across_inputs.items():
+            self._forward(identifier, combiner.end(input_index))
         if self._all_inputs_ended():
             self._control(END, "", 0)
             self.close()
@@ -179,13 +199,24 @@ class OperatorTask:
     def _move_event_time(self, time: int | None) -> None:
         if time is None:
             return
-        if self._calls.has_event_time:
-            # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
-            # window are late in the next one.)
+        # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
+        # window are late in the next one.)
+        if time == PROCESSING_TIME:
+            self._follow_clock()
+        elif self._calls.has_event_time:
             self._calls.fire_event_timers(time)
             self._calls.event_time_watermark(time)
         if not self._all_inputs_ended():  # the end itself says the same
-            self._control(WATERMARK, EVENT_TIME, time)
+            self._send_event_time(time)
+
+    def _follow_clock(self) -> None:
+        if not self._event_time.uses_processing_time:
+            return
+        moved = self._event_time.follow_clock(self._job.time.now_ms)
+        if self._calls.has_event_time:
+            self._calls.fire_event_timers(self._event_time.current)  # also those that were set since it moved
+            if moved is not None:
+                self._calls.event_time_watermark(moved)
 
     def _end_time(self, input_index: int) -> None:
         if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
@@ -236,6 +267,7 @@ class OperatorTask:
             "watermarks": self._watermarks,
             "across_inputs": {identifier: c.snapshot() for identifier, c in self._across_inputs.items()},
             "event_time": self._event_time.snapshot(),
+            "sent_time": self._sent_time.snapshot(),
             "inputs": (sorted(self._ended_inputs), sorted(self._idle_inputs), self._idle),
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
@@ -247,6 +279,7 @@ class OperatorTask:
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = Tally(name, count)
         self._event_time.restore(state["event_time"])
+        self._sent_time.restore(state["sent_time"])
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._store.restore(state["store"])
@@ -269,9 +302,29 @@ class OperatorTask:
 
     def _send_watermark(self, identifier: str, value: int | bool) -> None:
         if identifier == IDLE_STATUS:
-            self._control(STATUS, "", value)
+            self._send_status(bool(value))
+        elif identifier == EVENT_TIME:
+            self._emit_event_time(value)
+        elif identifier == USE_PROCESSING_TIME:
+            self._emit_event_time(PROCESSING_TIME if value else LONG_MIN)
         else:
             self._control(WATERMARK, identifier, value)
+
+    def _emit_event_time(self, time: int) -> None:
+        self._sent_time.check(time, self._job.time.now_ms)
+        self._send_event_time(time)
+
+    def _send_event_time(self, time: int) -> None:
+        if not self._sent_time.sends(time):
+            return
+        if time == PROCESSING_TIME:
+            self._control(WATERMARK, USE_PROCESSING_TIME, True)
+        else:
+            self._control(WATERMARK, EVENT_TIME, time)
+
+    def _send_status(self, idle: bool) -> None:
+        self._sent_time.idle = idle
+        self._control(STATUS, "", idle)
 
     def _control(self, kind: int, identifier: str, value: int | bool) -> None:
         for output in self._outputs:
@@ -284,7 +337,7 @@ class OperatorTask:
     def _across(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._across_inputs.get(declaration.identifier)
         if combiner is None:
-            inactive = self._ended_inputs | self._idle_inputs
+            inactive = self._ended_inputs | {index for index, gate in enumerate(self.gates) if gate.idle}
             combiner = new_combiner(declaration, len(self.gates), inactive)
             self._across_inputs[declaration.identifier] = combiner
         return combiner
@@ -294,4 +347,4 @@ class OperatorTask:
         idle = live > 0 and len(self._idle_inputs) == live
         if idle != self._idle:
             self._idle = idle
-            self._control(STATUS, "", idle)
+            self._send_status(idle)

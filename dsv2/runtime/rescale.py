@@ -24,6 +24,7 @@ _ALIKE = {
     "gates": "what their inputs have seen",
     "across_inputs": "watermarks of the inputs",
     "event_time": "event time",
+    "sent_time": "the event time that they have sent",
     "inputs": "ended or idle inputs",
     "lifecycle": "lifecycle",
 }

@@ -38,6 +38,7 @@ NO_PARTITION: Any = object()
 
 _EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 _IDLE_STATUS = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
+_USE_PROCESSING_TIME = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 
 
 class HarnessOptions(TypedDict, total=False):
@@ -64,7 +65,8 @@ def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[Wa
     """What the rest of the job declares: what the options say, and event time for a function that has it."""
     declarations = list(options.get("declarations", ()))
     if isinstance(function, EventTimeProcessFunction):
-        declarations += [one for one in (_EVENT_TIME, _IDLE_STATUS) if one not in declarations]
+        of_event_time = (_EVENT_TIME, _IDLE_STATUS, _USE_PROCESSING_TIME)
+        declarations += [one for one in of_event_time if one not in declarations]
     return declarations
 
 
@@ -91,6 +93,10 @@ class HarnessInput(Generic[IN]):
     def push_event_time(self, timestamp: int, *, channel: int = 0) -> None:
         """Hand over an event-time watermark: no records up to ``timestamp`` (ms) are to come."""
         self.push_watermark(_EVENT_TIME.new_watermark(timestamp), channel=channel)
+
+    def push_use_processing_time(self, *, channel: int = 0) -> None:
+        """Hand over the flag of event time: it is the wall clock from now on."""
+        self.push_watermark(_USE_PROCESSING_TIME.new_watermark(True), channel=channel)
 
     def push_idle(self, idle: bool = True, *, channel: int = 0) -> None:
         """Say that the channel is idle, or active again."""

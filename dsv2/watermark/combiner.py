@@ -20,7 +20,7 @@ from dsv2.watermark.declaration import (
     WatermarkCombinationFunction,
     WatermarkDeclaration,
 )
-from dsv2.watermark.event_time import EVENT_TIME, EventTimeCombiner
+from dsv2.watermark.event_time import EventTimeCombiner
 
 __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "new_combiner")
 
@@ -55,11 +55,15 @@ class WatermarkCombiner(Generic[V]):
         return self._combine()
 
     def deactivate(self, channel: int) -> V | None:
-        """``channel`` finished or went idle; returns what its absence releases, or None."""
+        """``channel`` went idle; returns what its absence releases, or None."""
         self._inactive.add(channel)
         if len(self._inactive) == self._channels:
             return self._last_words()
         return self._combine()
+
+    def end(self, channel: int) -> V | None:
+        """``channel`` has ended, maybe while it was idle; returns what its absence releases, or None."""
+        return self.deactivate(channel)
 
     def activate(self, channel: int) -> V | None:
         """An idle ``channel`` is active again; its last value counts once more."""
@@ -115,9 +119,13 @@ class AlignedWatermarkCombiner(Generic[V]):
         return self._complete()
 
     def deactivate(self, channel: int) -> V | None:
-        """``channel`` finished or went idle: the round no longer waits for it."""
+        """``channel`` went idle: the round no longer waits for it."""
         self._inactive.add(channel)
         return self._complete()
+
+    def end(self, channel: int) -> V | None:
+        """``channel`` has ended, maybe while it was idle; returns what its absence releases, or None."""
+        return self.deactivate(channel)
 
     def activate(self, channel: int) -> V | None:
         """``channel`` is active again: the round waits for it."""
@@ -145,9 +153,10 @@ Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | E
 
 
 def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:
-    """The combiner that ``declaration`` asks for, over ``channels`` channels of which ``inactive`` are so already."""
-    if declaration.identifier == EVENT_TIME:
-        return EventTimeCombiner(channels, inactive)
+    """The combiner that ``declaration`` asks for, over ``channels`` channels of which ``inactive`` are so already.
+
+    Not for event time, whose rules no declaration can tell: see ``EventTimeCombiner``.
+    """
     if declaration.combination_policy.aligned:
         return AlignedWatermarkCombiner(declaration, channels, inactive)
     return WatermarkCombiner(declaration, channels, inactive)

@@ -3,6 +3,10 @@
 Event time and idleness are signals of everybody's (Flink ``EventTimeWatermarkCombiner``, ``EventTimeWatermarkHandler``;
 FLINK-5017): event time never goes back, an idle channel or input is not waited for, and one that is active again is
 waited for only once it has caught up.
+
+Who sends the flag (FLIP-326 ``useProcessingTime``) says that its event time is the wall clock from then on. It holds
+nobody back any more, so it counts as a time beyond all others, ``PROCESSING_TIME``. The whole has it when
+all have: an idle one that has not may still have something to say, and is waited for. One that has ended is left out.
 """
 
 from __future__ import annotations
@@ -10,14 +14,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-__all__ = ("EVENT_TIME", "IDLE_STATUS", "LONG_MAX", "LONG_MIN", "EventTimeCombiner", "EventTimeOfInputs")
+from dsv2.errors import ContractError
+
+__all__ = (
+    "EVENT_TIME",
+    "IDLE_STATUS",
+    "LONG_MAX",
+    "LONG_MIN",
+    "PROCESSING_TIME",
+    "USE_PROCESSING_TIME",
+    "EventTimeCombiner",
+    "EventTimeOfInputs",
+    "SentEventTime",
+)
 
 EVENT_TIME: Final = "BUILTIN_API_EVENT_TIME"
 IDLE_STATUS: Final = "BUILTIN_API_EVENT_TIME_IDLE"
+USE_PROCESSING_TIME: Final = "BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME"
 LONG_MIN: Final = -(1 << 63)
 """Event time before the first watermark, in ms."""
 LONG_MAX: Final = (1 << 63) - 1
 """Event time when all input has ended, in ms."""
+PROCESSING_TIME: Final = LONG_MAX + 1
+"""Stands for the event time of what follows the wall clock; no watermark has it."""
 
 
 class EventTimeCombiner:
@@ -25,15 +44,21 @@ class EventTimeCombiner:
 
     aligned = False
 
-    def __init__(self, channels: int, inactive: Iterable[int] = ()) -> None:
+    def __init__(self, channels: int, idle: Iterable[int] = (), ended: Iterable[int] = ()) -> None:
         self._times = [LONG_MIN] * channels
-        self._inactive = set(inactive)
+        self._idle = set(idle)
+        self._ended = set(ended)
         self._behind: set[int] = set()  # active again, but not where the others are
         self._last = LONG_MIN
 
     def update(self, channel: int, value: int) -> int | None:
-        """``channel`` is at ``value``; returns the new event time of the input, if it has moved on."""
-        if channel in self._inactive or value <= self._times[channel]:
+        """``channel`` is at ``value``; returns the new event time of the input, if it has moved on.
+
+        Either may be ``PROCESSING_TIME``. A channel that is, is active for good.
+        """
+        if value == PROCESSING_TIME:
+            self._idle.discard(channel)
+        if channel in self._idle or value <= self._times[channel]:
             return None
         self._times[channel] = value
         if value >= self._last:
@@ -41,24 +66,39 @@ class EventTimeCombiner:
         return self._advance()
 
     def deactivate(self, channel: int) -> int | None:
-        """``channel`` is idle or has ended: the others go on without it."""
-        self._inactive.add(channel)
-        if len(self._inactive) == len(self._times):
-            # Nobody is left to wait for. A channel that lagged behind has nothing to say about the others.
-            return self._moved(max(self._times)) if self._times[channel] == self._last else None
-        return self._advance()
+        """``channel`` is idle: the others go on without it."""
+        if self._times[channel] == PROCESSING_TIME:
+            return None
+        self._idle.add(channel)
+        return self._leave(channel)
 
     def activate(self, channel: int) -> int | None:
         """An idle ``channel`` is active again; it is waited for once it is where the others are."""
-        self._inactive.discard(channel)
+        self._idle.discard(channel)
         if self._times[channel] < self._last:
             self._behind.add(channel)
         return None
 
+    def end(self, channel: int) -> int | None:
+        """``channel`` has ended: the others go on without it."""
+        was_idle = channel in self._idle
+        self._idle.discard(channel)
+        self._ended.add(channel)
+        return self._advance() if was_idle else self._leave(channel)
+
+    def _leave(self, channel: int) -> int | None:
+        if len(self._idle) + len(self._ended) < len(self._times):
+            return self._advance()
+        # Nobody is left to wait for. A channel that lagged behind has nothing to say about the others.
+        furthest = max((time for time in self._times if time != PROCESSING_TIME), default=LONG_MIN)
+        return self._moved(furthest) if self._times[channel] == self._last else None
+
     def _advance(self) -> int | None:
-        left_out = self._inactive | self._behind
-        times = [time for channel, time in enumerate(self._times) if channel not in left_out]
-        return self._moved(min(times)) if times else None
+        left_out = self._idle | self._ended | self._behind
+        least = min((time for channel, time in enumerate(self._times) if channel not in left_out), default=LONG_MIN)
+        if least == PROCESSING_TIME and not _all_by_clock(self._times, self._ended):
+            return None
+        return self._moved(least)
 
     def _moved(self, time: int) -> int | None:
         if time <= self._last:
@@ -68,12 +108,13 @@ class EventTimeCombiner:
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values, for ``restore``."""
-        return tuple(self._times), tuple(sorted(self._inactive)), tuple(sorted(self._behind)), self._last
+        left_out = (self._idle, self._ended, self._behind)
+        return tuple(self._times), *(tuple(sorted(channels)) for channels in left_out), self._last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
-        times, inactive, behind, self._last = state
-        self._times, self._inactive, self._behind = list(times), set(inactive), set(behind)
+        times, idle, ended, behind, self._last = state
+        self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
 
 
 class EventTimeOfInputs:
@@ -87,9 +128,14 @@ class EventTimeOfInputs:
         self._idle: set[int] = set()
         self._ended: set[int] = set()
         self.current = LONG_MIN
+        self.uses_processing_time = False
+        """Whether event time is the wall clock: whoever has one calls ``follow_clock``."""
 
     def update(self, index: int, time: int) -> int | None:
-        """Input ``index`` is at ``time``; returns the operator's new event time, if it has moved on."""
+        """Input ``index`` is at ``time``; returns the operator's new event time, if it has moved on.
+
+        Either may be ``PROCESSING_TIME``; ``current`` then stays where it is until ``follow_clock``.
+        """
         self._idle.discard(index)
         self._times[index] = max(self._times[index], time)
         return self._advance()
@@ -107,21 +153,85 @@ class EventTimeOfInputs:
         self._ended.add(index)
         return self._advance()
 
+    def follow_clock(self, now_ms: int) -> int | None:
+        """It is ``now_ms`` by the wall clock; returns the new event time, if it has moved on.
+
+        A clock that is behind event time (of an input that has ended, say) is waited for.
+        """
+        return self._moved(now_ms) if self.uses_processing_time else None
+
     def _advance(self) -> int | None:
-        left_out = self._idle | self._ended
-        active = [time for index, time in enumerate(self._times) if index not in left_out]
         if len(self._ended) == len(self._times):
-            active = [LONG_MAX]
-        if not active or min(active) <= self.current:
+            return self._moved(LONG_MAX)
+        if _all_by_clock(self._times, self._ended):
+            is_new = not self.uses_processing_time
+            self.uses_processing_time = True
+            return PROCESSING_TIME if is_new else None
+        left_out = self._idle | self._ended
+        least = min((time for index, time in enumerate(self._times) if index not in left_out), default=LONG_MIN)
+        return None if least == PROCESSING_TIME else self._moved(least)
+
+    def _moved(self, time: int) -> int | None:
+        if time <= self.current:
             return None
-        self.current = min(active)
-        return self.current
+        self.current = time
+        return time
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values, for ``restore``."""
-        return tuple(self._times), tuple(sorted(self._idle)), tuple(sorted(self._ended)), self.current
+        times, idle, ended = tuple(self._times), tuple(sorted(self._idle)), tuple(sorted(self._ended))
+        return times, idle, ended, self.current, self.uses_processing_time
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
-        times, idle, ended, self.current = state
+        times, idle, ended, self.current, self.uses_processing_time = state
         self._times, self._idle, self._ended = list(times), set(idle), set(ended)
+
+
+class SentEventTime:
+    """What one sender, a subtask of a function or of a source, has said of event time (FLIP-326).
+
+    ``idle``: whether it calls itself idle. Receivers take no notice of what it says of event time then.
+    """
+
+    def __init__(self) -> None:
+        self.idle = False
+        self._greatest = LONG_MIN
+        self._by_clock = False
+
+    def check(self, time: int, now_ms: int) -> None:
+        """Raise ``ContractError`` if ``time``, which may be ``PROCESSING_TIME``, must not be emitted at ``now_ms``."""
+        if self._by_clock and time != PROCESSING_TIME:
+            raise ContractError(
+                "Event time is the wall clock here since use_processing_time was sent, and stays so: no event time can "
+                "be emitted any more. If the flag came from upstream, keep it from going on: answer POLL to it in "
+                "on_watermark."
+            )
+        if time == PROCESSING_TIME and now_ms < self._greatest:
+            raise ContractError(
+                f"use_processing_time cannot be sent yet: event time never goes back, but the wall clock ({now_ms} ms) "
+                f"is behind the event time that was sent last ({self._greatest} ms)."
+            )
+
+    def sends(self, time: int) -> bool:
+        """Whether ``time``, which may be ``PROCESSING_TIME``, goes downstream; if so it counts as sent."""
+        if time == PROCESSING_TIME:
+            self._by_clock = True
+            return True
+        if self._by_clock or time <= self._greatest:
+            return False
+        if not self.idle:
+            self._greatest = time
+        return True
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """State as plain built-in values, for ``restore``."""
+        return self.idle, self._greatest, self._by_clock
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Take over the state of an earlier ``snapshot``."""
+        self.idle, self._greatest, self._by_clock = state
+
+
+def _all_by_clock(times: list[int], ended: set[int]) -> bool:
+    return all(time == PROCESSING_TIME for number, time in enumerate(times) if number not in ended)

@@ -13,7 +13,7 @@ from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamP
 from dsv2.testing import OneInputHarness
 from tests.support import unhurried
 
-Kind: TypeAlias = Literal["event", "processing"]
+Kind: TypeAlias = Literal["event", "processing", "event by clock"]
 Fired: TypeAlias = list[tuple[int, int]]
 """Keys and times, in the order of firing."""
 
@@ -52,7 +52,7 @@ class Alarms(OneInputEventTimeStreamProcessFunction[Order, tuple[int, int]]):
         self.change(record.change, ctx)
 
     def change(self, change: Change, ctx: Any) -> None:
-        manager = self.event_time if self.kind == "event" else ctx.processing_time_manager
+        manager = ctx.processing_time_manager if self.kind == "processing" else self.event_time
         for time in change.set:
             manager.register_timer(time)
         for time in change.unset:
@@ -100,6 +100,8 @@ class Driven:
         self.kind = kind
         self.harness = OneInputHarness(Alarms(kind, rules), key=lambda order: order.key)
         self.now = 0
+        if kind == "event by clock":
+            self.harness.input.push_use_processing_time()
 
     def pass_to(self, time: int) -> Fired:
         if self.kind == "event":
@@ -119,7 +121,7 @@ class Driven:
         return fired
 
     def pending(self, key: int) -> list[int]:
-        timers = self.harness.event_timers if self.kind == "event" else self.harness.processing_timers
+        timers = self.harness.processing_timers if self.kind == "processing" else self.harness.event_timers
         return timers(key)
 
 
@@ -140,7 +142,7 @@ RULES = st.dictionaries(TIMES, st.lists(st.integers(1, 120), max_size=3).map(tup
 )
 
 
-@pytest.mark.parametrize("kind", ["event", "processing"])
+@pytest.mark.parametrize("kind", ["event", "processing", "event by clock"])
 @unhurried
 @given(steps=STEPS, rules=RULES)
 def test_timers_fire_as_in_the_model(kind: Kind, steps: list[Any], rules: Rules) -> None:
@@ -155,7 +157,7 @@ def test_timers_fire_as_in_the_model(kind: Kind, steps: list[Any], rules: Rules)
             case int():
                 now = driven.now
                 fired = driven.pass_to(now + step)
-                # Processing timers that are due already fire before the clock goes on.
+                # Timers by the clock that are due already fire before the clock goes on.
                 expected = [] if kind == "event" else model.pass_to(now)
                 expected += model.pass_to(now + step)
                 assert by_key(fired) == by_key(expected)

@@ -18,8 +18,8 @@ from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
-from dsv2.watermark import LongWatermark
-from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN
+from dsv2.watermark import BoolWatermark, LongWatermark
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN, USE_PROCESSING_TIME
 from tests.support import local_environment, one_input, operator_named
 
 MS = timedelta(milliseconds=1)
@@ -38,13 +38,17 @@ def deadline(harness: OneInputHarness[int, int]) -> int | None:
     return harness._subtask.next_deadline()
 
 
-def test_without_watermarks_records_get_their_timestamps() -> None:
-    """testDoNotGenerateEventTimeWatermark."""
+BY_CLOCK = BoolWatermark(True, USE_PROCESSING_TIME)
+
+
+def test_without_watermarks_records_get_their_timestamps_and_nobody_waits() -> None:
+    """testDoNotGenerateEventTimeWatermark. FLIP-326: it says once that event time is the wall clock."""
     harness = driven(generator().no_watermark())
     harness.input.push(12345678)
     harness.input.push(12345679, timestamp=3)
     harness.advance_clock(1000)
-    assert harness.output.elements == [StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
+    harness.restart()
+    assert harness.output.elements == [BY_CLOCK, StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
 
 
 def test_per_event_a_watermark_follows_each_record_that_moves_time_on() -> None:
@@ -143,7 +147,7 @@ def test_without_watermarks_there_is_idleness_all_the_same() -> None:
     harness = driven(generator().no_watermark().with_idleness(100 * MS))
     harness.input.push(10)
     harness.advance_clock(100)
-    assert harness.output.elements == [StampedRecord(10, 10), IdleStatus(True)]
+    assert harness.output.elements == [BY_CLOCK, StampedRecord(10, 10), IdleStatus(True)]
 
 
 def test_periodic_watermarks_keep_their_distance() -> None:
@@ -192,7 +196,8 @@ def test_it_asks_to_be_called_only_when_it_has_something_to_do() -> None:
 def test_a_job_goes_on_without_data_only_for_what_depends_on_the_clock(builder: Any, needs_clock: bool) -> None:
     env = local_environment()
     env.from_collection([1]).process(builder.build_as_process_function()).with_uid("g").to_sink(CollectSink())
-    assert operator_named(env.build_plan(), "g").needs_clock is needs_clock
+    plan = env.build_plan()
+    assert plan.needs_clock(operator_named(plan, "g")) is needs_clock
 
 
 @pytest.mark.parametrize("idleness", [timedelta(0), 100 * MS])
@@ -200,6 +205,9 @@ def test_only_what_may_be_emitted_is_declared(idleness: timedelta) -> None:
     function = generator().with_idleness(idleness).build_as_process_function()
     declared = {declaration.identifier for declaration in function.declare_watermarks()}
     assert declared == ({EVENT_TIME, IDLE_STATUS} if idleness else {EVENT_TIME})
+    function = generator().no_watermark().with_idleness(idleness).build_as_process_function()
+    declared = {declaration.identifier for declaration in function.declare_watermarks()}
+    assert declared == ({USE_PROCESSING_TIME, IDLE_STATUS} if idleness else {USE_PROCESSING_TIME})
 
 
 @pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])

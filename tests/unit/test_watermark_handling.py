@@ -258,6 +258,12 @@ def test_an_idle_input_is_not_waited_for() -> None:
     assert forwarded_by(driver) == [watermark(5), watermark(3)]
 
 
+def test_an_input_that_has_been_idle_from_the_beginning_is_not_waited_for() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (1, IDLE), (0, watermark(5)))
+    assert forwarded_by(driver) == [watermark(5)]
+
+
 def test_an_operator_is_idle_when_all_of_its_live_inputs_are() -> None:
     driver = joined(MIN)
     send_both(driver, (0, IDLE), (1, IDLE), (1, ACTIVE), (1, ENDED), (0, ACTIVE), (0, ENDED))

@@ -9,7 +9,7 @@ from dsv2.extension.event_time import declarations
 from dsv2.extension.event_time.functions import EventTimeProcessFunction
 from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
-from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
 __all__ = ("EventTimeExtension",)
 
@@ -18,12 +18,18 @@ F = TypeVar("F", bound=EventTimeProcessFunction)
 
 
 class EventTimeExtension:
-    """Event time as a pair of generalized watermarks, and what makes and uses them."""
+    """Event time as three generalized watermarks, and what makes and uses them."""
 
     EVENT_TIME_WATERMARK_DECLARATION: Final[LongWatermarkDeclaration] = declarations.EVENT_TIME
     """The greatest event time (ms) up to which all records have come."""
     IDLE_STATUS_WATERMARK_DECLARATION: Final[BoolWatermarkDeclaration] = declarations.IDLE_STATUS
     """True: nothing comes for now, do not wait."""
+    USE_PROCESSING_TIME_WATERMARK_DECLARATION: Final[BoolWatermarkDeclaration] = declarations.USE_PROCESSING_TIME
+    """True: event time is the wall clock from now on (FLIP-326's ``new Watermark(timestamp, true)``).
+
+    Who has sent it sends no event time any more, and not before the wall clock is where event time is. What combines
+    several channels or inputs has it once all of them have, those that are idle included.
+    """
 
     @staticmethod
     def is_event_time_watermark(watermark: Watermark | str) -> bool:
@@ -34,6 +40,11 @@ class EventTimeExtension:
     def is_idle_status_watermark(watermark: Watermark | str) -> bool:
         """Whether a watermark, or an identifier, is that of idleness."""
         return _identifier(watermark) == IDLE_STATUS
+
+    @staticmethod
+    def is_use_processing_time_watermark(watermark: Watermark | str) -> bool:
+        """Whether a watermark, or an identifier, is the flag that makes event time the wall clock."""
+        return _identifier(watermark) == USE_PROCESSING_TIME
 
     @staticmethod
     def new_watermark_generator_builder(

@@ -55,9 +55,18 @@ class EventTimeManager(Protocol):
     def current_time(self) -> int:
         """Event time here, in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of all input."""
 
+    def uses_processing_time(self) -> bool:
+        """Whether event time is the wall clock, because all that comes in has sent the flag that says so.
+
+        From then on timers fire by the wall clock, at the beginning and at the end of a micro-batch, and
+        ``on_event_time_watermark`` is called when it has moved. No event time goes on downstream, but the flag has.
+        """
+
 
 class EventTimeProcessFunction(ProcessFunction):
     """What the four kinds share."""
+
+    has_event_time = True
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         """Called before ``open``, and again whenever the function is rebuilt from a checkpoint; keep ``manager``."""

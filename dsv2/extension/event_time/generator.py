@@ -66,7 +66,10 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
         return self
 
     def no_watermark(self) -> Self:
-        """Only give records their timestamps."""
+        """Only give records their timestamps, and say that event time is the wall clock, so that nobody waits for it.
+
+        (FLIP-326: a watermark ``(MIN_VALUE, true)``. Flink 2.3 says nothing, and holds event time back for ever.)
+        """
         self._mode = Mode.NO_WATERMARK
         return self
 
@@ -115,9 +118,12 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         self._last_active: int | None = None
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        if self._idle_after:
-            return declarations.EVENT_TIME, declarations.IDLE_STATUS
-        return (declarations.EVENT_TIME,)
+        of_time = declarations.USE_PROCESSING_TIME if self._mode is Mode.NO_WATERMARK else declarations.EVENT_TIME
+        return (of_time, declarations.IDLE_STATUS) if self._idle_after else (of_time,)
+
+    def open(self, ctx: NonPartitionedContext[T]) -> None:
+        if self._mode is Mode.NO_WATERMARK:
+            ctx.watermark_manager.emit_watermark(declarations.USE_PROCESSING_TIME.new_watermark(True))
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         timestamp = self._extract(record)

@@ -1,0 +1,206 @@
+"""Event time and its flag, over channels and over inputs, against a model that keeps both for each (FLIP-326)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.runtime.frames import END, STATUS, WATERMARK
+from dsv2.runtime.gate import InputGate
+from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    LONG_MAX,
+    LONG_MIN,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    EventTimeOfInputs,
+)
+from tests.support import unhurried
+
+Step: TypeAlias = tuple[int, Literal["flag", "idle", "active", "end"] | int]
+"""What comes, and on which channel or input; a number is an event time."""
+
+DECLARED: dict[str, WatermarkDeclaration] = {
+    EVENT_TIME: EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
+    USE_PROCESSING_TIME: EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION,
+}
+MEMBERS = 3
+WHAT = st.one_of(st.integers(0, 12), st.sampled_from(["flag", "idle", "active", "end"]))
+STEPS = st.lists(st.tuples(st.integers(0, MEMBERS - 1), WHAT), max_size=40)
+
+
+@dataclass
+class Member:
+    """A channel or an input, as a receiver sees it."""
+
+    time: int = LONG_MIN
+    flag: bool = False
+    idle: bool = False
+    ended: bool = False
+    aligned: bool = True
+
+    @property
+    def active(self) -> bool:
+        return not self.ended and (self.flag or not self.idle)
+
+
+class Model:
+    """The rules word by word."""
+
+    def __init__(self) -> None:
+        self.members = [Member() for _ in range(MEMBERS)]
+        self.time = LONG_MIN
+        self.flag = False
+
+    def out(self) -> list[int]:
+        """What goes out now."""
+        live = [member for member in self.members if not member.ended]
+        if live and all(member.flag for member in live):
+            is_new, self.flag = not self.flag, True
+            return [PROCESSING_TIME] if is_new else []
+        counted = [one.time for one in live if one.active and not one.flag and one.aligned]
+        return self.reach(min(counted, default=LONG_MIN))
+
+    def reach(self, time: int) -> list[int]:
+        if time <= self.time:
+            return []
+        self.time = time
+        return [time]
+
+
+class ChannelModel(Model):
+    """Of one input."""
+
+    def take(self, step: Step) -> list[int]:
+        channel, what = self.members[step[0]], step[1]
+        if what == "flag":
+            if channel.flag:
+                return []
+            channel.flag = True
+        elif what == "active":
+            if channel.idle:
+                channel.idle = False
+                channel.aligned = channel.flag or channel.time >= self.time
+            return []  # as in Flink: until it says something
+        elif what == "idle" or what == "end":
+            return self.leave(channel, what)
+        elif not channel.active or channel.flag or what <= channel.time:
+            return []  # nothing new
+        else:
+            channel.time = what
+            channel.aligned = channel.aligned or channel.time >= self.time
+        return self.out()
+
+    def leave(self, channel: Member, what: str) -> list[int]:
+        was_active = channel.active
+        if what == "idle" and not (was_active and not channel.flag):
+            channel.idle = True
+            return []
+        channel.idle, channel.ended = channel.idle or what == "idle", channel.ended or what == "end"
+        leaves = was_active and not channel.active
+        if leaves and not any(other.active for other in self.members) and not channel.flag:
+            furthest = max(other.time for other in self.members if not other.flag)
+            return self.reach(furthest) if channel.time == self.time else []
+        return self.out()
+
+
+class InputModel(Model):
+    """Of one operator. An input that is active again counts at once, and event time makes it active."""
+
+    def take(self, step: Step) -> list[int]:
+        one, what = self.members[step[0]], step[1]
+        if what == "flag":
+            one.flag = True
+        elif what == "end":
+            one.ended = True
+        elif what == "idle" or what == "active":
+            one.idle = what == "idle"
+        else:
+            one.idle = False
+            one.time = max(one.time, what)
+        if all(member.ended for member in self.members):
+            return self.reach(LONG_MAX)
+        return self.out()
+
+
+class Heard:
+    """Stands behind a gate."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+
+    def on_records(self, *args: Any) -> None: ...
+
+    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+        assert identifier == EVENT_TIME
+        self.times.append(value)
+
+    def on_status(self, *args: Any) -> None: ...
+
+    def on_end(self, *args: Any) -> None: ...
+
+
+def control(what: object) -> tuple[int, str, int | bool]:
+    if isinstance(what, int):
+        return WATERMARK, EVENT_TIME, what
+    return {
+        "flag": (WATERMARK, USE_PROCESSING_TIME, True),
+        "idle": (STATUS, "", True),
+        "active": (STATUS, "", False),
+        "end": (END, "", 0),
+    }[str(what)]
+
+
+def until_the_end(steps: list[Step]) -> list[Step]:
+    """Without what comes on a channel or input after its end."""
+    ended = set[int]()
+    left = []
+    for place, what in steps:
+        if place not in ended:
+            left.append((place, what))
+        if what == "end":
+            ended.add(place)
+    return left
+
+
+@unhurried
+@given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
+def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
+    model, heard = ChannelModel(), Heard()
+    gate = InputGate(0, MEMBERS, DECLARED, heard)
+    expected = list[int]()
+    for number, (channel, what) in enumerate(until_the_end(steps)):
+        if number in restarts:
+            state = gate.snapshot()
+            gate = InputGate(0, MEMBERS, DECLARED, heard)
+            gate.restore(state)
+        gate.control(channel, *control(what))
+        expected += model.take((channel, what))
+        assert heard.times == expected, (number, channel, what)
+    assert heard.times == sorted(set(heard.times)), "never back, and the flag is the last word"
+
+
+@unhurried
+@given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
+def test_over_inputs(steps: list[Step], restarts: set[int]) -> None:
+    model, event_time = InputModel(), EventTimeOfInputs(MEMBERS)
+    for number, (index, what) in enumerate(until_the_end(steps)):
+        if number in restarts:
+            state = event_time.snapshot()
+            event_time = EventTimeOfInputs(MEMBERS)
+            event_time.restore(state)
+        if isinstance(what, int):
+            moved = event_time.update(index, what) if not model.members[index].flag else None
+        elif what == "flag":
+            moved = event_time.update(index, PROCESSING_TIME)
+        elif what == "end":
+            moved = event_time.end(index)
+        else:
+            moved = event_time.set_idle(index, what == "idle")
+        assert [time for time in [moved] if time is not None] == model.take((index, what)), (number, index, what)
+        assert (event_time.current, event_time.uses_processing_time) == (model.time, model.flag)

@@ -1,0 +1,563 @@
+"""The flag that makes event time the wall clock: every rule of FLIP-326, its table, and what functions see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+
+from dsv2 import ContractError, UndeclaredWatermarkError, UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.frames import STATUS, WATERMARK
+from dsv2.runtime.gate import InputGate
+from dsv2.sinks import CollectSink
+from dsv2.testing import (
+    EndOfInput,
+    IdleStatus,
+    ManualClock,
+    OneInputHarness,
+    StampedRecord,
+    TwoInputNonBroadcastHarness,
+)
+from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingResult
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    IDLE_STATUS,
+    LONG_MAX,
+    LONG_MIN,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    EventTimeCombiner,
+    EventTimeOfInputs,
+    SentEventTime,
+)
+from tests.support import local_environment, one_input, operator_named, two_inputs
+
+EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+FLAG = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
+IDLE = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
+DECLARED = (EVENT, FLAG, IDLE)
+BY_CLOCK = FLAG.new_watermark(True)
+
+Told: TypeAlias = tuple[int, bool]
+"""A watermark of FLIP-326: its timestamp, and the flag."""
+
+
+def tell(combiner: EventTimeCombiner | EventTimeOfInputs, place: int, told: Told) -> list[int]:
+    """What goes out when a channel or input is told a time, and the flag."""
+    times = [told[0], PROCESSING_TIME] if told[1] else [told[0]]
+    return [moved for time in times if (moved := combiner.update(place, time)) is not None]
+
+
+class TestTable:
+    """Two channels or inputs, each with a time and with the flag or without."""
+
+    CELLS: tuple[tuple[Told, Told, int], ...] = (
+        ((3, True), (5, True), PROCESSING_TIME),
+        ((3, True), (5, False), 5),
+        ((3, False), (5, True), 3),
+        ((3, False), (5, False), 3),
+        ((5, True), (3, True), PROCESSING_TIME),
+        ((5, True), (3, False), 3),
+        ((5, False), (3, True), 5),
+        ((5, False), (3, False), 3),
+    )
+
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    @pytest.mark.parametrize("kind", [EventTimeCombiner, EventTimeOfInputs])
+    @pytest.mark.parametrize(("first", "second", "expected"), CELLS)
+    def test_a_cell(
+        self,
+        first: Told,
+        second: Told,
+        expected: int,
+        kind: Callable[[int], EventTimeCombiner | EventTimeOfInputs],
+        order: tuple[int, int],
+    ) -> None:
+        combiner = kind(2)
+        moved = [time for place in order for time in tell(combiner, place, (first, second)[place])]
+        assert moved[-1] == expected
+        assert moved == sorted(moved), "never back"
+
+    def test_what_is_combined_has_the_flag_and_no_time(self) -> None:
+        """(MIN_VALUE, true): a receiver learns nothing else."""
+        harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
+        harness.input.push_event_time(3, channel=0)
+        harness.input.push_use_processing_time(channel=0)
+        harness.input.push_use_processing_time(channel=1)
+        assert harness.output.watermarks == [BY_CLOCK]
+
+
+class TestChannels:
+    """Idle, ended and lagging ones."""
+
+    def test_a_channel_with_the_flag_holds_nobody_back(self) -> None:
+        combiner = EventTimeCombiner(3)
+        assert [combiner.update(0, 3), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 3]
+        assert combiner.update(0, PROCESSING_TIME) == 5
+        assert combiner.update(2, PROCESSING_TIME) == 9
+        assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
+
+    def test_it_is_told_once(self) -> None:
+        combiner = EventTimeCombiner(1)
+        assert [combiner.update(0, PROCESSING_TIME) for _ in range(3)] == [PROCESSING_TIME, None, None]
+        assert combiner.update(0, 7) is None, "no way back"
+        assert [combiner.deactivate(0), combiner.activate(0), combiner.update(0, 8)] == [None] * 3
+
+    def test_an_idle_channel_may_send_it_and_is_active_then(self) -> None:
+        combiner = EventTimeCombiner(2)
+        combiner.deactivate(0)
+        assert combiner.update(1, 4) == 4
+        assert combiner.update(0, 9) is None, "an ordinary watermark of an idle channel says nothing"
+        assert combiner.update(0, PROCESSING_TIME) is None
+        assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
+
+    def test_a_channel_with_the_flag_stays_active(self) -> None:
+        """So that the other one is not the last to fall idle, whose lead would count."""
+        combiner = EventTimeCombiner(3)
+        assert [combiner.update(0, PROCESSING_TIME), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 5]
+        assert combiner.deactivate(0) is None
+        assert combiner.deactivate(1) is None
+        assert combiner.deactivate(2) is None, "9 would be the furthest, if all were idle"
+
+    def test_an_idle_channel_without_it_is_waited_for(self) -> None:
+        """That nothing comes for now does not say that a snapshot is over."""
+        combiner = EventTimeCombiner(2)
+        combiner.deactivate(0)
+        assert combiner.update(1, PROCESSING_TIME) is None
+        combiner.activate(0)
+        assert combiner.update(0, 6) == 6
+        combiner.deactivate(0)
+        assert combiner.end(0) == PROCESSING_TIME, "it will never say anything"
+
+    def test_a_channel_that_lags_behind_is_waited_for(self) -> None:
+        combiner = EventTimeCombiner(2)
+        combiner.deactivate(0)
+        assert combiner.update(1, 5) == 5
+        combiner.activate(0)
+        assert combiner.update(1, PROCESSING_TIME) is None
+        assert combiner.update(0, 6) == 6
+        assert combiner.update(0, PROCESSING_TIME) == PROCESSING_TIME
+
+    def test_an_ended_channel_is_left_out_with_the_flag_or_without(self) -> None:
+        combiner = EventTimeCombiner(3)
+        assert [combiner.update(0, 1), combiner.update(1, PROCESSING_TIME), combiner.update(2, 7)] == [None, None, 1]
+        assert combiner.end(0) == 7
+        assert combiner.update(2, PROCESSING_TIME) == PROCESSING_TIME
+        other = EventTimeCombiner(2)
+        other.update(0, PROCESSING_TIME)
+        assert other.end(0) is None
+        assert other.update(1, 3) == 3
+        assert other.end(1) is None, "with the last channel the input ends, and that says more"
+
+    def test_when_the_last_one_falls_idle_the_furthest_time_counts_not_the_flag_of_one_that_has_ended(self) -> None:
+        combiner = EventTimeCombiner(3)
+        combiner.update(0, PROCESSING_TIME)
+        combiner.end(0)
+        assert [combiner.update(1, 9), combiner.update(2, 5)] == [None, 5]
+        assert [combiner.deactivate(1), combiner.deactivate(2)] == [None, 9]
+
+    def test_with_an_idle_channel_nothing_ends_that_was_waited_for(self) -> None:
+        combiner = EventTimeCombiner(3)
+        combiner.update(2, 2)
+        combiner.deactivate(2)
+        assert [combiner.update(0, 9), combiner.update(1, 5)] == [None, 5]
+        combiner.activate(2)
+        assert [combiner.deactivate(channel) for channel in range(3)] == [None] * 3
+        assert [combiner.end(channel) for channel in range(3)] == [None] * 3
+
+    def test_a_gate_knows_who_was_idle_or_had_ended_before(self) -> None:
+        """Its combiner is made only when the first event time comes, and needs no declaration of event time."""
+        heard: list[tuple[str, int | bool]] = []
+
+        class Heard:
+            def on_records(self, *args: Any) -> None: ...
+
+            def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+                heard.append((identifier, value))
+
+            def on_status(self, *args: Any) -> None: ...
+
+            def on_end(self, *args: Any) -> None: ...
+
+        gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Heard())
+        gate.control(0, STATUS, "", True)
+        gate.control(1, 2, "", 0)
+        gate.control(2, WATERMARK, USE_PROCESSING_TIME, True)
+        assert heard == []
+        gate.control(0, STATUS, "", False)
+        gate.control(0, WATERMARK, USE_PROCESSING_TIME, True)
+        assert heard == [(EVENT_TIME, PROCESSING_TIME)]
+
+
+class TestInputs:
+    def test_an_idle_input_without_the_flag_is_waited_for(self) -> None:
+        event_time = EventTimeOfInputs(2)
+        event_time.set_idle(0, True)
+        assert event_time.update(1, PROCESSING_TIME) is None
+        assert not event_time.uses_processing_time
+        assert event_time.set_idle(0, False) is None
+        assert event_time.update(0, 4) == 4
+        assert event_time.update(0, PROCESSING_TIME) == PROCESSING_TIME
+
+    def test_an_input_with_the_flag_stays_active(self) -> None:
+        event_time = EventTimeOfInputs(2)
+        assert event_time.update(0, PROCESSING_TIME) is None
+        assert event_time.set_idle(0, True) is None
+        assert event_time.update(1, PROCESSING_TIME) == PROCESSING_TIME
+
+    @pytest.mark.parametrize("idle", [False, True])
+    def test_an_ended_input_is_left_out(self, idle: bool) -> None:
+        event_time = EventTimeOfInputs(2)
+        event_time.set_idle(0, idle)
+        assert event_time.update(1, PROCESSING_TIME) is None
+        assert event_time.end(0) == PROCESSING_TIME
+        assert event_time.end(1) == LONG_MAX
+
+    def test_event_time_is_the_clock_from_then_on_and_never_goes_back(self) -> None:
+        event_time = EventTimeOfInputs(1)
+        assert event_time.follow_clock(100) is None, "not yet"
+        assert event_time.update(0, 50) == 50
+        assert event_time.update(0, PROCESSING_TIME) == PROCESSING_TIME
+        assert event_time.current == 50, "nobody has looked at the clock"
+        assert [event_time.follow_clock(now) for now in (40, 50, 70, 60, 71)] == [None, None, 70, None, 71]
+        assert event_time.end(0) == LONG_MAX
+        assert event_time.follow_clock(72) is None
+
+    def test_it_goes_on_after_a_restart(self) -> None:
+        event_time, restored = EventTimeOfInputs(2), EventTimeOfInputs(2)
+        event_time.update(0, 3)
+        event_time.update(0, PROCESSING_TIME)
+        restored.restore(event_time.snapshot())
+        assert restored.update(1, PROCESSING_TIME) == PROCESSING_TIME
+        again = EventTimeOfInputs(2)
+        again.restore(restored.snapshot())
+        assert again.uses_processing_time
+        assert again.update(1, PROCESSING_TIME) is None
+        assert again.follow_clock(9) == 9
+
+
+class TestSender:
+    """WatermarkToDataOutput."""
+
+    def test_what_is_not_later_stays_here(self) -> None:
+        sent = SentEventTime()
+        assert [sent.sends(time) for time in (5, 5, 3, 6, LONG_MIN)] == [True, False, False, True, False]
+
+    def test_the_flag_always_goes_downstream(self) -> None:
+        sent = SentEventTime()
+        assert [sent.sends(time) for time in (5, PROCESSING_TIME, PROCESSING_TIME)] == [True] * 3
+
+    def test_no_time_is_emitted_after_the_flag_and_none_goes_on(self) -> None:
+        sent = SentEventTime()
+        sent.sends(PROCESSING_TIME)
+        assert not sent.sends(7), "of another origin"
+        for time in (7, LONG_MIN, LONG_MAX):
+            with pytest.raises(ContractError, match="Event time is the wall clock here since use_processing_time"):
+                sent.check(time, 100)
+        sent.check(PROCESSING_TIME, 100)
+
+    def test_the_flag_has_to_wait_for_the_clock(self) -> None:
+        sent = SentEventTime()
+        sent.check(PROCESSING_TIME, -5)
+        sent.sends(100)
+        with pytest.raises(ContractError, match=r"the wall clock \(99 ms\) is behind the event time .* \(100 ms\)"):
+            sent.check(PROCESSING_TIME, 99)
+        sent.check(PROCESSING_TIME, 100)
+        sent.check(101, 99)  # times of events may be in the future
+
+    def test_what_an_idle_sender_says_does_not_count(self) -> None:
+        """Nobody listens, so it may say it again when it is active."""
+        sent = SentEventTime()
+        sent.idle = True
+        assert sent.sends(100)
+        sent.check(PROCESSING_TIME, 99)
+        sent.idle = False
+        assert [sent.sends(100), sent.sends(100)] == [True, False]
+
+    def test_it_goes_on_after_a_restart(self) -> None:
+        sent, restored = SentEventTime(), SentEventTime()
+        sent.sends(5)
+        restored.restore(sent.snapshot())
+        assert [restored.sends(5), restored.sends(PROCESSING_TIME)] == [False, True]
+        restored.idle = True
+        again = SentEventTime()
+        again.restore(restored.snapshot())
+        assert (again.sends(6), again.idle) == (False, True)
+
+
+class Emitting(OneInputStreamProcessFunction[Watermark, Any]):
+    """Emits the watermarks that it is given."""
+
+    def process_record(self, record: Watermark, output: Any, ctx: Any) -> None:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(record)
+
+
+class TestEmitting:
+    """The rules of a sender, for what functions emit."""
+
+    def emitting(self, now_ms: int = 0) -> OneInputHarness[Any, Any]:
+        return OneInputHarness(Emitting(), declarations=DECLARED, clock=ManualClock(now_ms))
+
+    def test_what_goes_downstream(self) -> None:
+        harness = self.emitting(now_ms=10)
+        harness.input.push(FLAG.new_watermark(False))  # as it is anyway
+        for time in (4, 4, 3, 6):
+            harness.input.push(EVENT.new_watermark(time))
+        harness.restart()
+        harness.input.push(EVENT.new_watermark(6), EVENT.new_watermark(8), BY_CLOCK, BY_CLOCK)
+        assert [(w.identifier, w.value) for w in harness.output.watermarks] == [
+            *((EVENT_TIME, time) for time in (4, 6, 8)),
+            *[(USE_PROCESSING_TIME, True)] * 2,
+        ]
+
+    @pytest.mark.parametrize("later", [EVENT.new_watermark(5), FLAG.new_watermark(False)])
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_after_the_flag_there_is_no_way_back(self, later: Watermark, restarts: bool) -> None:
+        harness = self.emitting()
+        harness.input.push(BY_CLOCK)
+        if restarts:
+            harness.restart()
+        with pytest.raises(UserFunctionError, match="no event time can be emitted any more") as caught:
+            harness.input.push(later)
+        assert (caught.value.callback, caught.value.cause_type) == ("process_record", "ContractError")
+        assert caught.value.record == repr(later)
+        assert caught.value.location.startswith(__file__)
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_not_before_the_clock_is_there(self, restarts: bool) -> None:
+        harness = self.emitting(now_ms=99)
+        harness.input.push(EVENT.new_watermark(100))
+        if restarts:
+            harness.restart()
+        with pytest.raises(UserFunctionError, match=r"the wall clock \(99 ms\) is behind"):
+            harness.input.push(BY_CLOCK)
+
+    def test_once_the_clock_is_there(self) -> None:
+        harness = self.emitting(now_ms=99)
+        harness.input.push(EVENT.new_watermark(100))
+        harness.advance_clock(1)
+        harness.input.push(BY_CLOCK)
+        assert harness.output.watermarks == [EVENT.new_watermark(100), BY_CLOCK]
+
+    def test_what_comes_from_upstream_makes_way_for_the_own_flag(self) -> None:
+        """It is no mistake of this function's: a generator without watermarks behind one with them, say."""
+        harness = self.emitting()
+        harness.input.push(BY_CLOCK)
+        harness.input.push_event_time(3)
+        assert harness.output.watermarks == [BY_CLOCK]
+
+    def test_a_generator_behind_the_flag_is_told_so(self) -> None:
+        builder = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
+        harness = OneInputHarness(builder.build_as_process_function(), declarations=DECLARED)
+        harness.input.push_use_processing_time()
+        with pytest.raises(UserFunctionError, match="answer POLL to it in on_watermark"):
+            harness.input.push(7)
+
+    def test_an_idle_function_says_its_time_again(self) -> None:
+        harness = self.emitting()
+        harness.input.push(IDLE.new_watermark(True), EVENT.new_watermark(5))
+        harness.input.push(IDLE.new_watermark(False), EVENT.new_watermark(5), EVENT.new_watermark(5))
+        five = LongWatermark(5, EVENT_TIME)
+        assert harness.output.elements == [IdleStatus(True), five, IdleStatus(False), five]
+
+    def test_it_has_to_be_declared(self) -> None:
+        harness = OneInputHarness[Any, Any](Emitting(), declarations=[EVENT])
+        with pytest.raises(UserFunctionError) as caught:
+            harness.input.push(BY_CLOCK)
+        assert caught.value.cause_type == UndeclaredWatermarkError.__name__
+
+
+class Alarm(OneInputEventTimeStreamProcessFunction[int, Any]):
+    """Sets an event timer for each record; tells of timers and of event time, and whether that is the clock."""
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.event_time.register_timer(record)
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("timer", timestamp, self.event_time.current_time()))
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("time", timestamp, self.event_time.uses_processing_time()))
+
+
+class TestFunctionsWithEventTime:
+    def alarm(self, now_ms: int = 100, **options: Any) -> OneInputHarness[int, Any]:
+        return OneInputHarness(Alarm(), key=lambda number: number % 2, clock=ManualClock(now_ms), **options)
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_timers_fire_by_the_wall_clock(self, restarts: bool) -> None:
+        harness = self.alarm()
+
+        def settle() -> list[Any]:
+            if restarts:
+                harness.restart()
+            records = harness.output.records
+            harness.output.clear()
+            return records
+
+        harness.input.push(30, 100, 101, 150, 151)
+        harness.advance_clock(0)
+        harness.input.push_event_time(40)
+        assert settle() == [("timer", 30, 40), ("time", 40, False)]
+        harness.input.push_use_processing_time()
+        assert harness.output.elements[-1] == BY_CLOCK, "behind what it brings forth"
+        assert settle() == [("timer", 100, 100), ("time", 100, True)]
+        harness.advance_clock(1)
+        assert settle() == [("timer", 101, 101), ("time", 101, True)]
+        harness.advance_clock(49)
+        assert settle() == [("timer", 150, 150), ("time", 150, True)]
+        harness.advance_clock(0)
+        assert settle() == []
+        harness.end()
+        assert settle() == [("timer", 151, LONG_MAX), ("time", LONG_MAX, True)]
+
+    def test_what_they_emit_has_their_time_and_is_not_late_downstream(self) -> None:
+        harness = self.alarm()
+        harness.input.push(60, 70)
+        harness.input.push_use_processing_time()
+        assert harness.output.elements == [
+            StampedRecord(("timer", 60, 100), 60),
+            StampedRecord(("timer", 70, 100), 70),
+            StampedRecord(("time", 100, True)),
+            BY_CLOCK,
+        ]
+
+    def test_one_that_is_set_when_it_is_due_fires_at_the_end_of_the_micro_batch(self) -> None:
+        harness = self.alarm()
+        harness.input.push_use_processing_time()
+        harness.input.push(100, 90)
+        assert harness.output.records == [("time", 100, True)]
+        harness.advance_clock(0)
+        assert harness.output.records[1:] == [("timer", 90, 100), ("timer", 100, 100)]
+
+    def test_no_event_time_goes_on_and_the_flag_goes_once(self) -> None:
+        harness = self.alarm(channels=2)
+        harness.input.push_event_time(5, channel=0)
+        harness.input.push_event_time(7, channel=1)
+        harness.input.push_use_processing_time(channel=0)
+        harness.input.push_use_processing_time(channel=1)
+        harness.input.push_use_processing_time(channel=1)
+        for _ in range(3):
+            harness.advance_clock(10)
+        harness.end()
+        assert [one for one in harness.output.elements if not isinstance(one, StampedRecord)] == [
+            EVENT.new_watermark(5),
+            EVENT.new_watermark(7),
+            BY_CLOCK,
+            EndOfInput(),
+        ]
+
+    def test_a_clock_that_is_behind_event_time_is_waited_for(self) -> None:
+        """One channel was in the future, and has ended."""
+        harness = self.alarm(channels=2)
+        harness.input.push_use_processing_time(channel=0)
+        harness.input.push(105, 111)
+        harness.input.push_event_time(110, channel=1)
+        assert harness.output.records == [("timer", 105, 110), ("time", 110, False)]
+        harness.input.end(channel=1)
+        assert harness.output.watermarks == [EVENT.new_watermark(110), BY_CLOCK]
+        harness.advance_clock(9)
+        assert len(harness.output.records) == 2
+        harness.advance_clock(2)
+        assert harness.output.records[2:] == [("timer", 111, 111), ("time", 111, True)]
+
+    def test_the_subtask_asks_to_be_called_for_its_timers(self) -> None:
+        harness = self.alarm()
+        harness.input.push(500, 300)
+        assert harness._subtask.next_deadline() is None, "event time may never come"
+        harness.input.push_use_processing_time()
+        assert harness._subtask.next_deadline() == 300
+        harness.restart()
+        harness.advance_clock(200)
+        assert harness._subtask.next_deadline() == 500
+
+    def test_of_two_inputs_both_have_to_say_so(self) -> None:
+        harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
+        harness.first_input.push_event_time(5)
+        harness.second_input.push_use_processing_time()
+        assert harness.output.watermarks == [EVENT.new_watermark(5)]
+        harness.second_input.push_idle()
+        harness.first_input.push_event_time(7)
+        assert harness.output.watermarks == [EVENT.new_watermark(5), EVENT.new_watermark(7)]
+        harness.first_input.push_use_processing_time()
+        assert harness.output.watermarks[2:] == [BY_CLOCK]
+
+    @pytest.mark.parametrize("by_clock", [False, True])
+    def test_a_job_goes_on_without_data_only_if_the_flag_may_come(self, by_clock: bool) -> None:
+        builder = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
+        generator: Any = (builder.no_watermark() if by_clock else builder).build_as_process_function()
+        env = local_environment()
+        stamped = env.from_collection([1]).process(generator).with_uid("g")
+        stamped.key_by(int).process(Alarm()).with_uid("alarm").to_sink(CollectSink())
+        stamped.process(one_input()).with_uid("plain")
+        plan = env.build_plan()
+        assert [plan.needs_clock(operator_named(plan, uid)) for uid in ("g", "alarm", "plain")] == [
+            False,
+            by_clock,
+            False,
+        ]
+
+
+class TestPlainFunctions:
+    """To whom the flag is a watermark like any other."""
+
+    def hearing(self, poll: Callable[[Watermark], bool]) -> tuple[OneInputHarness[Any, Any], list[Watermark]]:
+        heard: list[Watermark] = []
+
+        def on_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+            heard.append(watermark)
+            return WatermarkHandlingResult.POLL if poll(watermark) else WatermarkHandlingResult.PEEK
+
+        return OneInputHarness(one_input(on_watermark=on_watermark), declarations=DECLARED, channels=2), heard
+
+    def test_it_is_shown_when_all_channels_have_sent_it(self) -> None:
+        harness, heard = self.hearing(lambda watermark: False)
+        harness.input.push_use_processing_time(channel=0)
+        assert heard == []
+        harness.input.push_use_processing_time(channel=1)
+        assert heard == harness.output.watermarks == [BoolWatermark(True, USE_PROCESSING_TIME)]
+        assert EventTimeExtension.is_use_processing_time_watermark(heard[0])
+        assert not EventTimeExtension.is_event_time_watermark(heard[0])
+        assert not EventTimeExtension.is_use_processing_time_watermark(EVENT_TIME)
+        assert harness.progress.watermarks == {USE_PROCESSING_TIME: (True,)}
+
+    def test_it_may_be_kept_here(self) -> None:
+        harness, heard = self.hearing(EventTimeExtension.is_use_processing_time_watermark)
+        harness.input.push_use_processing_time(channel=0)
+        harness.input.push_event_time(4, channel=1)
+        harness.input.push_use_processing_time(channel=1)
+        harness.end()
+        assert heard == [EVENT.new_watermark(4), BY_CLOCK, EVENT.new_watermark(LONG_MAX)]
+        assert harness.output.elements == [EVENT.new_watermark(4), EndOfInput()]
+
+    def test_idleness_that_was_kept_until_the_flag_is_asked_about_again(self) -> None:
+        """Else the function would be called active for as long as it has nothing to do."""
+        is_flagged: list[bool] = []
+
+        def on_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+            if EventTimeExtension.is_use_processing_time_watermark(watermark):
+                is_flagged.append(True)
+            keeps = watermark.identifier == IDLE_STATUS and not is_flagged
+            return WatermarkHandlingResult.POLL if keeps else WatermarkHandlingResult.PEEK
+
+        harness = OneInputHarness[Any, Any](one_input(on_watermark=on_watermark), declarations=DECLARED)
+        harness.input.push_idle()
+        assert harness.output.elements == []
+        harness.input.push_use_processing_time()
+        assert harness.output.elements == [BY_CLOCK, IdleStatus(True)]
+        harness.input.push_idle(False)
+        assert harness.output.elements[2:] == [IdleStatus(False)]
+
+    def test_idleness_that_goes_on_anyway_is_shown_once(self) -> None:
+        harness, heard = self.hearing(lambda watermark: False)
+        for channel in range(2):
+            harness.input.push_idle(channel=channel)
+        for channel in range(2):
+            harness.input.push_use_processing_time(channel=channel)
+        assert heard == [IDLE.new_watermark(True), BY_CLOCK]
