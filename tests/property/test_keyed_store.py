@@ -13,7 +13,7 @@ from dsv2.runtime.codec import Codec
 from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
-from tests.support import CountingCodec, unhurried
+from tests.support import CountingCodec, long_lists, unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]
 
@@ -48,7 +48,7 @@ def contents(store: PagedKeyedStore) -> dict[Any, Any]:
 
 # Few keys, so that they meet again; some are equal to one of another type.
 KEYS = st.integers(0, 9) | st.sampled_from(["a", "b", b"a", 1.0, 2.5, True, ("a", 1), ("a", 1.0), (), -1])
-STEPS: st.SearchStrategy[list[Step]] = st.lists(
+STEPS: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
         st.sampled_from(["set", "set", "change", "clear", "look", "touch", "snapshot", "restore"]),
         KEYS,
@@ -90,7 +90,7 @@ def test_it_is_a_dict_whatever_is_done_to_it(remember: bool, before: int, steps:
     assert store.snapshot()[0] == len(store) == len(model)
 
 
-DEADLINES: st.SearchStrategy[list[Step]] = st.lists(
+DEADLINES: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
         st.sampled_from(["add", "add", "add", "take back", "due", "snapshot", "restore"]), KEYS, st.integers(0, 40)
     ),

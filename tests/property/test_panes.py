@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.panes import Pane, Panes
 from dsv2.runtime.types import TypeRegistry
-from tests.support import CountingCodec, unhurried
+from tests.support import CountingCodec, long_lists, unhurried
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
 """Slot to deadline, whether it is one of event time, and values by key."""
 
-STEPS = st.lists(
+STEPS = long_lists(
     st.tuples(
         st.sampled_from(["put", "put", "put", "look", "all", "postpone", "drop", "snapshot", "restore"]),
         st.integers(0, 3),

@@ -22,7 +22,7 @@ from dsv2.state import (
     StateDeclarations,
     StateTtl,
 )
-from tests.support import Driver, broadcast_side, job_context, local_environment, unhurried
+from tests.support import Driver, broadcast_side, job_context, local_environment, long_lists, unhurried
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(10))
@@ -116,7 +116,7 @@ class Job:
         ]
 
 
-STEPS = st.lists(
+STEPS = long_lists(
     st.tuples(st.just("record"), st.integers(0, 9))
     | st.tuples(st.just("pass"), st.integers(1, 6))
     | st.tuples(st.just("rescale"), st.integers(1, 5)),

@@ -15,8 +15,15 @@ from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.state import FunctionStates
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
-from dsv2.state import StateDeclaration, StateDeclarations, StateTtl, TtlUpdate, aggregate_of
-from tests.support import CountingCodec, one_input, unhurried
+from dsv2.state import (
+    RedistributionStrategy,
+    StateDeclaration,
+    StateDeclarations,
+    StateTtl,
+    TtlUpdate,
+    aggregate_of,
+)
+from tests.support import CountingCodec, long_lists, one_input, unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]
 
@@ -72,11 +79,16 @@ class Held:
         self.partition.key = key
         return self.partition.get_state(declaration)
 
-    def restart(self) -> None:
-        snapshot = self.store.snapshot(), self.states.snapshot()
+    def snapshot(self) -> Any:
+        return self.store.snapshot(), self.states.snapshot()
+
+    def restore(self, snapshot: Any) -> None:
         self._build()
         self.store.restore(snapshot[0])
         self.states.restore(snapshot[1])
+
+    def restart(self) -> None:
+        self.restore(self.snapshot())
 
 
 class Model:
@@ -118,6 +130,12 @@ class Model:
 
     def keys_with_values(self) -> set[Any]:
         return {key for key in self._slots if self.peek(key)}
+
+    def snapshot(self) -> dict[Any, Any]:
+        return {key: dict(slots) for key, slots in self._slots.items()}
+
+    def restore(self, snapshot: dict[Any, Any]) -> None:
+        self._slots = {key: dict(slots) for key, slots in snapshot.items()}
 
 
 def use_value(default: str | None, model: Model, state: Any, key: Any, what: int, arg: int) -> None:
@@ -201,9 +219,9 @@ USES: dict[str, Callable[..., None]] = {
     "aggregating": use_folded,
 }
 
-STEPS: st.SearchStrategy[list[Step]] = st.lists(
+STEPS: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
-        st.sampled_from(["use", "use", "use", "use", "pass", "pass", "sweep", "restart", "snapshot"]),
+        st.sampled_from(["use", "use", "use", "use", "pass", "pass", "sweep", "restart", "snapshot", "fail"]),
         st.tuples(st.integers(0, 1), st.integers(0, 5)),  # a key, and what to do with its state
         st.integers(0, 2),
     ),
@@ -218,6 +236,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(
 def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])
     held, model = Held(declaration), Model(LIFETIMES[lifetime])
+    last = held.snapshot(), model.snapshot()
     for step, (key, what), arg in steps:
         match step:
             case "use":
@@ -227,15 +246,49 @@ def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step
             case "sweep":
                 held.states.expire()
             case "snapshot":
-                held.store.snapshot()
+                last = held.snapshot(), model.snapshot()
             case "restart":
                 held.restart()
+            case "fail":  # what was done since the last snapshot is forgotten; the time is not
+                held.restore(last[0])
+                model.restore(last[1])
     held.partition.key = NO_KEY
     held.states.expire()
     held.store.snapshot()
     assert set(held.store) == model.keys_with_values()
     for key in range(4):
         USES[kind](model, held.handle(declaration, key), key, 5, 0)
+
+
+SHARED: dict[str, tuple[Any, Callable[..., None]]] = {
+    "list": (
+        StateDeclarations.list_state_builder("s", str).redistribute_by(RedistributionStrategy.SPLIT).build(),
+        use_list,
+    ),
+    "map": (StateDeclarations.map_state_builder("s", int, str).build_broadcast(), use_map),
+}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@unhurried
+@given(steps=STEPS)
+def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: list[Step]) -> None:
+    declaration, use = SHARED[kind]
+    held, model = Held(declaration), Model(None)
+    last = held.snapshot(), model.snapshot()
+    for step, (key, what), arg in steps:
+        match step:
+            case "use":
+                use(model, held.handle(declaration, (key, NO_KEY)[arg % 2]), None, what, arg)
+            case "snapshot":
+                last = held.snapshot(), model.snapshot()
+            case "restart":
+                held.restart()
+            case "fail":
+                held.restore(last[0])
+                model.restore(last[1])
+    use(model, held.handle(declaration, NO_KEY), None, 5, 0)
+    assert len(held.store) == 0
 
 
 @pytest.mark.parametrize("kind", USES)
@@ -259,7 +312,7 @@ def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[S
 
 
 @unhurried
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
+@given(long_lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
 def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, int]]) -> None:
     declarations = [
         StateDeclarations.value_state("0", int, ttl=StateTtl(3)),

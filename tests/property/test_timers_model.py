@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.testing import OneInputHarness
-from tests.support import unhurried
+from tests.support import long_lists, unhurried
 
 Kind: TypeAlias = Literal["event", "processing", "event by clock"]
 Fired: TypeAlias = list[tuple[int, int]]
@@ -135,7 +135,7 @@ def by_key(fired: Fired) -> dict[int, list[int]]:
 TIMES = st.integers(1, 100)
 CHANGES = st.builds(Change, st.lists(TIMES, max_size=4).map(tuple), st.lists(TIMES, max_size=2).map(tuple))
 ORDERS = st.builds(Order, st.integers(0, 300), CHANGES)
-STEPS = st.lists(ORDERS | st.integers(1, 30) | st.just("restart"), max_size=40)
+STEPS = long_lists(ORDERS | st.integers(1, 30) | st.just("restart"), max_size=40)
 # What fires sets later timers only, or else it might go on for ever.
 RULES = st.dictionaries(TIMES, st.lists(st.integers(1, 120), max_size=3).map(tuple), max_size=10).map(
     lambda rules: {time: Change(tuple(s for s in sets if s > time), sets) for time, sets in rules.items()}
