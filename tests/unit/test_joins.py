@@ -309,6 +309,29 @@ class TestState:
             driver.take(Event(0, Row(f"key {number}", number, 105)))
         assert abs(driver.state_size() - unused.state_size()) < 10
 
+    @each_type
+    @pytest.mark.parametrize(
+        ("strategy", "gone"),
+        [
+            (WindowStrategy.tumbling(10), 99),
+            (WindowStrategy.tumbling(10, allowed_lateness=20), 119),
+            (WindowStrategy.sliding(20, 5), 114),
+            (WindowStrategy.session(2), 100),
+        ],
+        ids=["tumbling", "late", "sliding", "session"],
+    )
+    def test_of_a_window_join_goes_with_event_time(
+        self, join_type: JoinType, strategy: WindowStrategy, gone: int
+    ) -> None:
+        driver, unused = (JoinDriver(any_window_join(strategy, pair, join_type)) for _ in range(2))
+        self.fill(driver)
+        assert driver.state_size() > 5 * self.ROWS
+        move(driver, gone - 1)
+        assert driver.state_size() > unused.state_size() + 100
+        for each in (driver, unused):
+            move(each, gone)
+        assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
+
     @pytest.mark.parametrize("join_type", [JoinType.SEMI, JoinType.ANTI])
     def test_of_a_join_that_asks_only_whether_there_is_a_partner_has_no_partners(self, join_type: JoinType) -> None:
         driver = JoinDriver(any_join(pair, -SECOND, SECOND, join_type))

@@ -1,0 +1,151 @@
+"""What windows leave in the state, in bytes: what is open, and nothing when its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dsv2.extension.window import TimeType, WindowStrategy, aggregate, reduce, window, with_late_output
+from dsv2.functions import ProcessFunction
+from dsv2.state import aggregate_of
+from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
+
+EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
+KEYS = 499
+NOTHING = 60  # bytes: event time and the numbers of records have more digits
+
+# Each with the time when the last window of records up to 99 ms is gone.
+STRATEGIES = {
+    "tumbling": (WindowStrategy.tumbling(10), 99),
+    "tumbling, late": (WindowStrategy.tumbling(10, EVENT, 20), 119),
+    "tumbling, early": (WindowStrategy.tumbling(10).with_early_firing(3, EVENT), 99),
+    "sliding": (WindowStrategy.sliding(20, 5), 114),
+    "session": (WindowStrategy.session(5), 103),
+    "session, early": (WindowStrategy.session(5).with_early_firing(2, EVENT), 103),
+}
+
+
+def letters(record: str, so_far: str) -> str:
+    return so_far + record[0]
+
+
+FUNCTIONS: dict[str, Callable[[WindowStrategy], ProcessFunction]] = {
+    "records": lambda strategy: window(strategy, Told()),
+    "two inputs": lambda strategy: window(strategy, ToldOfTwo()),
+    "two outputs": lambda strategy: window(strategy, ToldTwice()),
+    "aggregated": lambda strategy: aggregate(strategy, aggregate_of(str, letters, str, lambda one, other: one + other)),
+    "late output": lambda strategy: with_late_output(reduce(strategy, max)),
+}
+
+
+def key_of(record: str) -> str:
+    return record.partition(" ")[0]
+
+
+def pair_of_drivers(function: Callable[[], ProcessFunction]) -> tuple[WindowDriver, WindowDriver]:
+    """One to be filled, and one that is never used."""
+    return WindowDriver(function(), key_of), WindowDriver(function(), key_of)
+
+
+def fill(driver: WindowDriver, times: range) -> None:
+    """Four records of each key, with timestamps in ``times``."""
+    records = [f"key{number % KEYS} {number}" for number in range(4 * KEYS)]
+    driver.records(records, [times[number * 37 % len(times)] for number in range(4 * KEYS)])
+
+
+def move(driver: WindowDriver, time: int, channels: int) -> None:
+    for channel in range(channels):
+        driver.event_time(time, channel)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_it_goes_with_event_time(function: str, strategy: str) -> None:
+    windows, gone = STRATEGIES[strategy]
+    channels = 2 if function == "two inputs" else 1
+    driver, unused = pair_of_drivers(lambda: FUNCTIONS[function](windows))
+    fill(driver, range(100))
+    full = len(driver.state())
+    assert full > 10 * KEYS
+    move(driver, 50, channels)
+    assert len(driver.restart().state()) < 0.9 * full
+    move(driver, gone - 1, channels)
+    assert len(driver.state()) > len(unused.state()) + NOTHING
+    for each in (driver, unused):
+        move(each, gone, channels)
+    assert abs(len(driver.state()) - len(unused.state())) < NOTHING
+    assert abs(len(driver.restart().state()) - len(unused.state())) < NOTHING
+
+
+@pytest.mark.parametrize("strategy", ["tumbling", "tumbling, late", "tumbling, early", "sliding"])
+def test_so_does_the_state_of_windows(strategy: str) -> None:
+    windows, gone = STRATEGIES[strategy]
+    driver, unused = pair_of_drivers(lambda: window(windows, ToldOfState()))
+    fill(driver, range(100))
+    assert len(driver.state()) > 10 * KEYS
+    for each in (driver, unused):
+        move(each, gone, 1)
+    assert abs(len(driver.state()) - len(unused.state())) < NOTHING
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        WindowStrategy.tumbling(10, PROCESSING),
+        WindowStrategy.sliding(10, 5, PROCESSING),
+        WindowStrategy.session(9, PROCESSING).with_early_firing(2),
+    ],
+    ids=lambda windows: windows.layout,
+)
+def test_it_goes_with_the_clock(windows: WindowStrategy) -> None:
+    driver, unused = pair_of_drivers(lambda: window(windows, Told()))
+    fill(driver.clock(5), range(100))
+    assert len(driver.restart().state()) > 10 * KEYS
+    for each in (driver, unused):
+        each.clock(30)
+    assert abs(len(driver.state()) - len(unused.state())) < NOTHING
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        WindowStrategy.global_(),
+        WindowStrategy.global_().with_early_firing(10),
+        WindowStrategy.count(3),
+        WindowStrategy.count(5, 3).with_early_firing(10, EVENT),
+        WindowStrategy.tumbling(10).with_early_firing(3),
+    ],
+    ids=lambda windows: f"{windows.layout} {windows.early_firing}",
+)
+def test_it_goes_with_the_end_of_the_input(windows: WindowStrategy) -> None:
+    driver, unused = pair_of_drivers(lambda: window(windows, Told()))
+    fill(driver.clock(5), range(100))
+    assert len(driver.restart().state()) > 10 * KEYS
+    for each in (driver, unused):
+        each.end()
+    assert abs(len(driver.state()) - len(unused.state())) < NOTHING
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_job_without_end_keeps_what_is_open(strategy: str) -> None:
+    """New keys and new times for ever: the state is as large after many rounds as after a few."""
+    driver = WindowDriver(window(STRATEGIES[strategy][0], Told()), key_of)
+    sizes: list[int] = []
+    for number in range(1000, 1040):  # of so many digits from the beginning
+        records: list[Any] = [f"key{number * 50 + n} {n}" for n in range(100)]
+        driver.records(records, [number * 10 + n % 10 for n in range(100)])
+        driver.event_time(number * 10)
+        sizes.append(len(driver.state()))
+        if number % 10 == 0:
+            driver.restart()
+    assert max(sizes[20:]) < 1.1 * max(sizes[5:20])
+
+
+def test_a_session_that_grows_has_one_timer() -> None:
+    driver = WindowDriver(reduce(WindowStrategy.session(10), max), key_of).record("key 0", 0)
+    before = len(driver.state())
+    for time in range(1, 1000):
+        driver.record("key 0", time)
+    assert len(driver.state()) < before + NOTHING
