@@ -16,9 +16,9 @@ from dsv2.extension.event_time import EventTimeExtension, EventTimeWatermarkGene
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.sources import DataGeneratorSource
+from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
-from dsv2.watermark import BoolWatermark, LongWatermark
+from dsv2.watermark import BoolWatermark, LongWatermark, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN, USE_PROCESSING_TIME
 from tests.support import local_environment, one_input, operator_named
 
@@ -312,6 +312,21 @@ def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> li
     numbers.process(function).with_parallelism(2).global_().process(listening).to_sink(CollectSink())
     env.execute()
     return heard
+
+
+def test_wherever_it_runs_one_without_watermarks_says_that_nobody_should_wait() -> None:
+    """Behind each kind of source: some generators run where the source reads."""
+    numbers = range(20)
+    for source in (DataGeneratorSource(int, count=20), CollectionSource(numbers)):
+        heard: list[Watermark] = []
+        listening = one_input(on_watermark=lambda signal, output, ctx, heard=heard: heard.append(signal))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=3, batches=[3]))
+        stamped = (
+            env.from_source(source).with_parallelism(2).process(generator().no_watermark().build_as_process_function())
+        )
+        stamped.with_parallelism(2).global_().process(listening).to_sink(CollectSink())
+        env.execute()
+        assert BY_CLOCK in heard
 
 
 @pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
