@@ -11,11 +11,13 @@ from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
 from dsv2.job import JobRuntime
 from dsv2.local import LocalRuntime
 from dsv2.runtime.keys import subtask_of
-from tests.conformance.failures import FAILURES, Failure
+from tests.conformance import failures, failures_contracts
+from tests.conformance.failing import Failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FAILURES = (*failures.FAILURES, *failures_contracts.FAILURES)
 EVERY = pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
 # A streaming job takes seconds; these fail in every place that an error travels from.
 IN_STREAMING = (

@@ -1,0 +1,227 @@
+"""Programs that break a rule, which shows only while they run, and what is said: the same on every runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, reduce, window
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.state import StateDeclaration, StateDeclarations
+from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.failing import Failure, by3, numbers
+from tests.conformance.functions import Pass, mod3
+
+__all__ = ("FAILURES",)
+
+SIGNAL = new_builder("signal").type_long().build()
+COUNT = StateDeclarations.value_state("count", int)
+GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(10)
+
+
+def undeclared(number: int, output: Any, ctx: Any) -> None:
+    """Emits what nothing declares."""
+    if number == 7:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(LongWatermark(1, "nowhere"))
+
+
+def current_key(number: int, output: Any, ctx: Any) -> None:
+    """Asks for a key where there is none."""
+    if number == 7:
+        output.collect(ctx.state_manager.current_key)
+
+
+def undeclared_state(number: int, output: Any, ctx: Any) -> None:
+    """Asks for a state that it does not declare."""
+    if number == 7:
+        ctx.state_manager.get_state(StateDeclarations.value_state("nowhere", int))
+
+
+class StateWithoutKey(OneInputStreamProcessFunction[int, int]):
+    """Uses the state of a key where there is none, in the subtask of key 0."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 0:
+            self.count = ctx.state_manager.get_state(COUNT)
+
+    def end_input(self, ctx: Any) -> None:
+        if hasattr(self, "count"):
+            self.count.value()
+
+
+def other_key(number: int, output: Any, ctx: Any) -> None:
+    """Leaves the key of the record."""
+    output.collect(number + 1 if number == 7 else number)
+
+
+def unless_seven(key: Any) -> Callable[[int], Any]:
+    """A key selector with one bad key."""
+    return lambda number: key if number == 7 else number
+
+
+def times_but_of_seven(number: int, output: Any, ctx: Any) -> None:
+    """Gives records timestamps, all but one."""
+    if number == 7:
+        output.collect(number)
+    else:
+        output.collect_and_overwrite_timestamp(number, number)
+
+
+class CollectingOnWatermark(Pass[int]):
+    """Emits where there is no key that the record could have to have, in subtask 1."""
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [SIGNAL]
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.task_info.index_of_this_subtask
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        if self.subtask == 1:
+            output.collect(0)
+        return WatermarkHandlingResult.PEEK
+
+
+def signal(number: int, output: Any, ctx: Any) -> None:
+    """Emits a watermark with one record."""
+    if number == 7:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(1))
+
+
+def processing_timer(number: int, output: Any, ctx: Any) -> None:
+    """Sets a timer where there is no key."""
+    if number == 7:
+        ctx.processing_time_manager.register_timer(1)
+
+
+class EventTimer(OneInputEventTimeStreamProcessFunction[int, int]):
+    """Sets a timer where there is no key."""
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 7:
+            self.event_time.register_timer(1)
+
+
+class UndeclaredWindowState(OneInputWindowStreamProcessFunction[int, int]):
+    """Asks for a state that it does not declare, in the window of one key."""
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
+        if ctx.state_manager.current_key == 1:
+            window.get_window_state(COUNT)
+
+
+FAILURES = (
+    Failure(
+        "undeclared",
+        lambda env: numbers(env).process(undeclared).with_uid("bad"),  # here
+        {"cause_type": "UndeclaredWatermarkError", "record": "7"},
+    ),
+    Failure(
+        "no-current-key",
+        lambda env: numbers(env).process(current_key).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": "7"},
+    ),
+    Failure(
+        "undeclared-state",
+        lambda env: numbers(env).key_by(mod3).process(undeclared_state).with_uid("bad"),  # here
+        {"cause_type": "UndeclaredStateError", "record": "7", "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "state-without-key",
+        lambda env: numbers(env).key_by(mod3).process(StateWithoutKey()).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": None, "key": None},
+        operator="KeyedProcess (uid 'bad')",
+        callback="end_input",
+        subtask=None,
+    ),
+    Failure(
+        "output-key",
+        lambda env: numbers(env).key_by(mod3).process(other_key, mod3).with_uid("bad").process(Pass()),  # here
+        {"cause_type": "InvalidKeyError", "record": "7", "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "none-key",
+        lambda env: numbers(env).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "unhashable-key",
+        lambda env: numbers(env).key_by(unless_seven([7])).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "odd-key",
+        lambda env: numbers(env).key_by(unless_seven(frozenset({7}))).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "nan-key",
+        lambda env: numbers(env).key_by(unless_seven(float("nan"))).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "none-key-later",
+        lambda env: numbers(env).map(int).key_by(unless_seven(None)).process(Pass()).with_uid("bad"),  # here
+        {"cause_type": "InvalidKeyError", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="key selector",
+    ),
+    Failure(
+        "window-without-timestamp",
+        lambda env: by3(env, times_but_of_seven).process(reduce(TEN, max)).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "key": "1", "record": "7"},
+        operator="KeyedProcess (uid 'bad')",
+        subtask=None,
+    ),
+    Failure(
+        "output-on-watermark",
+        lambda env: (
+            numbers(env)
+            .process(signal)
+            .key_by(mod3)
+            .process(CollectingOnWatermark(), mod3)  # here
+            .with_uid("bad")
+            .process(Pass())
+        ),
+        {"cause_type": "ContractError", "record": None, "key": None},
+        operator="KeyedProcess (uid 'bad')",
+        callback="on_watermark",
+    ),
+    Failure(
+        "processing-timer-without-key",
+        lambda env: numbers(env).process(processing_timer).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": "7", "key": None},
+    ),
+    Failure(
+        "event-timer-without-key",
+        lambda env: numbers(env).process(EventTimer()).with_uid("bad"),  # here
+        {"cause_type": "ContractError", "record": "7", "key": None},
+    ),
+    Failure(
+        "undeclared-window-state",
+        lambda env: by3(env).process(window(GLOBAL, UndeclaredWindowState())).with_uid("bad"),  # here
+        {"cause_type": "UndeclaredStateError", "record": None, "key": "1"},
+        operator="KeyedProcess (uid 'bad')",
+        callback="on_trigger",
+        subtask=None,
+    ),
+)
