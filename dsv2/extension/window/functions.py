@@ -28,9 +28,9 @@ __all__ = (
     "WindowProcessFunction",
 )
 
-IN = TypeVar("IN")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
+IN_contra = TypeVar("IN_contra", contravariant=True)
+IN1_contra = TypeVar("IN1_contra", contravariant=True)
+IN2_contra = TypeVar("IN2_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
 OUT1_co = TypeVar("OUT1_co", covariant=True)
 OUT2_co = TypeVar("OUT2_co", covariant=True)
@@ -52,14 +52,18 @@ class WindowProcessFunction(ProcessFunction):
         return ()
 
 
-class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN, OUT_co]):
+class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     """Windows over one input."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
         """Called once per subtask, before any record; may emit watermarks."""
 
     def on_record(
-        self, record: IN, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+        self,
+        record: IN_contra,
+        output: Collector[OUT_co],
+        ctx: PartitionedContext[OUT_co],
+        window: OneInputWindowContext[IN_contra],
     ) -> None:
         """Called for every record, once for each window that it belongs to; by default it is kept there.
 
@@ -69,7 +73,7 @@ class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN
 
     @abstractmethod
     def on_trigger(
-        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN_contra]
     ) -> None:
         """Called when time has reached the end of the window, and again for each record that is late but not too late.
 
@@ -78,11 +82,11 @@ class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN
         """
 
     def on_clear(
-        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN]
+        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN_contra]
     ) -> None:
         """Called when the window is removed; its records are gone already. What is left of it goes afterwards."""
 
-    def on_late_record(self, record: IN, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+    def on_late_record(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for a record whose windows have all been removed; by default it is dropped."""
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
@@ -95,7 +99,9 @@ class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN
         return WatermarkHandlingResult.PEEK
 
 
-class TwoInputNonBroadcastWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN1, IN2, OUT_co]):
+class TwoInputNonBroadcastWindowStreamProcessFunction(
+    WindowProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]
+):
     """Windows over two inputs that are partitioned alike; event time is the lesser of the two."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
@@ -103,39 +109,45 @@ class TwoInputNonBroadcastWindowStreamProcessFunction(WindowProcessFunction, ABC
 
     def on_record1(
         self,
-        record: IN1,
+        record: IN1_contra,
         output: Collector[OUT_co],
         ctx: PartitionedContext[OUT_co],
-        window: TwoInputWindowContext[IN1, IN2],
+        window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
         """Called for every record of the first input, once for each of its windows; by default it is kept there."""
         window.put_record1(record)
 
     def on_record2(
         self,
-        record: IN2,
+        record: IN2_contra,
         output: Collector[OUT_co],
         ctx: PartitionedContext[OUT_co],
-        window: TwoInputWindowContext[IN1, IN2],
+        window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
         """Called for every record of the second input, once for each of its windows; by default it is kept there."""
         window.put_record2(record)
 
     @abstractmethod
     def on_trigger(
-        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: TwoInputWindowContext[IN1, IN2]
+        self,
+        output: Collector[OUT_co],
+        ctx: PartitionedContext[OUT_co],
+        window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
         """As in the one-input function."""
 
     def on_clear(
-        self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: TwoInputWindowContext[IN1, IN2]
+        self,
+        output: Collector[OUT_co],
+        ctx: PartitionedContext[OUT_co],
+        window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
         """As in the one-input function."""
 
-    def on_late_record1(self, record: IN1, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+    def on_late_record1(self, record: IN1_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for a record of the first input whose windows have all been removed; by default it is dropped."""
 
-    def on_late_record2(self, record: IN2, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
+    def on_late_record2(self, record: IN2_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for a record of the second input whose windows have all been removed; by default it is dropped."""
 
     def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
@@ -157,7 +169,7 @@ class TwoInputNonBroadcastWindowStreamProcessFunction(WindowProcessFunction, ABC
         return WatermarkHandlingResult.PEEK
 
 
-class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN, OUT1_co, OUT2_co]):
+class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):
     """Windows over one input, with two outputs."""
 
     def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
@@ -165,11 +177,11 @@ class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[I
 
     def on_record(
         self,
-        record: IN,
+        record: IN_contra,
         first_output: Collector[OUT1_co],
         second_output: Collector[OUT2_co],
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
-        window: OneInputWindowContext[IN],
+        window: OneInputWindowContext[IN_contra],
     ) -> None:
         """As in the one-input function."""
         window.put_record(record)
@@ -180,7 +192,7 @@ class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[I
         first_output: Collector[OUT1_co],
         second_output: Collector[OUT2_co],
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
-        window: OneInputWindowContext[IN],
+        window: OneInputWindowContext[IN_contra],
     ) -> None:
         """As in the one-input function."""
 
@@ -189,13 +201,13 @@ class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[I
         first_output: Collector[OUT1_co],
         second_output: Collector[OUT2_co],
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
-        window: OneInputWindowContext[IN],
+        window: OneInputWindowContext[IN_contra],
     ) -> None:
         """As in the one-input function."""
 
     def on_late_record(
         self,
-        record: IN,
+        record: IN_contra,
         first_output: Collector[OUT1_co],
         second_output: Collector[OUT2_co],
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],

@@ -1,0 +1,293 @@
+"""What a type checker must see of windows: their functions, what is made of them, what comes out.
+
+Checked by ``test_typing.py``, never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import date, timedelta
+from typing import assert_type
+
+from dsv2 import (
+    Collector,
+    NonPartitionedContext,
+    PartitionedContext,
+    TwoOutputPartitionedContext,
+)
+from dsv2.extension.window import (
+    OneInputWindowContext,
+    OneInputWindowStreamProcessFunction,
+    TimeType,
+    TwoInputNonBroadcastWindowStreamProcessFunction,
+    TwoInputWindowContext,
+    TwoOutputWindowStreamProcessFunction,
+    WindowContext,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.functions import (
+    OneInputStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
+from dsv2.state import (
+    AggregateFunction,
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    StateDeclaration,
+    StateDeclarations,
+    ValueState,
+    aggregate_of,
+)
+from dsv2.streams import (
+    ProcessConfigurableAndGlobalStream,
+    ProcessConfigurableAndKeyedPartitionStream,
+    ProcessConfigurableAndNonKeyedPartitionStream,
+    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+)
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+from tests.typing.given import Given
+
+NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
+Keyed = ProcessConfigurableAndKeyedPartitionStream
+Global = ProcessConfigurableAndGlobalStream
+TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
+
+TEN = WindowStrategy.tumbling(10)
+
+
+def strategies() -> list[WindowStrategy]:
+    day, hour = timedelta(days=1), timedelta(hours=1)
+    return [
+        WindowStrategy.global_(),
+        WindowStrategy.tumbling(day, TimeType.EVENT, hour, offset=-hour),
+        WindowStrategy.tumbling(10, TimeType.PROCESSING),
+        WindowStrategy.sliding(day, hour, allowed_lateness=5, offset=1),
+        WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(10),
+        WindowStrategy.count(3, 2).with_early_firing(hour, TimeType.EVENT),
+    ]
+
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+LAST = StateDeclarations.value_state("last", date)
+ALL = StateDeclarations.list_state("all", int)
+BY_NAME = StateDeclarations.map_state("by name", str, int)
+LARGEST = StateDeclarations.reducing_state("largest", int, max)
+
+
+class Mean(AggregateFunction[int, tuple[int, int], float]):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[int, int]:
+        return first[0] + second[0], first[1] + second[1]
+
+
+MEAN = StateDeclarations.aggregating_state("mean", tuple[int, int], Mean())
+
+
+class Summary(OneInputWindowStreamProcessFunction[int, bytes]):
+    """Every callback as a user writes it."""
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [COUNT]
+
+    def use_window_states(self) -> Collection[StateDeclaration]:
+        return [COUNT, LAST, ALL, BY_NAME, LARGEST, MEAN]
+
+    def open(self, ctx: NonPartitionedContext[bytes]) -> None:
+        self.fired = ctx.metric_group.counter("fired")
+
+    def on_record(
+        self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
+    ) -> None:
+        window.put_record(record)
+        count = window.get_window_state(COUNT)
+        count.update(count.value() + 1)
+        of_key = ctx.state_manager.get_state(COUNT)
+        of_key.update(of_key.value() + window.end_time - window.start_time)
+
+    def on_trigger(
+        self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
+    ) -> None:
+        assert_type(window.get_all_records(), list[int])
+        assert_type(window.get_window_state(COUNT), ValueState[int, int])
+        assert_type(window.get_window_state(LAST).value(), date | None)
+        assert_type(window.get_window_state(ALL), ListState[int])
+        assert_type(window.get_window_state(BY_NAME), MapState[str, int])
+        assert_type(window.get_window_state(LARGEST), ReducingState[int])
+        assert_type(window.get_window_state(MEAN), AggregatingState[int, float])
+        assert_type(ctx.state_manager.current_key, object)
+        assert_type(ctx.timestamp, int | None)
+        output.collect(bytes(window.get_all_records()))
+        self.fired.inc()
+
+    def on_clear(
+        self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: OneInputWindowContext[int]
+    ) -> None:
+        output.collect_and_overwrite_timestamp(b"gone", window.end_time)
+
+    def on_late_record(self, record: int, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
+        output.collect(record.to_bytes())
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[bytes], ctx: NonPartitionedContext[bytes]
+    ) -> WatermarkHandlingResult:
+        return WatermarkHandlingResult.POLL
+
+    def end_input(self, ctx: NonPartitionedContext[bytes]) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect(b"end"))
+
+
+class Match(TwoInputNonBroadcastWindowStreamProcessFunction[int, date, bytes]):
+    def on_record1(
+        self,
+        record: int,
+        output: Collector[bytes],
+        ctx: PartitionedContext[bytes],
+        window: TwoInputWindowContext[int, date],
+    ) -> None:
+        window.put_record1(record + 1)
+
+    def on_record2(
+        self,
+        record: date,
+        output: Collector[bytes],
+        ctx: PartitionedContext[bytes],
+        window: TwoInputWindowContext[int, date],
+    ) -> None:
+        window.put_record2(record.replace(day=1))
+
+    def on_trigger(
+        self, output: Collector[bytes], ctx: PartitionedContext[bytes], window: TwoInputWindowContext[int, date]
+    ) -> None:
+        assert_type(window.get_all_records1(), list[int])
+        assert_type(window.get_all_records2(), list[date])
+
+    def on_late_record2(self, record: date, output: Collector[bytes], ctx: PartitionedContext[bytes]) -> None:
+        output.collect(record.isoformat().encode())
+
+
+class Split(TwoOutputWindowStreamProcessFunction[int, bytes, list[int]]):
+    def on_trigger(
+        self,
+        first_output: Collector[bytes],
+        second_output: Collector[list[int]],
+        ctx: TwoOutputPartitionedContext[bytes, list[int]],
+        window: OneInputWindowContext[int],
+    ) -> None:
+        first_output.collect(b"all")
+        second_output.collect(window.get_all_records())
+
+    def on_late_record(
+        self,
+        record: int,
+        first_output: Collector[bytes],
+        second_output: Collector[list[int]],
+        ctx: TwoOutputPartitionedContext[bytes, list[int]],
+    ) -> None:
+        second_output.collect([record])
+
+
+def windows(g: Given) -> None:
+    assert_type(window(TEN, Summary()), OneInputStreamProcessFunction[int, bytes])
+    assert_type(window(TEN, Match()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(window(TEN, Split()), TwoOutputStreamProcessFunction[int, bytes, list[int]])
+    assert_type(g.keyed.process(window(TEN, Summary())), NonKeyed[bytes])
+    assert_type(g.keyed.process(window(TEN, Summary()), g.key_of_bytes), Keyed[str, bytes])
+    assert_type(g.global_.process(window(TEN, Summary())), Global[bytes])
+    assert_type(g.non_keyed.process(window(WindowStrategy.global_(), Summary())), NonKeyed[bytes])
+    assert_type(g.keyed.connect_and_process(g.other_keyed, window(TEN, Match())), NonKeyed[bytes])
+    assert_type(g.keyed.process(window(TEN, Split())), TwoNonKeyed[bytes, list[int]])
+
+
+def folds(g: Given) -> None:
+    assert_type(aggregate(TEN, Mean()), OneInputStreamProcessFunction[int, float])
+    assert_type(g.keyed.process(aggregate(TEN, Mean())), NonKeyed[float])
+    assert_type(aggregate(TEN, Mean(), with_start), OneInputStreamProcessFunction[int, tuple[int, float]])
+    assert_type(
+        aggregate(TEN, Mean(), lambda mean, window, ctx: (window.end_time, str(mean))),
+        OneInputStreamProcessFunction[int, tuple[int, str]],
+    )
+    assert_type(
+        aggregate(TEN, aggregate_of(set[int], with_number, len, either)), OneInputStreamProcessFunction[int, int]
+    )
+    assert_type(reduce(TEN, later), OneInputStreamProcessFunction[date, date])
+    assert_type(g.keyed.process(reduce(TEN, lambda one, other: one + other)), NonKeyed[int])
+    assert_type(
+        g.other_keyed.process(reduce(TEN, later, lambda day, window, ctx: day.isoformat())),
+        NonKeyed[str],
+    )
+    assert_type(reduce(TEN, later, written), OneInputStreamProcessFunction[date, str])
+
+
+def late_records(g: Given) -> None:
+    assert_type(with_late_output(window(TEN, Summary())), TwoOutputStreamProcessFunction[int, bytes, int])
+    assert_type(with_late_output(aggregate(TEN, Mean())), TwoOutputStreamProcessFunction[int, float, int])
+    assert_type(with_late_output(reduce(TEN, later)), TwoOutputStreamProcessFunction[date, date, date])
+    late = g.keyed.process(with_late_output(aggregate(TEN, Mean(), with_start)))
+    assert_type(late, TwoNonKeyed[tuple[int, float], int])
+    assert_type(late.second, NonKeyed[int])
+
+
+class OfAny(OneInputWindowStreamProcessFunction[object, str]):
+    def on_trigger(
+        self, output: Collector[str], ctx: PartitionedContext[str], window: OneInputWindowContext[object]
+    ) -> None: ...
+
+
+class OfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[object, object, str]):
+    def on_trigger(
+        self, output: Collector[str], ctx: PartitionedContext[str], window: TwoInputWindowContext[object, object]
+    ) -> None: ...
+
+
+class ToTwo(TwoOutputWindowStreamProcessFunction[object, str, int]):
+    def on_trigger(
+        self,
+        first_output: Collector[str],
+        second_output: Collector[int],
+        ctx: TwoOutputPartitionedContext[str, int],
+        window: OneInputWindowContext[object],
+    ) -> None: ...
+
+
+def variance(g: Given) -> None:
+    """What takes any record takes these."""
+    assert_type(g.other_keyed.process(window(TEN, OfAny())), NonKeyed[str])
+    assert_type(g.global_.process(window(TEN, OfAny())), Global[str])
+    assert_type(g.keyed.process(with_late_output(window(TEN, OfAny()))), TwoNonKeyed[str, int])
+    assert_type(g.keyed.connect_and_process(g.other_keyed, window(TEN, OfTwo())), NonKeyed[str])
+    assert_type(g.keyed.process(window(TEN, ToTwo())), TwoNonKeyed[str, int])
+
+
+def with_start(mean: float, window: WindowContext, ctx: PartitionedContext[tuple[int, float]]) -> tuple[int, float]:
+    return window.start_time, mean
+
+
+def with_number(number: int, numbers: set[int]) -> set[int]:
+    return numbers | {number}
+
+
+def either(first: set[int], second: set[int]) -> set[int]:
+    return first | second
+
+
+def written(day: date, window: WindowContext, ctx: PartitionedContext[str]) -> str:
+    return day.isoformat()
+
+
+def later(one: date, other: date) -> date:
+    return max(one, other)
