@@ -420,6 +420,7 @@ def joins(g: Given) -> None:
     assert_type(join(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(join(every_pair), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
     assert_type(connect(g.other_keyed, join(every_pair)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, join(every_pair, ttl=StateTtl(timedelta(hours=1)))), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, join(every_pair), g.key_of_bytes), Keyed[str, bytes])
     assert_type(join_keyed(g.keyed, g.other_keyed, JoinedPair()), NonKeyed[bytes])
     assert_type(
@@ -429,6 +430,16 @@ def joins(g: Given) -> None:
         connect(g.other_keyed, interval_join(JoinedPair(), -5, timedelta(seconds=5), on_late_right=late_date)),
         NonKeyed[bytes],
     )
+
+
+def a_join_of_anything(left: object, right: object, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+def joins_of_subclasses(g: Given) -> None:
+    connect = g.keyed.connect_and_process
+    assert_type(connect(g.other_keyed, join(a_join_of_anything)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(a_join_of_anything, 0, 5, JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(WindowStrategy.count(2), a_join_of_anything)), NonKeyed[bytes])
 
 
 def joins_with_none(g: Given) -> None:

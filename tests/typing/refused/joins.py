@@ -5,8 +5,17 @@ from __future__ import annotations
 from datetime import date
 
 from dsv2 import Collector, RuntimeContext
-from dsv2.extension.join import JoinType, interval_join, join, join_keyed, window_join
+from dsv2.extension.join import (
+    JoinFunction,
+    JoinType,
+    interval_join,
+    join,
+    join_by_key,
+    join_keyed,
+    window_join,
+)
 from dsv2.extension.window import WindowStrategy
+from dsv2.state import StateTtl
 from tests.typing.given import Given
 
 
@@ -16,9 +25,23 @@ def every_pair(left: int, right: date, output: Collector[bytes], ctx: RuntimeCon
 def left_alone(left: int, right: date | None, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
 
 
+def late_number(record: int, output: Collector[bytes], ctx: RuntimeContext) -> None: ...
+
+
+class Pair(JoinFunction[int, date, bytes]):
+    def process_record(self, left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None:
+        output.collect(left)  # E: arg-type
+        print(ctx.state_manager)  # E: attr-defined
+        print(ctx.watermark_manager)  # E: attr-defined
+
+
 def a_join_function_takes_the_records_of_both_sides(g: Given) -> None:
     g.other_keyed.connect_and_process(g.keyed, join(every_pair))  # E: arg-type
     join_keyed(g.keyed, g.keyed_by_date, every_pair)  # E: misc
+    join_by_key(g.other_non_keyed, g.by_text, g.other_non_keyed, str, every_pair)  # E: arg-type
+    join(Pair)  # E: arg-type
+    g.keyed.process(join(every_pair))  # E: call-overload
+    g.keyed.connect_and_process(g.other_keyed, join(Pair())).to_sink(g.int_sink)  # E: arg-type
 
 
 def a_join_function_must_expect_none(g: Given) -> None:
@@ -33,3 +56,20 @@ def a_join_function_gets_four_arguments(g: Given) -> None:
 
 def bounds_are_times(g: Given) -> None:
     interval_join(every_pair, "now", 5)  # E: call-overload
+
+
+def a_type_is_known_where_it_is_written(join_type: JoinType) -> None:
+    interval_join(every_pair, 0, 5, join_type)  # E: call-overload
+    window_join(WindowStrategy.tumbling(5), every_pair, "inner")  # E: call-overload
+
+
+def late_records_are_those_of_their_side(g: Given) -> None:
+    late_dates = interval_join(every_pair, 0, 5, on_late_right=late_number)
+    g.keyed.connect_and_process(g.other_keyed, late_dates)  # E: misc
+    window_join(WindowStrategy.tumbling(5), every_pair, on_late_left=Pair())  # E: call-overload
+    window_join(10, every_pair)  # E: call-overload
+
+
+def a_life_is_long_as_declared() -> None:
+    join(every_pair, ttl=1000)  # E: arg-type
+    interval_join(every_pair, 0, 5, ttl=StateTtl(1000))  # E: call-overload
