@@ -169,7 +169,7 @@ class RunFunction(ProcessFunction, ABC):
 
 
 class KeyedRunFunction(ProcessFunction, ABC):
-    """A function with one input that has a short way for most of its records, if they have timestamps; for extensions.
+    """A function that has a short way for most of its records, if they have timestamps; for extensions.
 
     Where it is not on a keyed stream it is called as others are.
     """
@@ -177,12 +177,13 @@ class KeyedRunFunction(ProcessFunction, ABC):
     @abstractmethod
     def process_keyed_run(
         self,
+        input_index: int,
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Process ``records``, which have ``timestamps`` in ms; ``process_one(record, timestamp)`` goes the usual way.
+        """Process ``records`` of an input; ``process_one(record, timestamp)`` goes the usual way. ``timestamps`` in ms.
 
         ``select`` gives a record's key. No key is in hand but in ``process_one``. Raises ``FailedRecordError`` from
         what user code raised.
@@ -194,7 +195,7 @@ class PaneFunction(ProcessFunction, ABC):
 
     @abstractmethod
     def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
-        """The deadline of the pane ``slot`` has come: postpone it, or drop the pane. Called before timers of that time.
+        """The deadline of the pane ``slot`` has come: put it off, or drop the pane. Called before timers of that time.
 
         No key is in hand; the function puts one into the state manager's ``key`` before it calls user code.
         """

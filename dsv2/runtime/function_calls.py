@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.functions import CollectAll, KeyedRunFunction, PaneFunction, ProcessFunction, RunFunction, TickingFunction
@@ -327,7 +328,7 @@ class FunctionCalls:
         process, args, fail = self._process_call(input_index)
         select, function = self._key_selector(input_index), self._function
         if isinstance(function, KeyedRunFunction) and select is not None:
-            run = function.process_keyed_run
+            run = partial(function.process_keyed_run, input_index)
             return keyed_run_loop(run, process, args, fail, self._moment, select, self._store, self._partition)
         return stamped_loop(process, args, fail, self._moment, select, self._store, self._partition)
 

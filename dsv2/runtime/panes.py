@@ -6,7 +6,7 @@ A pane has one deadline, where a timer for each key would be as many as there ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dsv2.runtime.codec import Codec
@@ -48,8 +48,8 @@ class Panes:
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
-    def postpone(self, pane: Pane, deadline: int) -> None:
-        """Give ``pane`` a later deadline."""
+    def hasten(self, pane: Pane, deadline: int) -> None:
+        """Give ``pane`` an earlier deadline. (A later one may just be put into it.)"""
         pane.deadline = deadline
         heappush(self._heaps[pane.by_event], (deadline, -pane.slot))
 
@@ -63,9 +63,12 @@ class Panes:
         while heap:
             deadline, slot = heap[0]
             pane = self._panes.get(-slot)
-            if pane is not None and pane.deadline == deadline and pane.by_event is by_event:
+            if pane is None or pane.deadline < deadline:
+                heappop(heap)
+            elif pane.deadline > deadline:
+                heapreplace(heap, (pane.deadline, slot))
+            else:
                 return pane
-            heappop(heap)
         return None
 
     def next_deadline(self, by_event: bool) -> int | None:

@@ -17,7 +17,7 @@ Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
 
 STEPS = long_lists(
     st.tuples(
-        st.sampled_from(["put", "put", "put", "look", "all", "postpone", "drop", "snapshot", "restore"]),
+        st.sampled_from(["put", "put", "put", "look", "all", "move", "drop", "snapshot", "restore"]),
         st.integers(0, 3),
         st.integers(0, 9) | st.sampled_from(["a", "b", ("a", 1), 1.0]),
         st.integers(0, 99),
@@ -71,8 +71,12 @@ def test_they_are_dicts_whatever_is_done_to_them(before: int, steps: list[tuple[
                 assert value_in(pane, key) == values.get(key, "absent")
             case "all":
                 assert pane.take_all() == values
-            case "postpone":
-                panes.postpone(pane, deadline + value)
+            case "move":
+                if slot % 2:
+                    pane.deadline += value
+                else:
+                    value = -value
+                    panes.hasten(pane, deadline + value)
                 model[slot] = deadline + value, by_event, values
             case "drop":
                 panes.drop(slot)

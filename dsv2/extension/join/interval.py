@@ -1,22 +1,30 @@
 """The join on event time: records meet whose timestamps are not too far apart (Flink ``IntervalJoinOperator``).
 
 A record waits for partners until event time says that no more can come. So the state holds what the bounds span,
-however long the job runs. Each key has one event timer, at the time when the first of its records can go.
+however long the job runs.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from dsv2.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
-from dsv2.functions import FailedCallbackError, Position, WrappingFunction
+from dsv2.extension.join.waiting import MET, RECORD, TIME, Row, Waiting
+from dsv2.extension.window.entry import KeyInHand
+from dsv2.functions import (
+    FailedCallbackError,
+    FailedRecordError,
+    KeyedRunFunction,
+    PaneFunction,
+    Position,
+    WrappingFunction,
+)
 
 __all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
 
@@ -25,36 +33,30 @@ IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 T = TypeVar("T")
 
-_Entry: TypeAlias = dict[Any, Any]
-_Waiting: TypeAlias = list[list[Any]]
-"""Columns in the order of the first one: timestamps, records, whether each record was met. As many as are needed."""
-
-# Under what an entry has them. Strings are the names of states, and numbers from 0 the runtime's own.
-_LEFT, _RIGHT = -1, -2
-_TIMER = -3
-"""The time of the key's timer."""
-
 
 @dataclass(frozen=True, slots=True)
 class Side(Generic[T, OUT]):
     """One input of an interval join.
 
-    ``earliest``, ``latest``: where the partners of a record are, in ms from its own timestamp. ``columns``: how many of
-    ``_Waiting`` are needed. ``pads``: a record that was never met is joined with None in the end. ``parts``: a record
-    that was met goes. ``on_late``: takes late records; None: they are dropped and counted.
+    ``earliest``, ``latest``: where the partners of a record are, in ms from its own timestamp. ``pads``: a record that
+    was never met is joined with None in the end. ``parts``: a record that was met goes. ``counts``: all that matters is
+    whether there is one. ``on_late``: takes late records; None: they are dropped and counted.
     """
 
-    slot: int
     earliest: int
     latest: int
-    columns: int
     pads: bool
     parts: bool
+    counts: bool
     on_late: LateRecord[T, OUT] | None
 
 
 class IntervalJoin(
-    WrappingFunction, TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]
+    WrappingFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT],
+    KeyedRunFunction,
+    PaneFunction,
+    Generic[IN1, IN2, OUT],
 ):
     """What the kinds of interval joins share: lateness, waiting, leaving. Made by ``new_interval_join``."""
 
@@ -69,9 +71,12 @@ class IntervalJoin(
     ) -> None:
         self._function = function
         self._type = join_type
-        self._left = left
-        self._right = right
+        self._sides: tuple[Side[Any, OUT], Side[Any, OUT]] = left, right
         self._time: EventTimeManager
+        self._ctx: PartitionedContext[OUT] | None = None
+        self._waiting: tuple[Waiting, Waiting]
+        self._key: KeyInHand
+        self._stamping: _Stamping[OUT]
 
     @property
     def wrapped(self) -> JoinFunction[Any, Any, OUT]:
@@ -79,11 +84,12 @@ class IntervalJoin(
 
     @property
     def written_by_user(self) -> Collection[object]:
-        return written_by_user(self._function, self._left.on_late, self._right.on_late)
+        return written_by_user(self._function, *(side.on_late for side in self._sides))
 
     @property
     def state_layout(self) -> str:
-        return f"the records that wait for partners in {self._type.name} interval joins"
+        span = self._sides[0].latest - self._sides[0].earliest
+        return f"the records that wait for partners in {self._type.name} interval joins over {span} ms"
 
     def check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)
@@ -94,43 +100,56 @@ class IntervalJoin(
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        self._take(record, self._left, self._right, output, ctx)
+        self._process(record, 0, output, ctx)
 
     def process_record_from_second_input(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        self._take(record, self._right, self._left, output, ctx)
+        self._process(record, 1, output, ctx)
 
-    def on_event_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        state: Any = ctx.state_manager
-        entry: _Entry = state.entry()
-        now = self._time.current_time()
-        del entry[_TIMER]
-        for side in (self._left, self._right):
-            if side.slot in entry:
-                self._let_go(side, now, entry, output, ctx)
+    def process_keyed_run(
+        self,
+        input_index: int,
+        records: list[Any],
+        timestamps: list[int | None],
+        select: Callable[[Any], Any],
+        process_one: Callable[[Any, int | None], None],
+    ) -> None:
+        if self._ctx is None:  # nobody has come in yet: the first record does it
+            process_one(records[0], timestamps[0])
+            records, timestamps = records[1:], timestamps[1:]
+        now, take = self._time.current_time(), self._take
+        record: Any = None
+        timestamp: Any = None
+        try:
+            for record, timestamp in zip(records, timestamps, strict=True):
+                if timestamp > now:
+                    take(input_index, record, timestamp, select(record), now)
+                else:
+                    process_one(record, timestamp)
+        except FailedRecordError:
+            raise
+        except FailedCallbackError as error:
+            raise FailedRecordError(record) from error
+        except Exception as error:
+            process_one(record, timestamp)  # has words for what cannot be joined at all
+            raise FailedRecordError(record) from error
+
+    def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
+        output, ctx = outputs_and_context
+        self._enter(output, ctx)
+        number = slot % 2
+        after = max(self._sides[number].latest, 0)
+        for time, key, row in self._waiting[number].due(slot, self._time.current_time()):
+            self._key.key = key
+            self._pad(number, row[RECORD], time + after)
 
     @abstractmethod
-    def _meet(
-        self,
-        record: Any,
-        timestamp: int,
-        side: Side[Any, OUT],
-        partners: _Waiting,
-        places: range,
-        output: Collector[OUT],
-        ctx: RuntimeContext,
-    ) -> None:
-        """Join ``record`` of ``side`` with the ``partners`` at ``places``, of which there is at least one."""
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+        """Join ``record`` of side ``number`` with ``partners``, of which there is at least one."""
 
-    def _take(
-        self,
-        record: Any,
-        side: Side[Any, OUT],
-        other: Side[Any, OUT],
-        output: Collector[OUT],
-        ctx: PartitionedContext[OUT],
-    ) -> None:
+    def _process(self, record: Any, number: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        self._enter(output, ctx)
         timestamp, now = ctx.timestamp, self._time.current_time()
         if timestamp is None:
             raise ContractError(
@@ -138,115 +157,88 @@ class IntervalJoin(
                 "generator of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
             )
         if timestamp <= now:
-            take_late("on_late_left" if side is self._left else "on_late_right", side.on_late, record, output, ctx)
+            name = ("on_late_left", "on_late_right")[number]
+            take_late(name, self._sides[number].on_late, record, output, ctx)
+        else:
+            self._take(number, record, timestamp, ctx.state_manager.current_key, now)
+
+    def _enter(self, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        """Get ready: only with the first record or pane is it known where they come from and go to."""
+        if ctx is self._ctx:
             return
-        state: Any = ctx.state_manager
-        entry: _Entry = state.entry()
-        is_met = False
-        partners: _Waiting | None = entry.get(other.slot)
-        if partners is not None:
-            first = bisect_left(partners[0], timestamp + side.earliest)
-            stop = bisect_right(partners[0], timestamp + side.latest, first)
-            if first < stop:
-                is_met = True
-                try:
-                    self._meet(record, timestamp, side, partners, range(first, stop), output, ctx)
-                except Exception as error:
-                    raise FailedCallbackError("process_record") from error
-                if other.parts:
-                    _remove(entry, other, slice(first, stop))
-        if is_met and side.parts:
-            return
+        self._ctx = ctx
+        self._key = cast(KeyInHand, ctx.state_manager)
+        self._stamping = _Stamping(output)
+        left, right = (
+            Waiting(
+                self._key.panes,
+                number,
+                side.latest - side.earliest,
+                side.latest,
+                owed=side.pads,
+                alike=side.counts,
+            )
+            for number, side in enumerate(self._sides)
+        )
+        self._waiting = left, right
+
+    def _take(self, number: int, record: Any, timestamp: int, key: Any, now: int) -> None:
+        side, other = self._sides[number], self._waiting[1 - number]
+        partners = other.between(key, timestamp + side.earliest, timestamp + side.latest)
+        if partners:
+            self._key.key = key
+            try:
+                self._meet(number, record, timestamp, partners)
+            except Exception as error:
+                raise FailedCallbackError("process_record") from error
+            if self._sides[1 - number].parts:
+                other.remove_met(key, partners)
+            if side.parts:
+                return
         if timestamp + side.latest > now:
-            _wait(entry, side, timestamp, record, is_met)
-            self._set_timer(entry, timestamp + side.latest)
-        elif side.pads and not is_met:
-            self._pad(record, side, output, ctx)
+            self._waiting[number].add(key, [timestamp, None if side.counts else record, bool(partners)])
+        elif side.pads and not partners:
+            self._key.key = key
+            self._pad(number, record, timestamp)
 
-    def _let_go(
-        self, side: Side[Any, OUT], now: int, entry: _Entry, output: Collector[OUT], ctx: RuntimeContext
-    ) -> None:
-        """Drop the records of ``side`` whose partners would all be late by ``now``."""
-        waiting: _Waiting = entry[side.slot]
-        count = bisect_right(waiting[0], now - side.latest)
-        if side.pads:
-            stamping = _Stamping(output)
-            for timestamp, record, *was_met in zip(*(column[:count] for column in waiting), strict=True):
-                if was_met != [True]:
-                    self._pad(record, side, stamping.at(timestamp + max(side.latest, 0)), ctx)
-        _remove(entry, side, slice(count))
-        if side.slot in entry:
-            self._set_timer(entry, waiting[0][0] + side.latest)
-
-    def _pad(self, record: Any, side: Side[Any, OUT], output: Collector[OUT], ctx: RuntimeContext) -> None:
-        left, right = (record, None) if side is self._left else (None, record)
+    def _pad(self, number: int, record: Any, timestamp: int) -> None:
+        left, right = (None, record) if number else (record, None)
         try:
-            self._function.process_record(left, right, output, ctx)
+            self._function.process_record(left, right, self._stamping.at(timestamp), cast(RuntimeContext, self._ctx))
         except Exception as error:
             raise FailedCallbackError("process_record") from error
-
-    def _set_timer(self, entry: _Entry, time: int) -> None:
-        """See to it that the key's timer fires at ``time``, or before."""
-        timer = entry.get(_TIMER)
-        if timer is not None:
-            if timer <= time:
-                return
-            self._time.delete_timer(timer)
-        entry[_TIMER] = time
-        self._time.register_timer(time)
 
 
 class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """INNER, LEFT, RIGHT and FULL: the function gets every pair, and its results the later timestamp of the two."""
 
-    def _meet(
-        self,
-        record: Any,
-        timestamp: int,
-        side: Side[Any, OUT],
-        partners: _Waiting,
-        places: range,
-        output: Collector[OUT],
-        ctx: RuntimeContext,
-    ) -> None:
-        times, records, *are_met = partners
-        join_pair = self._function.process_record
-        stamping = _Stamping(output)
-        is_left = side is self._left
-        for place in places:
-            collector = output if times[place] <= timestamp else stamping.at(times[place])
-            if is_left:
-                join_pair(record, records[place], collector, ctx)
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+        join_pair, stamping, ctx = self._function.process_record, self._stamping, cast(RuntimeContext, self._ctx)
+        for row in partners:
+            time, partner, _ = row
+            collector = stamping.at(time if time > timestamp else timestamp)
+            if number:
+                join_pair(partner, record, collector, ctx)
             else:
-                join_pair(records[place], record, collector, ctx)
-        for flags in are_met:
-            flags[places.start : places.stop] = [True] * len(places)
+                join_pair(record, partner, collector, ctx)
+            row[MET] = True
 
 
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """SEMI and ANTI: all that counts is whether a left record is met. It goes when it is."""
 
-    def _meet(
-        self,
-        record: Any,
-        timestamp: int,
-        side: Side[Any, OUT],
-        partners: _Waiting,
-        places: range,
-        output: Collector[OUT],
-        ctx: RuntimeContext,
-    ) -> None:
-        if self._type is JoinType.ANTI:
-            return
-        stamping = _Stamping(output)
-        if side is self._left:
-            first_met = max(timestamp, partners[0][places.start])
-            self._function.process_record(record, None, stamping.at(first_met), ctx)
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+        if number:
+            for row in partners:
+                row[MET] = True
+                self._found(row[RECORD], max(timestamp, row[TIME]))
         else:
-            times, records = partners
-            for place in places:
-                collector = stamping.at(max(timestamp, times[place]))
-                self._function.process_record(records[place], None, collector, ctx)
+            self._found(record, max(timestamp, partners[0][TIME]))
+
+    def _found(self, left: Any, timestamp: int) -> None:
+        if self._type is JoinType.SEMI:
+            collector = self._stamping.at(timestamp)
+            self._function.process_record(left, None, collector, cast(RuntimeContext, self._ctx))
 
 
 class _Stamping(Generic[OUT]):
@@ -283,29 +275,8 @@ def new_interval_join(
     """The join of a type; ``lower`` and ``upper``: where right records are, in ms from the left one."""
     pads_left = join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
     pads_right = join_type in (JoinType.RIGHT, JoinType.FULL)
-    if join_type in (JoinType.SEMI, JoinType.ANTI):
-        left = Side(_LEFT, lower, upper, 2, pads_left, True, on_late_left)
-        right = Side(_RIGHT, -upper, -lower, 1, False, False, on_late_right)  # that there is one is enough
-        return ExistenceJoin(function, join_type, left, right)
-    left = Side(_LEFT, lower, upper, 3 if pads_left else 2, pads_left, False, on_late_left)
-    right = Side(_RIGHT, -upper, -lower, 3 if pads_right else 2, pads_right, False, on_late_right)
-    return PairJoin(function, join_type, left, right)
-
-
-def _wait(entry: _Entry, side: Side[Any, Any], timestamp: int, record: Any, is_met: bool) -> None:
-    values = (timestamp, record, is_met)[: side.columns]
-    waiting: _Waiting | None = entry.get(side.slot)
-    if waiting is None:
-        entry[side.slot] = [[value] for value in values]
-        return
-    place = bisect_right(waiting[0], timestamp)
-    for column, value in zip(waiting, values, strict=True):
-        column.insert(place, value)
-
-
-def _remove(entry: _Entry, side: Side[Any, Any], places: slice) -> None:
-    waiting: _Waiting = entry[side.slot]
-    for column in waiting:
-        del column[places]
-    if not waiting[0]:
-        del entry[side.slot]
+    asks_only = join_type in (JoinType.SEMI, JoinType.ANTI)
+    left = Side(lower, upper, pads_left, asks_only, False, on_late_left)
+    right = Side(-upper, -lower, pads_right, False, asks_only, on_late_right)
+    kind = ExistenceJoin if asks_only else PairJoin
+    return kind(function, join_type, left, right)

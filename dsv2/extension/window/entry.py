@@ -49,8 +49,8 @@ class Panes(Protocol):
     def open(self, slot: int, deadline: int, by_event: bool) -> Pane:
         """A new one."""
 
-    def postpone(self, pane: Any, deadline: int) -> None:
-        """Give one a later deadline."""
+    def hasten(self, pane: Any, deadline: int) -> None:
+        """Give one an earlier deadline. (A later one may just be put into it.)"""
 
     def drop(self, slot: int) -> None:
         """Forget one."""

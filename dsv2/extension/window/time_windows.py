@@ -105,7 +105,7 @@ class TimeWindows(Windows):
         if goes:
             self._panes.drop(slot)
         else:
-            self._panes.postpone(pane, end - 1 + self._lateness)
+            pane.deadline = end - 1 + self._lateness
 
     def _end(self, contents: dict[Any, Any], slot: int, fires: bool, goes: bool) -> None:
         """The same for the key in hand."""

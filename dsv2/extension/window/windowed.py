@@ -132,6 +132,7 @@ class OneInputRecordsWindowed(Windowed[F], KeyedRunFunction, Generic[F]):
 
     def process_keyed_run(
         self,
+        input_index: int,
         records: list[Any],
         timestamps: list[int | None],
         select: Callable[[Any], Any],
