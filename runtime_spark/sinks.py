@@ -84,7 +84,8 @@ class SinkWriter:
         codec = load_job(self._packed).codec()
         for operator in self._on_driver:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
-            records = [record for payload in payloads for record in decode_frame(codec, payload, str(operator))[0]]
+            with patient_collector():
+                records = [record for payload in payloads for record in decode_frame(codec, payload, str(operator))[0]]
             _hand_over(operator, records, batch_id)
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
