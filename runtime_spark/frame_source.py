@@ -104,6 +104,7 @@ class IndexedFeed(Feed):
             task.send(self._read(piece, operator, split))
             if encoder.size >= _OUTPUT_BYTES:
                 yield encoder.take()
+        task.end_portion()
         if split.last:
             task.end()
         task.flush()

@@ -160,6 +160,17 @@ class RunFunction(ProcessFunction, ABC):
         owners = [next(k for k in type(self).__mro__ if name in vars(k)) for name in ("process_record", "process_run")]
         return owners[0] is owners[1]
 
+    @property
+    def keeps_within_portions(self) -> bool:
+        """Whether it may begin anew with each portion of records that a source subtask reads.
+
+        Then it runs where the source reads, with ``end_portion`` at the end of each.
+        """
+        return False
+
+    def end_portion(self, watermarks: WatermarkManager) -> None:
+        """All records of a portion have been processed."""
+
     @abstractmethod
     def process_run(self, records: list[Any], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
         """Process ``records``, which have ``timestamps`` (in ms) or none; ``collect_all`` emits as many at once.

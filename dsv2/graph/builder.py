@@ -9,13 +9,13 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
-from dsv2.functions import Position, ProcessFunction
+from dsv2.functions import Position, ProcessFunction, RunFunction
 from dsv2.functions.builtin import STATELESS
 from dsv2.graph.keys import check_keys
-from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
+from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.states import check_states
 from dsv2.sinks import Sink
-from dsv2.sources import BaseSource, CollectionSource
+from dsv2.sources import BaseSource, CollectionSource, DataFrameSource
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
@@ -161,7 +161,7 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         location=node.location,
         input_keys=input_keys,
         output_keys=node.output_keys,
-        runs_at_source=_runs_at_source(node.body, input_keys),
+        at_source=_at_source(node.body, input_keys),
     )
 
 
@@ -173,12 +173,16 @@ def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[Key
         raise type(error)(f"{node.name} at {node.location}: {error}") from error
 
 
-def _runs_at_source(
+def _at_source(
     body: ProcessFunction | BaseSource[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
-) -> bool:
-    if isinstance(body, BaseSource):
-        return not isinstance(body, CollectionSource)  # whose elements are with the driver
-    return type(body) in STATELESS and not any(input_keys)
+) -> AtSource:
+    if isinstance(body, CollectionSource) or any(input_keys):
+        return AtSource.NOTHING  # elements of a collection are with the driver
+    if isinstance(body, DataFrameSource) or type(body) in STATELESS:
+        return AtSource.RECORDS  # rows of one subtask are read by several tasks
+    if isinstance(body, BaseSource) or (isinstance(body, RunFunction) and body.keeps_within_portions):
+        return AtSource.PORTIONS
+    return AtSource.NOTHING
 
 
 def _one_partition(record: Any) -> int:

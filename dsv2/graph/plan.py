@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
-__all__ = ("Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
+__all__ = ("AtSource", "Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
 
 KeySelector: TypeAlias = Callable[[Any], Hashable]
 
@@ -54,14 +54,25 @@ class Edge:
     key_selector: KeySelector | None = None
 
 
+class AtSource(IntEnum):
+    """What is together where a source reads: nothing that a function could use, single records, or portions.
+
+    A portion is all that a source subtask reads in a micro-batch. A function needs that much to run there: it keeps
+    nothing from one record to the next, or from one portion to the next.
+    """
+
+    NOTHING = 0
+    RECORDS = 1
+    PORTIONS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """One node. ``id`` is its index in ``Plan.operators``; sources come before what they feed.
 
     ``input_keys``: per input the key selector, or None where the input is not keyed.
     ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
-    ``runs_at_source``: the function keeps nothing from one record to the next, so it may run where a source reads;
-    the source reads in parallel tasks, where functions may run.
+    ``at_source``: which functions may run where this source reads; for a function, how much of it.
     ``location``: the user's file and line that made the operator.
     """
 
@@ -75,7 +86,7 @@ class Operator:
     location: str
     input_keys: tuple[KeySelector | None, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = ()
-    runs_at_source: bool = False
+    at_source: AtSource = AtSource.NOTHING
 
     @property
     def keyed(self) -> bool:
@@ -133,7 +144,7 @@ class Plan:
 
     def _joins(self, operator: Operator, edge: Edge, head: int) -> bool:
         # As Flink chains forward edges. Source subtasks have no state here, so what joins them needs none.
-        at_source = operator.runs_at_source and self.operators[head].runs_at_source
+        at_source = AtSource.NOTHING < operator.at_source <= self.operators[head].at_source
         return edge.exchange is Exchange.FORWARD and (at_source or not self._is_source(head))
 
     @cached_property

@@ -77,6 +77,10 @@ class LocalRun:
             subtask.begin_batch()
             subtask.flush()
         self._process()
+        for task in [reader.task for reader in self._readers]:
+            task.end_portion()
+            task.flush()
+        self._process()
         for head, index in self._subtasks:  # upstream first, so that what time brings forth is still of this batch
             self._subtasks[head, index].end_batch()
             self._subtasks[head, index].flush()

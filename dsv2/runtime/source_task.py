@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 from dsv2.functions import CollectAll, ProcessFunction, RunFunction
 from dsv2.graph import Edge, Operator, Plan
-from dsv2.runtime.contexts import NO_KEY, Tally
+from dsv2.runtime.contexts import NO_KEY, Tally, WatermarkEmitter
 from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, Emit, Timestamps
+from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, WATERMARK, Emit, Timestamps
 from dsv2.runtime.outputs import EdgeOutput
 from dsv2.runtime.record_loops import run_loop
 
@@ -39,6 +40,7 @@ class SourceTask:
         self._functions = functions
         self._watch = watch
         self._edges: list[EdgeOutput] = []
+        self._in_portions: list[tuple[RunFunction, WatermarkEmitter]] = []
         self._tallies: list[tuple[Operator, Tally, Tally]] = []
         self._source = source
         self._ended = False
@@ -69,8 +71,14 @@ class SourceTask:
         for edge in self._edges:
             edge.control(kind, identifier, value)
 
+    def end_portion(self) -> None:
+        """All that was to be read in this micro-batch has been sent."""
+        for function, watermarks in self._in_portions:
+            function.end_portion(watermarks)
+
     def end(self) -> None:
         """Tell downstream that nothing more will come."""
+        self.end_portion()
         self._ended = True
         self.control(END)
 
@@ -113,12 +121,22 @@ class SourceTask:
         self._edges.append(output)
         return output.collect_all
 
+    def _watermarks_to(self, edges: list[EdgeOutput]) -> WatermarkEmitter:
+        def send(identifier: str, value: int | bool) -> None:
+            for edge in edges:
+                edge.control(WATERMARK, identifier, value)
+
+        return WatermarkEmitter(self._plan.declarations, send)
+
     def _chained(self, operator: Operator) -> CollectAll:
-        function = self._functions[operator.id]
+        function = copy(self._functions[operator.id])
         assert isinstance(function, RunFunction)
         taken, given, watch = Tally(), Tally(), self._watch
         self._tallies.append((operator, taken, given))
+        upstream = len(self._edges)
         collect = self._output(operator)
+        if function.keeps_within_portions:
+            self._in_portions.append((function, self._watermarks_to(self._edges[upstream:])))
 
         def emit(records: list[Any], timestamps: Timestamps) -> None:
             given.count += len(records)
