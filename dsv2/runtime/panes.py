@@ -16,15 +16,22 @@ __all__ = ("Pane", "Panes")
 
 
 class Pane(PagedMap):
-    """From keys to what they have in the window ``slot``. ``deadline`` (ms): when the function wants to hear of it."""
+    """From keys to what they have in the window ``slot``.
 
-    __slots__ = ("by_event", "deadline", "slot")
+    ``deadline`` (ms): when the function wants to hear of it. ``layout``: by what rule things were put into it; plain
+    values, for functions whose next program may have another.
+    """
 
-    def __init__(self, codec: Codec, owner: str, slot: int, deadline: int, by_event: bool) -> None:
+    __slots__ = ("by_event", "deadline", "layout", "slot")
+
+    def __init__(
+        self, codec: Codec, owner: str, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]
+    ) -> None:
         super().__init__(codec, owner)
         self.slot = slot
         self.deadline = deadline
         self.by_event = by_event
+        self.layout = layout
 
 
 class Panes:
@@ -42,9 +49,9 @@ class Panes:
     def __iter__(self) -> Iterator[Pane]:
         return iter(list(self._panes.values()))
 
-    def open(self, slot: int, deadline: int, by_event: bool) -> Pane:
+    def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
         """A new pane. ``by_event``: the deadline is one of event time, not of processing time."""
-        pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event)
+        pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event, layout)
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
@@ -78,14 +85,17 @@ class Panes:
 
     def snapshot(self) -> dict[int, tuple[Any, ...]]:
         """Everything as plain values and bytes."""
-        return {slot: (pane.deadline, pane.by_event, pane.snapshot()) for slot, pane in sorted(self._panes.items())}
+        return {
+            slot: (pane.deadline, pane.by_event, pane.layout, pane.snapshot())
+            for slot, pane in sorted(self._panes.items())
+        }
 
     def restore(self, state: dict[int, tuple[Any, ...]]) -> None:
         """Take over an earlier ``snapshot``."""
         self._panes.clear()
         self._heaps = {True: [], False: []}
-        for slot, (deadline, by_event, content) in state.items():
-            pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event)
+        for slot, (deadline, by_event, layout, content) in state.items():
+            pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event, layout)
             pane.restore(content)
             self._heaps[by_event].append((deadline, -slot))
         for heap in self._heaps.values():

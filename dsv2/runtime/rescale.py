@@ -102,7 +102,7 @@ def _move_panes(operator: Operator, store: PagedKeyedStore, new: Sequence[PagedK
     for pane in store.panes:
         for key, value in pane.take_all().items():
             panes = new[subtask_of(key, operator.max_parallelism, len(new))].panes
-            target = panes.get(pane.slot) or panes.open(pane.slot, pane.deadline, pane.by_event)
+            target = panes.get(pane.slot) or panes.open(pane.slot, pane.deadline, pane.by_event, pane.layout)
             target.live[key] = value
 
 

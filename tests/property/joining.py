@@ -57,7 +57,13 @@ def event_time(timestamp: int) -> LongWatermark:
 class JoinDriver:
     """Runs ``function``, and tells event by event what comes out."""
 
-    def __init__(self, function: TwoInputNonBroadcastStreamProcessFunction[Row, Row, Any], clock_ms: int = 0) -> None:
+    def __init__(
+        self,
+        function: TwoInputNonBroadcastStreamProcessFunction[Row, Row, Any],
+        clock_ms: int = 0,
+        snapshot: bytes | None = None,
+    ) -> None:
+        more: dict[str, Any] = {} if snapshot is None else {"snapshot": snapshot}
         self.harness = TwoInputNonBroadcastHarness(
             function,
             first_key=key_of,
@@ -65,6 +71,7 @@ class JoinDriver:
             channels=2,
             declarations=[EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION],
             clock=ManualClock(clock_ms),
+            **more,
         )
         self._forwarded = LONG_MIN
         self.moves: list[int] = []

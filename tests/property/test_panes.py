@@ -116,7 +116,7 @@ def test_only_the_page_of_a_touched_key_is_decoded_and_encoded() -> None:
     after = panes.snapshot()
     assert codec.decoded <= 2
     assert codec.encoded == 1
-    pages, later = before[0][2][1][1], after[0][2][1][1]
+    pages, later = before[0][3][1][1], after[0][3][1][1]
     assert sum(later[number] is not page for number, page in pages.items()) == 1
 
 

@@ -298,6 +298,19 @@ class TestState:
             move(each, longest)
         assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
+    @pytest.mark.parametrize(("join_type", "alone"), [(JoinType.INNER, []), (JoinType.LEFT, [0, 1])])
+    def test_of_an_interval_join_fits_other_bounds(self, join_type: JoinType, alone: list[int]) -> None:
+        """What waits under one program's bounds is found under the next one's."""
+        driver = JoinDriver(any_join(pair, 0, 3, join_type))
+        for number in range(4):
+            driver.take(Event(0, Row("a", number, 10 * number)))
+        later = JoinDriver(any_join(pair, 0, 12, join_type), snapshot=driver.harness.snapshot())
+        met = later.take(Event(2, Row("a", 9, 31)))
+        assert [(left.number, timestamp) for (left, _), timestamp, _ in met] == [(2, 31), (3, 31)]
+        left_over = [result for channel in range(CHANNELS) for result in later.take(Event(channel, event_time(50)))]
+        assert [left.number for (left, _), *_ in left_over] == alone
+        assert not later.harness.keys
+
     @each_type
     def test_of_what_cannot_be_met_any_more_is_none(self, join_type: JoinType) -> None:
         """With all partners before it, or after it, a row that is not late may have nobody to wait for."""

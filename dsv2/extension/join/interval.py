@@ -88,8 +88,7 @@ class IntervalJoin(
 
     @property
     def state_layout(self) -> str:
-        span = self._sides[0].latest - self._sides[0].earliest
-        return f"the records that wait for partners in {self._type.name} interval joins over {span} ms"
+        return f"the records that wait for partners in {self._type.name} interval joins"
 
     def check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)

@@ -41,6 +41,8 @@ class Waiting:
         self._in_order: dict[int, list[tuple[int, Any, Row]]] = {}  # by slot the rows of panes that have come due
         self._bucket: int | None = None  # the pane that ``add`` used last
         self._pane: Pane
+        self._layout = (self._width, latest)
+        self._move_in()
 
     def add(self, key: Any, row: Row) -> None:
         """Let ``row`` wait."""
@@ -112,9 +114,20 @@ class Waiting:
         self._bucket = None
         return owed
 
+    def _move_in(self) -> None:
+        """Put the rows of an earlier program, which had other bounds, where this one looks for them."""
+        for pane in self._panes:
+            if pane.slot % 2 == self._side and pane.layout != self._layout:
+                self._panes.drop(pane.slot)
+                for key, rows in pane.take_all().items():
+                    for row in rows:
+                        self.add(key, row)
+
     def _open(self, bucket: int, time: int) -> None:
         slot = bucket * 2 + self._side
-        self._pane = self._panes.get(slot) or self._panes.open(slot, time + self._latest, by_event=True)
+        self._pane = self._panes.get(slot) or self._panes.open(
+            slot, time + self._latest, by_event=True, layout=self._layout
+        )
         self._bucket = bucket
 
     def _owe(self, pane: Pane, bucket: int, key: Any, row: Row) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol, TypeAlias
 
 from dsv2.state import StateDeclaration
@@ -29,7 +29,9 @@ Entry: TypeAlias = dict[Any, Any]
 class Pane(Protocol):
     """What all keys have in one window."""
 
+    slot: int
     deadline: int
+    layout: tuple[int, ...]
     live: dict[Any, Any]
 
     def take(self, key: Any, default: Any = None) -> Any:
@@ -46,7 +48,10 @@ class Panes(Protocol):
     def get(self) -> Callable[[int], Pane | None]:
         """The pane of a window."""
 
-    def open(self, slot: int, deadline: int, by_event: bool) -> Pane:
+    def __iter__(self) -> Iterator[Any]:
+        """All of them, as they are now."""
+
+    def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
         """A new one."""
 
     def hasten(self, pane: Any, deadline: int) -> None:
