@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment, RecordMutatedError, UserFunctionError
-from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction, OneInputStreamProcessFunction
 from dsv2.graph import Plan
+from dsv2.job import RunOptions
 from dsv2.local import LocalRuntime
 from dsv2.runtime.outputs import EdgeOutput
 from dsv2.sinks import CollectSink
-from dsv2.sources import DataGeneratorSource
+from dsv2.sources import DataFrameSource, DataGeneratorSource
+from dsv2.watermark import WatermarkHandlingResult
+from dsv2.watermark.event_time import LONG_MAX
 from tests.support import broadcast_side, local_environment, operator_named, unhurried
 
 FUNCTIONS: list[Any] = [
@@ -80,9 +85,66 @@ def test_stateless_functions_run_where_the_source_reads() -> None:
     assert {plan.operators[head].uid: depth for head, depth in plan.depths.items()} == {"keyed": 1, "stateful": 1}
 
 
+class FakeFrame:
+    """A streaming DataFrame, as far as a plan looks at it."""
+
+    isStreaming = True  # noqa: N815 - Spark's name
+
+
+def timed(stream: Any, idleness: int = 0) -> Any:
+    """With event time, which is the record itself, and periodic watermarks."""
+    builder = EventTimeExtension.new_watermark_generator_builder(int).with_idleness(timedelta(seconds=idleness))
+    return stream.process(builder.build_as_process_function())
+
+
+def test_generators_of_periodic_watermarks_do_as_well() -> None:
+    plan = plan_of(lambda env: timed(env.from_source(DataGeneratorSource(int, count=9)).map(int)).with_uid("times"))
+    assert plan.chained_to_sources[-1].uid == "times"
+    assert plan.depths == {}
+
+
+class Watermarks(OneInputEventTimeStreamProcessFunction[int, tuple[str, int]]):
+    """Emits records and watermarks."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(("record", ctx.timestamp))
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("watermark", timestamp))
+
+
+class NoWatermarks(OneInputStreamProcessFunction[int, int]):
+    """Must not be told of any but the end of time."""
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        assert ctx.timestamp is None
+
+    def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> Any:
+        assert watermark.value == LONG_MAX, "it is of another branch"
+        return WatermarkHandlingResult.PEEK
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_watermarks_of_a_generator_at_the_source_go_behind_each_portion_and_never_back(restart: bool) -> None:
+    """The second portion ends before the first one does: its watermark says nothing new."""
+    times = [5, 9, 7, 3, 4, 8, 20, 12]
+    env, sink = local_environment(), CollectSink[tuple[str, int]]()
+    numbers = env.from_source(DataGeneratorSource(times.__getitem__, count=len(times)))
+    timed(numbers).process(Watermarks()).to_sink(sink)
+    numbers.process(NoWatermarks()).to_sink(CollectSink())
+    LocalRuntime(batches=[2, 2, 2, 2], restart=restart).start(env.build_plan(), RunOptions(None, None)).result()
+    expected: list[Any] = []
+    for portion, watermark in (([5, 9], [8]), ([7, 3], []), ([4, 8], []), ([20, 12], [19])):
+        expected += [("record", time) for time in portion] + [("watermark", time) for time in watermark]
+    assert sink.results == [*expected, ("watermark", LONG_MAX)]
+
+
 @pytest.mark.parametrize(
     "build",
     [
+        lambda env: timed(env.from_source(DataGeneratorSource(int, count=1)), idleness=1),
+        lambda env: timed(env.from_source(DataFrameSource(FakeFrame(), dict))),  # rows of a portion come from anywhere
+        lambda env: timed(env.from_collection([1])),
         lambda env: env.from_collection([1]).map(str),  # its elements are made on the driver
         lambda env: env.from_source(DataGeneratorSource(int, count=1)).shuffle().map(str),
         lambda env: env.from_source(DataGeneratorSource(int, count=1)).key_by(int).process(MapFunction(str)),

@@ -141,11 +141,10 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
     @property
     def keeps_within_portions(self) -> bool:
         # A watermark that is less than one before, from an earlier portion, is passed over by all who receive it.
-        return type(self) is WatermarkGenerator and self.takes_runs
+        return type(self) is WatermarkGenerator and self.takes_runs and self._periodic
 
     def end_portion(self, watermarks: WatermarkManager) -> None:
-        if self._periodic:
-            self._emit(watermarks)
+        self._emit(watermarks)
 
     def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
         extract, record, newest_record = self._extract, None, None
