@@ -12,6 +12,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.extension.window import (
     OneInputWindowStreamProcessFunction,
     TimeType,
+    TwoOutputWindowStreamProcessFunction,
     WindowStrategy,
     aggregate,
     reduce,
@@ -28,6 +29,7 @@ from dsv2.state import (
     ValueStateDeclaration,
     aggregate_of,
 )
+from dsv2.testing import TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.support import local_environment, one_input, watermark
 from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
@@ -271,6 +273,73 @@ class TestHooks:
         assert len(signals) == 1 + late_apart
         assert driver.end().out() == [7]
         assert CLOSED == [["open", "end"]]
+
+    def test_a_function_with_two_inputs_hears_of_each(self) -> None:
+        calls: list[Any] = []
+
+        class Hearing(ToldOfTwo):
+            def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+                return (SIGNAL,)
+
+            def open(self, ctx: Any) -> None:
+                calls.append("open")
+
+            def on_watermark_from_first_input(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
+                calls.append(("first", watermark.value))
+                return WatermarkHandlingResult.POLL
+
+            def on_watermark_from_second_input(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
+                calls.append(("second", watermark.value))
+                return WatermarkHandlingResult.PEEK
+
+            def end_first_input(self, ctx: Any) -> None:
+                calls.append("end of first")
+
+            def end_second_input(self, ctx: Any) -> None:
+                calls.append("end of second")
+
+            def close(self) -> None:
+                calls.append("close")
+
+        function = window(TEN, Hearing())
+        harness = TwoInputNonBroadcastHarness[str, str, Any](function, first_key=key_of, second_key=key_of)
+        for number, one in enumerate((harness.first_input, harness.second_input)):
+            one.push_watermark(SIGNAL.new_watermark(number))
+        harness.end()
+        assert calls == ["open", ("first", 0), ("second", 1), "end of first", "end of second", "close"]
+        assert harness.output.watermarks == [SIGNAL.new_watermark(1)]
+
+    def test_a_function_with_two_outputs_reaches_both(self) -> None:
+        calls: list[Any] = []
+
+        class Hearing(TwoOutputWindowStreamProcessFunction[str, Any, Any]):
+            def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+                return (SIGNAL,)
+
+            def open(self, ctx: Any) -> None:
+                ctx.watermark_manager.emit_watermark(SIGNAL.new_watermark(5))
+
+            def on_trigger(self, *args: Any) -> None: ...
+
+            def on_watermark(
+                self, watermark: Watermark, first_output: Any, second_output: Any, ctx: Any
+            ) -> WatermarkHandlingResult:
+                first_output.collect("first")
+                second_output.collect("second")
+                return WatermarkHandlingResult.POLL
+
+            def end_input(self, ctx: Any) -> None:
+                calls.append("end")
+
+            def close(self) -> None:
+                calls.append("close")
+
+        harness = TwoOutputHarness[str, Any, Any](window(TEN, Hearing()), key=key_of)
+        harness.input.push_watermark(SIGNAL.new_watermark(1))
+        harness.end()
+        assert calls == ["end", "close"]
+        for name, output in (("first", harness.first_output), ("second", harness.second_output)):
+            assert (output.watermarks, output.records) == ([SIGNAL.new_watermark(5)], [name])
 
     def test_timers_are_refused(self) -> None:
         class Timing(Told):
