@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
+from dsv2.callables import takes
 from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
@@ -75,7 +76,7 @@ class _Stream(Generic[T_co]):
         return InputRef(self._ref.node, self._ref.output, exchange, key_selector)
 
     def _keyed_by(self, key_selector: KeySelector) -> InputRef:
-        if not callable(key_selector):
+        if not takes(key_selector, 1):
             raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
         return self._through(Exchange.HASH, key_selector)
 
@@ -135,14 +136,17 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
 
     def map(self, function: Callable[[T_co], OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
         """``process`` with a function that turns each record into one."""
+        _require_callable("map", function)
         return self.process(MapFunction(function)).with_name("Map")
 
     def filter(self, predicate: Callable[[T_co], bool]) -> ProcessConfigurableAndNonKeyedPartitionStream[T_co]:
         """``process`` with a function that keeps the records for which ``predicate`` is true."""
+        _require_callable("filter", predicate)
         return self.process(FilterFunction(predicate)).with_name("Filter")
 
     def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
         """``process`` with a function that turns each record into any number of records."""
+        _require_callable("flat_map", function)
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
     def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
@@ -452,10 +456,18 @@ def _one_input(function: Any) -> OneInputStreamProcessFunction[Any, Any]:
             f"process at {caller_location()} takes a one-input or two-output function, which "
             f"{type(function).__name__} is not. A window function goes into window(strategy, function)."
         )
-    if isinstance(function, type) or not callable(function):
+    if isinstance(function, type) or not takes(function, 3):
         hint = " (an instance, not the class)" if isinstance(function, type) else ""
-        raise PlanError(f"process at {caller_location()} takes a process function{hint}, not {function!r}.")
+        raise PlanError(
+            f"process at {caller_location()} takes a process function{hint} or a callable (record, output, ctx), "
+            f"not {function!r}."
+        )
     return CallableFunction(function)
+
+
+def _require_callable(method: str, function: object) -> None:
+    if not takes(function, 1):
+        raise PlanError(f"{method} at {caller_location()} takes a callable (record), not {function!r}.")
 
 
 def _require(function: object, kind: type) -> None:
@@ -467,7 +479,7 @@ def _require(function: object, kind: type) -> None:
 
 
 def _require_selectors(selectors: tuple[Any, ...], count: int) -> None:
-    if len(selectors) != count or not all(callable(selector) for selector in selectors):
+    if len(selectors) != count or not all(takes(selector, 1) for selector in selectors):
         raise PlanError(
             f"process at {caller_location()}: to keep the stream keyed give one key selector for each of the "
             f"{count} output{'s' if count > 1 else ''}, or none at all."
@@ -475,7 +487,7 @@ def _require_selectors(selectors: tuple[Any, ...], count: int) -> None:
 
 
 def _require_new_key_selector(selector: object) -> None:
-    if selector is not None and not callable(selector):
+    if selector is not None and not takes(selector, 1):
         raise PlanError(
             f"connect_and_process at {caller_location()}: new_key_selector is a callable (record) -> key, "
             f"not {selector!r}."

@@ -11,6 +11,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import Position, ProcessFunction, RunFunction
 from dsv2.functions.builtin import STATELESS
+from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.states import check_states
@@ -89,6 +90,7 @@ class PlanBuilder:
         for operator in operators:
             if isinstance(operator.body, ProcessFunction):
                 check_states(operator)
+                check_callbacks(operator)
                 check_keys(operator)
         edges = tuple(
             _edge(operators[ref.node.id], ref, operators[node.id], index)

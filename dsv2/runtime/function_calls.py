@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from dsv2.errors import ContractError
 from dsv2.functions import CollectAll, KeyedRunFunction, PaneFunction, ProcessFunction, RunFunction, TickingFunction
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.contexts import (
@@ -206,8 +207,14 @@ class FunctionCalls:
     def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
         """Show ``watermark`` of an input to the function."""
         callback = self._callbacks[input_index].watermark
-        result: WatermarkHandlingResult = self._call(callback, watermark, *self._collectors, self._non_partitioned)
-        return result
+        result: object = self._call(callback, watermark, *self._collectors, self._non_partitioned)
+        if isinstance(result, WatermarkHandlingResult):
+            return result
+        error = ContractError(
+            f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on as it "
+            f"is declared, or POLL, which keeps it back."
+        )
+        raise_user_failure(self._operator, self._subtask, callback, error)
 
     def event_time_watermark(self, time: int) -> None:
         """Tell a function with event time how late it is."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dsv2.errors import ContractError
+from dsv2.callables import takes
+from dsv2.errors import ConfigurationError, ContractError
 
 __all__ = ("AggregateFunction", "aggregate_of")
 
@@ -68,7 +69,18 @@ def aggregate_of(
     get_result: Callable[[ACC], OUT],
     merge: Callable[[ACC, ACC], ACC] | None = None,
 ) -> AggregateFunction[IN, ACC, OUT]:
-    """An ``AggregateFunction`` of plain functions, with the parameters of its methods."""
+    """An ``AggregateFunction`` of plain functions, with the parameters of its methods.
+
+    Raises ``ConfigurationError`` for one that does not take them.
+    """
+    for name, function, parameters in (
+        ("create_accumulator", create_accumulator, ()),
+        ("add", add, ("value", "accumulator")),
+        ("get_result", get_result, ("accumulator",)),
+        ("merge", merge, ("accumulator", "accumulator")),
+    ):
+        if function is not None and not takes(function, len(parameters)):
+            raise ConfigurationError(f"aggregate_of: {name} is a callable ({', '.join(parameters)}), not {function!r}.")
     if merge is None:
         return _AggregateOf(create_accumulator, add, get_result)
     return _MergingAggregateOf(create_accumulator, add, get_result, merge)

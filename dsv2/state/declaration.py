@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic, final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
+from dsv2.callables import takes
 from dsv2.errors import StateDeclarationError
 from dsv2.state.aggregate import AggregateFunction
 from dsv2.state.ttl import StateTtl
@@ -243,7 +244,7 @@ class ReducingStateDeclaration(StateDeclaration, Generic[T]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not callable(self.reduce):
+        if not takes(self.reduce, 2):
             raise StateDeclarationError(f"{self}: reduce is a callable (value, value) -> value, not {self.reduce!r}.")
 
     @property

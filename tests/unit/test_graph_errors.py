@@ -33,7 +33,7 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "process at HERE takes a process function (an instance, not the class)"),
     (lambda s: s.keyed.process(type(s.two_out)),
      "process at HERE takes a process function (an instance, not the class)"),
-    (lambda s: s.non_keyed.process(7), "process at HERE takes a process function, not 7."),
+    (lambda s: s.non_keyed.process(7), "process at HERE takes a process function or a callable (record, output, ctx), not 7."),
     (lambda s: s.global_.process(s.two_in), "process at HERE takes a one-input or two-output function; TwoIn has two"),
     (lambda s: s.keyed.process(s.with_side), "process at HERE takes a one-input or two-output function; WithSide has"),
     (lambda s: s.keyed.process(s.one, str, str), "process at HERE: to keep the stream keyed give one key selector"),

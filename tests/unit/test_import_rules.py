@@ -21,20 +21,21 @@ RUNTIME = PLAN | {"clock", "extension", "runtime"}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row.
 MAY_IMPORT = {
+    "callables": set[str](),
     "clock": set[str](),
     "errors": set[str](),
     "watermark": {"errors"},
-    "state": {"errors"},
+    "state": {"callables", "errors"},
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
-    "extension": {"context", "errors", "functions", "state", "streams", "watermark"},
+    "extension": {"callables", "context", "errors", "functions", "state", "streams", "watermark"},
     "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"clock", "errors", "watermark"},
-    "graph": MODEL,
+    "graph": MODEL | {"callables"},
     "job": MODEL | {"graph"},
     "configurable": MODEL | {"graph"},
-    "streams": MODEL | {"configurable", "graph"},
+    "streams": MODEL | {"callables", "configurable", "graph"},
     "environment": PLAN | {"streams"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME,

@@ -12,6 +12,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Generic, Self, TypeAlias, TypeVar
 
+from dsv2.callables import takes
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
 from dsv2.errors import ConfigurationError, ContractError
 from dsv2.extension.event_time import declarations
@@ -47,7 +48,7 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
     """Says what a generator does; the last call of a kind wins."""
 
     def __init__(self, extract_timestamp: EventTimeExtractor[T]) -> None:
-        if not callable(extract_timestamp):
+        if not takes(extract_timestamp, 1):
             raise ConfigurationError(f"A generator takes a callable (record) -> ms, not {extract_timestamp!r}.")
         self._extract = extract_timestamp
         self._mode = Mode.PERIODIC

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function
+from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function, check_late
 from dsv2.extension.join.interval import new_interval_join
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
@@ -149,12 +149,13 @@ def interval_join(
     A record is late if event time has reached its timestamp. Late ones are dropped, and counted as the metric
     ``late_records_dropped``, or given to ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
 
-    Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for a
-    ``function`` that cannot be called with a pair.
+    Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for what
+    cannot be called with a pair or a late record.
     """
     earliest, latest = _milliseconds("lower", lower), _milliseconds("upper", upper)
     if earliest > latest:
         raise ConfigurationError(f"interval_join: no timestamp is between lower ({lower}) and upper ({upper}).")
+    check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     return new_interval_join(as_join_function(function), join_type, earliest, latest, on_late_left, on_late_right)
 
 
@@ -221,13 +222,14 @@ def window_join(
     (of windows that are gone) are dropped, and counted as the metric ``late_records_dropped``, or given to
     ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
 
-    Raises ``ConfigurationError`` for what is not a window strategy, and for a ``function`` that cannot be called with a
-    pair.
+    Raises ``ConfigurationError`` for what is not a window strategy, and for what cannot be called with a pair or a late
+    record.
     """
     if not isinstance(strategy, WindowStrategy):
         raise ConfigurationError(
             f"window_join takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}."
         )
+    check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     kind = ExistenceInWindow if join_type in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
     return WindowJoin(strategy, kind(as_join_function(function), join_type, on_late_left, on_late_right))
 

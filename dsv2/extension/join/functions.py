@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.functions import FailedCallbackError, Position, ProcessFunction
@@ -18,6 +19,7 @@ __all__ = (
     "Joining",
     "LateRecord",
     "as_join_function",
+    "check_late",
     "require_keyed",
     "take_late",
     "written_by_user",
@@ -80,12 +82,19 @@ def as_join_function(function: Joining[IN1, IN2, OUT]) -> JoinFunction[IN1, IN2,
     if isinstance(function, JoinFunction):
         return function
     wrong: Any = function  # as far as its type tells, it is a callable
-    if isinstance(wrong, type | ProcessFunction) or not callable(wrong):
+    if isinstance(wrong, type | ProcessFunction) or not takes(wrong, 4):
         hint = " (an instance, not the class)" if isinstance(wrong, type) else ""
         raise ConfigurationError(
             f"A join takes a JoinFunction{hint} or a callable (left, right, output, ctx), not {wrong!r}."
         )
     return CallableJoinFunction(function)
+
+
+def check_late(**callables: object) -> None:
+    """Raise ``ConfigurationError`` for one of ``on_late_left`` and ``on_late_right`` that cannot be called."""
+    for name, function in callables.items():
+        if function is not None and not takes(function, 3):
+            raise ConfigurationError(f"{name} is a callable (record, output, ctx), not {function!r}.")
 
 
 def written_by_user(function: JoinFunction[IN1, IN2, OUT], *others: object) -> Collection[object]:

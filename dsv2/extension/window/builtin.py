@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from dsv2.callables import takes
 from dsv2.errors import PlanError
 from dsv2.extension.window.folding import AggregatingFunction, Emit, ReducingFunction
 from dsv2.extension.window.functions import (
@@ -104,7 +105,7 @@ def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
     For the rest as ``aggregate``. ``function`` must not change what it is given.
     """
     _check_strategy("reduce", strategy)
-    if isinstance(function, type) or not callable(function):
+    if isinstance(function, type) or not takes(function, 2):
         raise PlanError(f"reduce takes a callable (record, record) -> record, not {function!r}.")
     _check_emit("reduce", emit)
     return OneInputWindowed(strategy, ReducingFunction(function, emit))
@@ -136,5 +137,5 @@ def _check_strategy(what: str, strategy: object) -> None:
 
 
 def _check_emit(what: str, emit: object) -> None:
-    if emit is not None and not callable(emit):
+    if emit is not None and not takes(emit, 3):
         raise PlanError(f"{what}: emit is a callable (result, window, ctx) -> record, not {emit!r}.")
