@@ -26,10 +26,10 @@ def check_callbacks(operator: Operator) -> None:
         kind = type(part)
         for name, parameters in _overridden(kind):
             if not takes(getattr(part, name), len(parameters)):
+                taken = inspect.signature(getattr(kind, name)).parameters
                 raise PlanError(
                     f"{operator} at {operator.location}: {kind.__qualname__}.{name} is called with "
-                    f"({', '.join(parameters)}), which it does not take: it is defined as "
-                    f"{name}{inspect.signature(getattr(kind, name))}."
+                    f"({', '.join(parameters)}), which it does not take: it is defined as {name}({', '.join(taken)})."
                 )
 
 

@@ -208,13 +208,13 @@ class FunctionCalls:
         """Show ``watermark`` of an input to the function."""
         callback = self._callbacks[input_index].watermark
         result: object = self._call(callback, watermark, *self._collectors, self._non_partitioned)
-        if isinstance(result, WatermarkHandlingResult):
-            return result
-        error = ContractError(
-            f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on as it "
-            f"is declared, or POLL, which keeps it back."
-        )
-        raise_user_failure(self._operator, self._subtask, callback, error)
+        if not isinstance(result, WatermarkHandlingResult):
+            error = ContractError(
+                f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on "
+                f"as it is declared, or POLL, which keeps it back."
+            )
+            raise_user_failure(self._operator, self._subtask, callback, error)
+        return result
 
     def event_time_watermark(self, time: int) -> None:
         """Tell a function with event time how late it is."""

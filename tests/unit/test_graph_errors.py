@@ -33,7 +33,8 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "process at HERE takes a process function (an instance, not the class)"),
     (lambda s: s.keyed.process(type(s.two_out)),
      "process at HERE takes a process function (an instance, not the class)"),
-    (lambda s: s.non_keyed.process(7), "process at HERE takes a process function or a callable (record, output, ctx), not 7."),
+    (lambda s: s.non_keyed.process(7),
+     "process at HERE takes a process function or a callable (record, output, ctx), not 7."),
     (lambda s: s.global_.process(s.two_in), "process at HERE takes a one-input or two-output function; TwoIn has two"),
     (lambda s: s.keyed.process(s.with_side), "process at HERE takes a one-input or two-output function; WithSide has"),
     (lambda s: s.keyed.process(s.one, str, str), "process at HERE: to keep the stream keyed give one key selector"),
@@ -41,6 +42,17 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
     (lambda s: s.keyed.process(s.two_out, str), "process at HERE: to keep the stream keyed give one key selector"),
     (lambda s: s.keyed.process(s.two_out, str, None), "process at HERE: to keep the stream keyed give one key"),
     (lambda s: s.keyed.key_by("name"), "key_by at HERE takes a callable (record) -> key, not 'name'."),
+
+    # Callables that do not take what they would be given.
+    (lambda s: s.keyed.key_by(lambda: 1), "key_by at HERE takes a callable (record) -> key, not <function"),
+    (lambda s: s.non_keyed.process(lambda record, output: None), "takes a process function or a callable (record, out"),
+    (lambda s: s.non_keyed.map(lambda one, other: one), "map at HERE takes a callable (record), not <function"),
+    (lambda s: s.non_keyed.filter(True), "filter at HERE takes a callable (record), not True."),
+    (lambda s: s.non_keyed.flat_map(lambda: ""), "flat_map at HERE takes a callable (record), not <function"),
+    (lambda s: s.keyed.process(s.one, lambda: 1), "process at HERE: to keep the stream keyed give one key selector"),
+    (lambda s: s.keyed.connect_and_process(s.other_keyed, s.two_in, lambda one, other: one),
+     "connect_and_process at HERE: new_key_selector is a callable (record) -> key, not <function"),
+
     (lambda s: s.non_keyed.to_sink(7), "to_sink at HERE takes a sink of dsv2.sinks, not int."),
     (lambda s: s.global_.to_sink(CollectSink), "at HERE takes a sink of dsv2.sinks, not the class CollectSink itself."),
     (lambda s: s.env.from_source([1]), "from_source at HERE takes a source of dsv2.sources, not list."),

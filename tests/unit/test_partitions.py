@@ -350,12 +350,16 @@ class TestKeptKeys:
         assert refused(lambda: driver.send(11))[1] == "InvalidKeyError"
 
     def test_all_partitions_are_checked_each_with_its_own_key(self) -> None:
+        def on_watermark(signal: Any, output: Any, ctx: Any) -> Any:
+            ctx.apply_to_all_partitions(
+                lambda output, ctx: output.collect(ctx.state_manager.current_key + signal.value)
+            )
+            return WatermarkHandlingResult.POLL
+
         driver = keyed(
             mod10,
             process_record=lambda record, output, ctx: None,
-            on_watermark=lambda signal, output, ctx: ctx.apply_to_all_partitions(
-                lambda output, ctx: output.collect(ctx.state_manager.current_key + signal.value)
-            ),
+            on_watermark=on_watermark,
             declare_watermarks=lambda: [W],
         )
         driver.send(1, 2, watermark(10))

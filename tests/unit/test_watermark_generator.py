@@ -18,7 +18,7 @@ from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
-from dsv2.watermark import BoolWatermark, LongWatermark, Watermark
+from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN, USE_PROCESSING_TIME
 from tests.support import local_environment, one_input, operator_named
 
@@ -303,15 +303,24 @@ def test_the_last_call_of_a_kind_wins() -> None:
     assert harness.output.event_times == [2]
 
 
+def listening_to(heard: list[Watermark]) -> OneInputStreamProcessFunction[int, int]:
+    """Puts every watermark that it is shown into ``heard``."""
+
+    def on_watermark(signal: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        heard.append(signal)
+        return WatermarkHandlingResult.PEEK
+
+    return one_input(on_watermark=on_watermark)
+
+
 def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> list[Any]:
     """What event times an operator behind two parallel generators hears."""
-    heard: list[int] = []
-    listening = one_input(on_watermark=lambda signal, output, ctx: heard.append(signal.value))
+    heard: list[Watermark] = []
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, clock=ManualClock(step_ms=100), batches=[3]))
     numbers = env.from_source(DataGeneratorSource(int, count=20)).with_parallelism(2)
-    numbers.process(function).with_parallelism(2).global_().process(listening).to_sink(CollectSink())
+    numbers.process(function).with_parallelism(2).global_().process(listening_to(heard)).to_sink(CollectSink())
     env.execute()
-    return heard
+    return [signal.value for signal in heard]
 
 
 def test_wherever_it_runs_one_without_watermarks_says_that_nobody_should_wait() -> None:
@@ -319,12 +328,11 @@ def test_wherever_it_runs_one_without_watermarks_says_that_nobody_should_wait() 
     numbers = range(20)
     for source in (DataGeneratorSource(int, count=20), CollectionSource(numbers)):
         heard: list[Watermark] = []
-        listening = one_input(on_watermark=lambda signal, output, ctx, heard=heard: heard.append(signal))
         env = ExecutionEnvironment.get_instance(LocalRuntime(seed=3, batches=[3]))
         stamped = (
             env.from_source(source).with_parallelism(2).process(generator().no_watermark().build_as_process_function())
         )
-        stamped.with_parallelism(2).global_().process(listening).to_sink(CollectSink())
+        stamped.with_parallelism(2).global_().process(listening_to(heard)).to_sink(CollectSink())
         env.execute()
         assert BY_CLOCK in heard
 

@@ -82,12 +82,10 @@ def test_the_function_is_shown_the_watermark_before_it_is_forwarded_and_so_are_i
         (PEEK, WatermarkHandlingStrategy.IGNORE, False),
         (POLL, WatermarkHandlingStrategy.FORWARD, False),
         (POLL, WatermarkHandlingStrategy.IGNORE, False),
-        (None, WatermarkHandlingStrategy.FORWARD, False),
     ],
 )
 @pytest.mark.parametrize("chained", [False, True])
 def test_what_is_forwarded(answer: Any, strategy: WatermarkHandlingStrategy, forwarded: bool, chained: bool) -> None:
-    """A function that forgets to answer swallows the watermark, as in Flink."""
     declaration = new_builder("w").type_long().default_handling_strategy(strategy).build()
 
     def build(numbers: Any) -> Any:
@@ -98,6 +96,19 @@ def test_what_is_forwarded(answer: Any, strategy: WatermarkHandlingStrategy, for
     driver = driven(build)
     driver.send(declaration.new_watermark(5) if chained else watermark(5))
     assert driver.sent_to("out") == [LongWatermark(5, "w"), *([watermark(5)] if forwarded else [])]
+
+
+@pytest.mark.parametrize("answer", [None, True, "PEEK"])
+def test_a_function_has_to_answer(answer: Any) -> None:
+    """In Flink one that returns null keeps the watermark back; here it is easily forgotten to return anything."""
+    driver = driven(lambda numbers: numbers.process(shows(answer=answer)).with_uid("f"))
+    with pytest.raises(UserFunctionError) as failed:
+        driver.send(watermark(5))
+    assert (failed.value.callback, failed.value.cause_type) == ("on_watermark", "ContractError")
+    assert failed.value.cause_message == (
+        f"on_watermark returned {answer!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on as it "
+        f"is declared, or POLL, which keeps it back."
+    )
 
 
 def test_a_function_is_shown_watermarks_that_it_does_not_know() -> None:

@@ -1,0 +1,257 @@
+"""What users give has to take what it will be given: said when it is given, or while the plan is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, StateDeclarationError
+from dsv2.callables import takes
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.extension.join import JoinFunction, interval_join, join, window_join
+from dsv2.extension.window import (
+    OneInputWindowStreamProcessFunction,
+    TwoInputNonBroadcastWindowStreamProcessFunction,
+    WindowStrategy,
+    aggregate,
+    reduce,
+    window,
+    with_late_output,
+)
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
+from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
+
+TEN = WindowStrategy.tumbling(10)
+
+
+class Point(NamedTuple):
+    x: int
+    y: int = 0
+
+
+class Caller:
+    def __call__(self, one: int, other: int) -> int:
+        return one + other
+
+    def method(self, one: int) -> int:
+        return one
+
+
+@pytest.mark.parametrize(
+    ("function", "counts"),
+    [
+        (lambda: 1, {0}),
+        (lambda one, other=1: 1, {1, 2}),
+        (lambda *args: 1, {0, 1, 2, 3}),
+        (lambda one, *, other: 1, set()),
+        (lambda one, *, other=1, **more: 1, {1}),
+        (partial(lambda one, other: 1, 5), {1}),
+        (Point, {1, 2}),
+        (Caller(), {2}),
+        (Caller().method, {1}),
+        (abs, {1}),
+        (max, {0, 1, 2, 3}),  # it does not say
+        (str, {0, 1, 2, 3}),
+        (7, set()),
+        (None, set()),
+    ],
+)
+def test_what_a_callable_takes(function: object, counts: set[int]) -> None:
+    assert {count for count in range(4) if takes(function, count)} == counts
+
+
+def aggregated(**wrong: Any) -> Any:
+    right: dict[str, Any] = {
+        "create_accumulator": int,
+        "add": lambda value, total: total + value,
+        "get_result": str,
+        "merge": lambda one, other: one + other,
+    }
+    return aggregate_of(**{**right, **wrong})
+
+
+any_interval_join: Any = interval_join
+any_window_join: Any = window_join
+
+
+def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("give", "error", "said"),
+    [
+        (
+            lambda f: aggregated(create_accumulator=lambda record: 0),
+            ConfigurationError,
+            "create_accumulator is a callable (),",
+        ),
+        (
+            lambda f: aggregated(add=f),
+            ConfigurationError,
+            "aggregate_of: add is a callable (value, accumulator), not <",
+        ),
+        (
+            lambda f: aggregated(get_result=lambda: 1),
+            ConfigurationError,
+            "get_result is a callable (accumulator), not <",
+        ),
+        (lambda f: aggregated(merge=f), ConfigurationError, "merge is a callable (accumulator, accumulator), not <"),
+        (
+            lambda f: aggregate(TEN, aggregated(), f),
+            PlanError,
+            "aggregate: emit is a callable (result, window, ctx) -> rec",
+        ),
+        (lambda f: reduce(TEN, f), PlanError, "reduce takes a callable (record, record) -> record, not <function"),
+        (lambda f: reduce(TEN, max, f), PlanError, "reduce: emit is a callable (result, window, ctx) -> record, not <"),
+        (lambda f: join(f), ConfigurationError, "or a callable (left, right, output, ctx), not <function"),
+        (
+            lambda f: any_interval_join(f, 0, 5),
+            ConfigurationError,
+            "or a callable (left, right, output, ctx), not <func",
+        ),
+        (
+            lambda f: any_window_join(TEN, f),
+            ConfigurationError,
+            "or a callable (left, right, output, ctx), not <function",
+        ),
+        (
+            lambda f: any_interval_join(pair, 0, 5, on_late_left=f),
+            ConfigurationError,
+            "on_late_left is a callable (record, output, ctx), not <function",
+        ),
+        (
+            lambda f: any_window_join(TEN, pair, on_late_right=f),
+            ConfigurationError,
+            "on_late_right is a callable (record, output, ctx), not <function",
+        ),
+        (
+            lambda f: EventTimeExtension.new_watermark_generator_builder(lambda: 1),  # type: ignore[arg-type, misc]
+            ConfigurationError,
+            "A generator takes a callable (record) -> ms, not <function",
+        ),
+        (
+            lambda f: StateDeclarations.reducing_state("s", int, f),
+            StateDeclarationError,
+            "ReducingState 's': reduce is a callable (value, value) -> value, not <function",
+        ),
+    ],
+)
+def test_a_callable_that_takes_something_else_is_refused_when_it_is_given(
+    give: Callable[[Any], object], error: type[PlanError], said: str
+) -> None:
+    with pytest.raises(error) as refused:
+        give(lambda record: record)
+    assert said in str(refused.value)
+
+
+class One(OneInputStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class WithoutContext(One):
+    def end_input(self) -> None: ...  # type: ignore[override]
+
+
+class OfTimers(OneInputEventTimeStreamProcessFunction[Any, Any]):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+    def on_event_timer(self, output: Any, ctx: Any) -> None: ...  # type: ignore[override]
+
+
+class WithCollector(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
+    def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+    def process_record_from_broadcast_input(  # type: ignore[override]
+        self, record: Any, output: Any, ctx: Any
+    ) -> None: ...
+
+
+class OfWindows(OneInputWindowStreamProcessFunction[Any, Any]):
+    def on_trigger(self, output: Any, ctx: Any) -> None: ...  # type: ignore[override]
+
+
+class OfTwoInWindows(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Any]):
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None: ...
+    def on_late_record2(self, record: Any) -> None: ...  # type: ignore[override]
+
+
+class Pair(JoinFunction[Any, Any, Any]):
+    def process_record(self, left: Any, right: Any, output: Any) -> None: ...  # type: ignore[override]
+
+
+class Total(AggregateFunction[Any, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator
+
+    def get_result(self) -> int:  # type: ignore[override]
+        return 0
+
+
+class HasTotal(One):
+    def uses_states(self) -> Any:
+        return [StateDeclarations.aggregating_state("total", int, Total())]
+
+
+# The pipeline, and what is said of the callback behind the place.
+REFUSED: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda s: s.non_keyed.process(WithoutContext()), "WithoutContext.end_input is called with (ctx)"),
+    (lambda s: s.keyed.process(OfTimers()), "OfTimers.on_event_timer is called with (timestamp, output, ctx)"),
+    (
+        lambda s: s.keyed.connect_and_process(s.broadcast, WithCollector()),
+        "WithCollector.process_record_from_broadcast_input is called with (record, ctx)",
+    ),
+    (lambda s: s.keyed.process(window(TEN, OfWindows())), "OfWindows.on_trigger is called with (output, ctx, window)"),
+    (
+        lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()))),
+        "OfWindows.on_trigger is called with (output, ctx, window)",
+    ),
+    (
+        lambda s: s.keyed.connect_and_process(s.other_keyed, window(TEN, OfTwoInWindows())),
+        "OfTwoInWindows.on_late_record2 is called with (record, output, ctx)",
+    ),
+    (
+        lambda s: s.keyed.connect_and_process(s.other_keyed, join(Pair())),
+        "Pair.process_record is called with (left, right, output, ctx)",
+    ),
+    (lambda s: s.keyed.process(aggregate(TEN, Total())), "Total.get_result is called with (accumulator)"),
+    (lambda s: s.keyed.process(HasTotal()), "Total.get_result is called with (accumulator)"),
+]
+
+
+@pytest.mark.parametrize(("build", "said"), REFUSED, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_callback_of_another_shape_is_refused_while_the_plan_is_built(
+    env: ExecutionEnvironment, s: Any, build: Callable[[Any], Any], said: str
+) -> None:
+    build(s)
+    with pytest.raises(PlanError) as refused:
+        env.build_plan()
+    assert f" at {__file__}:{build.__code__.co_firstlineno}: {said}, which it does not take: " in str(refused.value)
+
+
+def test_the_error_shows_what_was_written(env: ExecutionEnvironment, s: Any) -> None:
+    s.non_keyed.process(WithoutContext()).with_uid("bad")
+    with pytest.raises(PlanError, match=r"it is defined as end_input\(self\)\.$"):
+        env.build_plan()
+
+
+class Lenient(One):
+    """Takes more than it will be given, in all ways that there are."""
+
+    def process_record(self, *args: Any, **more: Any) -> None: ...
+    def end_input(self, ctx: Any, why: str = "") -> None: ...
+
+    @staticmethod
+    def on_processing_timer(timestamp: int, output: Any, ctx: Any) -> None: ...
+
+    def _on_watermark(self) -> None: ...
+
+    on_watermark: Any = lambda self, *args: None
+
+
+def test_what_takes_more_is_taken(env: ExecutionEnvironment, s: Any) -> None:
+    s.keyed.process(Lenient())
+    assert env.build_plan()
