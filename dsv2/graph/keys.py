@@ -6,23 +6,29 @@ refused of which it is certain that it never works. (Flink compares the types of
 
 from __future__ import annotations
 
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from fractions import Fraction
+from functools import cache
 from typing import NewType, get_origin, get_type_hints
-from uuid import UUID
 
 from dsv2.errors import PlanError
 from dsv2.graph.plan import KeySelector, Operator
 
 __all__ = ("check_keys",)
 
-# Types whose values may be equal have one family. (Where a date is announced, a datetime may come.)
-_FAMILIES: dict[object, str] = {
-    **dict.fromkeys((bool, int, float, Decimal, Fraction), "numbers"),
-    **dict.fromkeys((date, datetime), "dates"),
-    **{kind: kind.__name__ for kind in (str, bytes, tuple, time, timedelta, UUID)},
-}
+
+@cache
+def _families() -> dict[object, str]:
+    """Types whose values may be equal have one family. (Where a date is announced, a datetime may come.)"""
+    # Imported where they are needed, for ``import dsv2`` is to be quick.
+    from datetime import date, datetime, time, timedelta
+    from decimal import Decimal
+    from fractions import Fraction
+    from uuid import UUID
+
+    return {
+        **dict.fromkeys((bool, int, float, Decimal, Fraction), "numbers"),
+        **dict.fromkeys((date, datetime), "dates"),
+        **{kind: kind.__name__ for kind in (str, bytes, tuple, time, timedelta, UUID)},
+    }
 
 
 def check_keys(operator: Operator) -> None:
@@ -47,7 +53,7 @@ def _family_of(selector: KeySelector) -> str | None:
     kind: object = selector if isinstance(selector, type) else _returned(selector)
     while isinstance(kind, NewType):
         kind = kind.__supertype__
-    return _FAMILIES.get(get_origin(kind) or kind)
+    return _families().get(get_origin(kind) or kind)
 
 
 def _returned(selector: KeySelector) -> object:

@@ -13,6 +13,7 @@ from dsv2.watermark.declaration import (
     WatermarkCombinationPolicy,
     WatermarkHandlingStrategy,
 )
+from dsv2.watermark.event_time import RESERVED
 
 __all__ = ("BoolWatermarkBuilder", "LongWatermarkBuilder", "WatermarkDeclarationBuilder", "new_builder")
 
@@ -21,6 +22,8 @@ F = TypeVar("F", NumericWatermarkCombinationFunction, BoolWatermarkCombinationFu
 
 def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
     """Start a declaration. ``identifier`` is case-sensitive and unique within a job.
+
+    One that cannot be used raises ``WatermarkDeclarationError``.
 
     >>> new_builder("newest").type_long().combine_function_max().build().identifier
     'newest'
@@ -34,6 +37,11 @@ class WatermarkDeclarationBuilder:
     def __init__(self, identifier: str) -> None:
         if not isinstance(identifier, str) or not identifier:
             raise WatermarkDeclarationError(f"A watermark identifier is a non-empty string, not {identifier!r}.")
+        if identifier.startswith(RESERVED):
+            raise WatermarkDeclarationError(
+                f"Identifiers that begin with {RESERVED} are those of event time: choose another one than "
+                f"{identifier!r}, or take the declarations of EventTimeExtension."
+            )
         self._identifier = identifier
 
     def type_long(self) -> LongWatermarkBuilder:

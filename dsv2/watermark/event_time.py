@@ -22,12 +22,15 @@ __all__ = (
     "LONG_MAX",
     "LONG_MIN",
     "PROCESSING_TIME",
+    "RESERVED",
     "USE_PROCESSING_TIME",
     "EventTimeCombiner",
     "EventTimeOfInputs",
     "SentEventTime",
 )
 
+RESERVED: Final = "BUILTIN_API_"
+"""What the identifiers begin with that programs cannot declare."""
 EVENT_TIME: Final = "BUILTIN_API_EVENT_TIME"
 IDLE_STATUS: Final = "BUILTIN_API_EVENT_TIME_IDLE"
 USE_PROCESSING_TIME: Final = "BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME"

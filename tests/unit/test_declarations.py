@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dsv2 import WatermarkDeclarationError
+from dsv2.extension.event_time import declarations
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkCombinationFunction,
@@ -76,6 +77,13 @@ def test_aligned_without_waiting_for_all_is_refused(typed: LongWatermarkBuilder)
 def test_an_identifier_is_a_non_empty_string(identifier: str) -> None:
     with pytest.raises(WatermarkDeclarationError, match="non-empty string"):
         new_builder(identifier)
+
+
+def test_the_identifiers_of_event_time_are_not_for_programs() -> None:
+    """In Flink a program may declare them otherwise, and fails when event time is used as well."""
+    for declaration in (declarations.EVENT_TIME, declarations.IDLE_STATUS, declarations.USE_PROCESSING_TIME):
+        with pytest.raises(WatermarkDeclarationError, match="begin with BUILTIN_API_ are those of event time"):
+            new_builder(declaration.identifier)
 
 
 @pytest.mark.parametrize(
