@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.errors import SerializationError
 from dsv2.graph import Plan
 from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.failure import shorten
 from dsv2.runtime.frames import Control, Frame, Timestamps
 from dsv2.runtime.records import pack, unpack
+from dsv2.runtime.shortened import shorten
 from runtime_spark.layout import REPORT_SLOT, Layout
 
 __all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "literal_rows", "to_arrow")

@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.errors import RecordMutatedError, SerializationError
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.failure import shorten
+from dsv2.runtime.shortened import shorten
 
 __all__ = ("MutationCheck",)
 

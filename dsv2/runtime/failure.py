@@ -9,12 +9,12 @@ from dsv2.errors import CorruptDataError, InternalError, SerializationError, Use
 from dsv2.functions import FailedCallbackError
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import NO_KEY
+from dsv2.runtime.shortened import shorten
 
-__all__ = ("raise_user_failure", "shorten")
+__all__ = ("raise_user_failure",)
 
 _OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError)
 _ABSENT: Any = object()
-_LONGEST = 200
 _OUR_PACKAGES = ("dsv2", "runtime_spark")
 
 
@@ -53,15 +53,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as worse:
         return f"<its message cannot be shown: __str__ raised {type(worse).__qualname__}>"
-
-
-def shorten(value: Any) -> str:
-    """``repr(value)``, cut to a readable length; never raises."""
-    try:
-        text = repr(value)
-    except Exception as error:
-        text = f"<{type(value).__qualname__} whose repr raised {type(error).__qualname__}>"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 def _user_frames(error: BaseException) -> str:

@@ -117,7 +117,12 @@ class FunctionCalls:
         self._has_ended = has_ended
         self._partition = PartitionState(operator.keyed, store)
         self.states = FunctionStates(
-            function, store, self._partition, job.codec, job.time, f"State of {operator}, subtask {subtask}"
+            function,
+            store,
+            self._partition,
+            job.codec,
+            job.time,
+            f"State of {operator}, defined at {operator.location}, subtask {subtask}",
         )
         self._moment = Moment()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)

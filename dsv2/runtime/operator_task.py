@@ -61,7 +61,7 @@ class OperatorTask:
         self._subtask = subtask
         self._job = job
         self._outputs = outputs
-        owner = f"Keyed state of {operator}, subtask {subtask}"
+        owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sent_time = SentEventTime()

@@ -10,9 +10,10 @@ from dsv2.errors import ContractError, InternalError, InvalidKeyError
 from dsv2.functions import CollectAll
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.contexts import Moment, PartitionState
-from dsv2.runtime.failure import raise_user_failure, shorten
+from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit, Timestamps
 from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.shortened import shorten
 
 __all__ = (
     "Collect",

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from dsv2.errors import SerializationError
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.shortened import shorten
 
-__all__ = ("Page", "PagedMap", "Pages")
+__all__ = ("Page", "PagedMap", "Pages", "encode_state")
 
 _KEYS_PER_PAGE = 64
 _MAX_PAGES = 1 << 15
@@ -76,11 +78,14 @@ class Pages:
         self.changed.clear()
 
     def snapshot(self) -> tuple[int, dict[int, bytes]]:
-        """The number of pages, and those that are not empty; encodes what has changed."""
+        """The number of pages, and those that are not empty; encodes what has changed.
+
+        Raises ``SerializationError`` naming a key whose values cannot be pickled.
+        """
         for number in sorted(self.changed):
             page = self._decoded[number]
             if page:
-                self._encoded[number] = self._codec.dumps(page)
+                self._encoded[number] = self._encode(page)
             else:
                 self._encoded.pop(number, None)
         self.changed.clear()
@@ -91,6 +96,25 @@ class Pages:
         self.clear()
         self.count, encoded = state
         self._encoded = dict(encoded)
+
+    def _encode(self, page: Page) -> bytes:
+        try:
+            return self._codec.dumps(page)
+        except SerializationError:
+            for key, value in page.items():
+                encode_state(self._codec, value, f"{self._owner}, key {shorten(key)}")
+            raise
+
+
+def encode_state(codec: Codec, value: Any, owner: str) -> bytes:
+    """``value`` as bytes. Raises ``SerializationError`` that names ``owner`` and says what to do."""
+    try:
+        return codec.dumps(value)
+    except SerializationError as error:
+        raise SerializationError(
+            f"{owner}: {shorten(value)} cannot be checkpointed. {error} Keep plain values in states, or what they can "
+            f"be made from again."
+        ) from error
 
 
 class PagedMap:

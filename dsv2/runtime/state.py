@@ -29,6 +29,7 @@ from dsv2.runtime.handles import (
     ValueHandle,
 )
 from dsv2.runtime.keyed_store import PagedKeyedStore
+from dsv2.runtime.pages import encode_state
 from dsv2.runtime.timers import BatchTime
 from dsv2.state import (
     AggregatingStateDeclaration,
@@ -134,7 +135,7 @@ class _SubtaskState:
     def snapshot(self) -> dict[str, bytes]:
         """Per name the value; encodes only those that were asked for."""
         for name in sorted(self._values):
-            self._encoded[name] = self._codec.dumps(self._values[name])
+            self._encoded[name] = encode_state(self._codec, self._values[name], f"{self._owner}, state {name!r}")
         self._values.clear()  # whoever changes a value from now on has to ask for it again
         return {name: self._encoded[name] for name in sorted(self._encoded)}
 

@@ -100,8 +100,8 @@ class TypeRegistry:
                 if _is_data_class(value) and (value.__module__, value.__qualname__) == (module, name):
                     return value
         raise CorruptDataError(
-            f"The bytes name {module}.{name}, which this job does not bring. If it is the class of a record or of a "
-            f"function's field, call env.register_type({name.rpartition('.')[2]})."
+            f"The bytes name {module}.{name}, which this job does not bring. If it is the class of a record, of a "
+            f"value in a state or of a function's field, call env.register_type({name.rpartition('.')[2]})."
         )
 
 

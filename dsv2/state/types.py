@@ -48,6 +48,8 @@ def fits(value: object, form: object) -> bool:
     if form is float:
         return isinstance(value, float | int)  # as for a type checker
     origin = typing.get_origin(form) or form
+    if origin is typing.Annotated:
+        return fits(value, typing.get_args(form)[0])
     if origin in _UNIONS:
         return any(fits(value, part) for part in typing.get_args(form))
     if origin is typing.Literal:

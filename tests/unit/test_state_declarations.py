@@ -270,6 +270,8 @@ def test_the_classes_of_a_type(form: object, classes: set[type]) -> None:
     ("value", "form", "answer"),
     [
         (1, int, True),
+        (1, Annotated[int, "percent"], True),
+        ("1", Annotated[int, "percent"], False),
         (True, int, True),
         ("1", int, False),
         (1, float, True),

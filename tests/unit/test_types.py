@@ -187,8 +187,8 @@ def test_an_unknown_class_is_named_with_the_way_out() -> None:
     with pytest.raises(CorruptDataError) as caught:
         registry_of(lambda env, numbers: numbers.map(str)).find("app.records", "Tweet")
     assert str(caught.value) == (
-        "The bytes name app.records.Tweet, which this job does not bring. If it is the class of a record or of a "
-        "function's field, call env.register_type(Tweet)."
+        "The bytes name app.records.Tweet, which this job does not bring. If it is the class of a record, of a value "
+        "in a state or of a function's field, call env.register_type(Tweet)."
     )
 
 
