@@ -12,10 +12,19 @@ from typing import Any
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import WrappingFunction
 from dsv2.graph import Operator
-from dsv2.runtime.codec import Codec
+from dsv2.runtime.codec import Codec, Names
+from dsv2.runtime.contexts import counter_named, event_time_manager
+from dsv2.runtime.handles import state_named
+from dsv2.runtime.shortened import shorten
 
-__all__ = ("FunctionFields",)
+__all__ = ("FunctionFields", "difference_of_fields")
 
+# What stands in the bytes by the name of a function, for people to read.
+_SHOWN: Names = {
+    (counter_named.__module__, counter_named.__qualname__): "counter {!r}".format,
+    (event_time_manager.__module__, event_time_manager.__qualname__): "event time".format,
+    (state_named.__module__, state_named.__qualname__): "state {!r}".format,
+}
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
 
@@ -111,6 +120,19 @@ class FunctionFields:
                 f"Fields of a function are part of its state: keep plain values in them, or define __getstate__ "
                 f"(without the field) and __setstate__ (which builds it again)."
             ) from error
+
+
+def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:
+    """In words what two snapshots of fields of ``function``, which are not the same, differ in."""
+    function = function.wrapped if isinstance(function, WrappingFunction) else function
+    if type(function).__getstate__ is not object.__getstate__:
+        return "what __getstate__ returned"
+    kept = [codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second)]
+    for name in sorted({*kept[0], *kept[1]}):
+        values = [shorten(fields[name]) if name in fields else "what the program says" for fields in kept]
+        if values[0] != values[1]:
+            return f"the field {name!r} of the function: {values[0]} and {values[1]}"
+    return "fields of the function"
 
 
 def _as_dict(state: Any) -> dict[str, Any]:

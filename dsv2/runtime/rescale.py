@@ -13,6 +13,7 @@ from typing import Any
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.fields import difference_of_fields
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.keys import subtask_of
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
@@ -20,7 +21,6 @@ from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionS
 __all__ = ("rescale",)
 
 _ALIKE = {
-    "fields": "fields of the function",
     "gates": "what their inputs have seen",
     "across_inputs": "watermarks of the inputs",
     "event_time": "event time",
@@ -53,7 +53,7 @@ def _rescaled(
         raise IncompatibleCheckpointError(
             f"{operator} cannot have {parallelism} subtasks: its max parallelism is {operator.max_parallelism}."
         )
-    _check_alike(operator, old)
+    _check_alike(operator, old, codec)
     stores = _stores(operator, [state["store"] for state in old], parallelism, codec)
     of_subtask = _subtask_states(operator, [state["subtask_state"] for state in old], parallelism, codec)
     counters = {name for state in old for name in state["counters"]}
@@ -68,13 +68,21 @@ def _rescaled(
     ]
 
 
-def _check_alike(operator: Operator, old: Sequence[dict[str, Any]]) -> None:
-    for name, what in _ALIKE.items():
-        if any(state[name] != old[0][name] for state in old):
-            advice = "Keep in declared state what is to be redistributed." if name == "fields" else ""
+def _check_alike(operator: Operator, old: Sequence[dict[str, Any]], codec: Codec) -> None:
+    who = f"The subtasks of {operator}, defined at {operator.location}, differ in"
+    for index, state in enumerate(old):
+        if state["fields"] != old[0]["fields"]:
+            difference = difference_of_fields(operator.function, old[0]["fields"], state["fields"], codec)
             raise IncompatibleCheckpointError(
-                f"The subtasks of {operator}, defined at {operator.location}, differ in {what}. {advice}".rstrip()
+                f"{who} {difference} (subtasks 0 and {index}). Only declared state can be redistributed: keep there "
+                f"what the records change, and set fields in open, where all subtasks do the same."
             )
+        for name, what in _ALIKE.items():
+            if state[name] != old[0][name]:
+                raise IncompatibleCheckpointError(
+                    f"{who} {what} (subtasks 0 and {index}). Give all of them the same watermarks, idle statuses and "
+                    f"ends on the same channels before their snapshots are taken, as a job does."
+                )
 
 
 def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Codec) -> list[tuple[Any, ...]]:

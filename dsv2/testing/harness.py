@@ -245,6 +245,11 @@ class Harness:
         """Pending processing-time timers of ``key``, in ms."""
         return self._task.timers(Domain.PROCESSING_TIME, key)
 
+    def owns(self, key: Hashable) -> bool:
+        """Whether records with ``key`` go to this subtask, and not to another one of its ``parallelism``."""
+        operator = self._operator
+        return subtask_of(key, operator.max_parallelism, operator.parallelism) == self._index
+
     @property
     def state_manager(self) -> SubtaskStateManager:
         """The states that belong to the subtask, to look at or to set. ``visit`` leads to those of keys."""

@@ -22,7 +22,7 @@ from dsv2.state import (
     StateDeclarations,
     StateTtl,
 )
-from tests.support import Driver, broadcast_side, job_context, local_environment, long_lists, unhurried
+from tests.support import IDLE, Driver, broadcast_side, job_context, local_environment, long_lists, unhurried
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(10))
@@ -273,8 +273,68 @@ def test_fields_that_differ_cannot_be_redistributed() -> None:
         job.rescale(2)
     place = job.plan.operators[1].location
     assert str(refused.value) == (
-        f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in fields of the function. "
-        f"Keep in declared state what is to be redistributed."
+        f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in the field 'count' of the function: "
+        f"what the program says and 1 (subtasks 0 and 1). Only declared state can be redistributed: keep there what "
+        f"the records change, and set fields in open, where all subtasks do the same."
+    )
+
+
+class Lazy(Remembering):
+    """Keeps handles in fields once there is a record."""
+
+    state: Any = None
+    counter: Any = None
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 0:
+            self.counter = ctx.metric_group.counter("zeros")
+        self.state = ctx.state_manager.get_state(COUNT)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (0, "the field 'counter' of the function: \"counter 'zeros'\" and what the program says"),
+        (1, "the field 'state' of the function: \"state 'count'\" and what the program says"),
+    ],
+)
+def test_handles_in_fields_are_named(record: int, said: str) -> None:
+    job = Job(Lazy(), 2)
+    job._drivers[0].send(record)
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        job.rescale(1)
+    assert said in str(refused.value)
+
+
+class Custom(Remembering):
+    def __getstate__(self) -> Any:
+        return self.seen
+
+    def __setstate__(self, state: Any) -> None:
+        self.seen = state
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.seen += 1
+
+
+def test_fields_that_say_themselves_what_they_are() -> None:
+    job = Job(Custom(), 2)
+    job.send(1)
+    with pytest.raises(IncompatibleCheckpointError, match="differ in what __getstate__ returned"):
+        job.rescale(1)
+
+
+def test_subtasks_that_have_not_seen_the_same_signals() -> None:
+    job = Job(Remembering(), 2)
+    job._drivers[1].send(IDLE)
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        job.rescale(1)
+    assert str(refused.value).endswith(
+        "differ in what their inputs have seen (subtasks 0 and 1). Give all of them the same watermarks, idle statuses "
+        "and ends on the same channels before their snapshots are taken, as a job does."
     )
 
 

@@ -255,6 +255,7 @@ def test_snapshots_of_all_subtasks_are_rescaled() -> None:
         index: OneInputHarness(Settled(), key=product_of, parallelism=2, subtask=index, channels=2) for index in (0, 1)
     }
     for product in products:
+        assert [index for index, harness in before.items() if harness.owns(product)] == [subtask_of(product, 128, 2)]
         before[subtask_of(product, 128, 2)].input.push(Sale(product, 1))
     snapshots = [harness.snapshot() for harness in before.values()]
     after = [
