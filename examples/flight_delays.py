@@ -23,7 +23,7 @@ from dsv2.sources import DataGeneratorSource
 from dsv2.state import AggregateFunction
 from dsv2.streams import ProcessConfigurableAndTwoNonKeyedPartitionStream
 from examples.airport import Flight, flight_by_takeoff, flights_by_takeoff
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("Delays", "DelaysOfDay", "daily_delays", "main")
 
@@ -108,7 +108,7 @@ def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     days, late = CollectSink[DelaysOfDay](), CollectSink[Flight]()
     both.first.to_sink(days)
     both.second.to_sink(late)
-    env.execute("flight delays", checkpoint_location=options.checkpoint)
+    execute(env, "flight delays", options)
     too_late = Counter(flight.carrier for flight in late.results)
     rows = [
         (carrier, sum(d.flights for d in own), round(sum(d.total for d in own) / sum(d.flights for d in own)),

@@ -22,7 +22,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from examples.airport import Flight, Weather, flight_by_schedule, flights_by_schedule, observation, observations
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("FlightInWeather", "InWeather", "by_visibility", "in_weather", "main")
 
@@ -106,7 +106,7 @@ def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
         env.from_source(flights, "flights").with_parallelism(1), env.from_source(weather, "weather").with_parallelism(1)
     )
     by_visibility(seen).to_sink(sink)
-    env.execute("flight weather", checkpoint_location=options.checkpoint)
+    execute(env, "flight weather", options)
     rows = [
         (origin, sight, flights, f"{cancelled / flights:.1%}", f"{delay / (flights - cancelled):.1f}")
         for origin, sight, flights, cancelled, delay in sorted(sink.results)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, RuntimeContext
 from dsv2.extension.join import JoinFunction, join
 from dsv2.sinks import CollectSink
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("Grade", "JoinGradesAndScores", "Result", "Score", "join_grades", "main")
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[Result]()
     join_grades(env.from_collection(GRADES, "grades"), env.from_collection(SCORES, "scores")).to_sink(sink)
-    env.execute("grades", checkpoint_location=options.checkpoint)
+    execute(env, "grades", options)
     return Table("Grades and scores", Result._fields, sorted(sink.results))
 
 

@@ -26,8 +26,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
-from signal import SIGINT, signal
-from threading import Event
 from typing import TYPE_CHECKING
 
 from dsv2 import (
@@ -35,7 +33,6 @@ from dsv2 import (
     ConfigurationError,
     Dsv2Error,
     ExecutionEnvironment,
-    JobHandle,
     JobProgress,
     JobResult,
     NonPartitionedContext,
@@ -48,9 +45,11 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
-from examples.console import ProgressLine, format_table, format_time
+from examples.console import format_table, format_time
+from examples.program import INTERRUPTED, number_of_subtasks
 from examples.session import new_session
 from examples.tweets import Tweet, TweetGenerator
+from examples.watching import interrupts_noted, watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Dsv2Error, OSError) as error:  # of the second kind are folders that cannot be made or read
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
     print(_report(options, result, events))
     if options.mode != "local":
         print(f"All of them are below {_output(options)}, as Parquet.")
@@ -211,8 +212,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--tweets", type=int, metavar="N", help="read N generated tweets instead of the flights of 2013")
     add("--threshold", type=int, help="hot is what has more tweets than this (flights: 6, tweets: 100)")
     add("--window", type=float, metavar="MINUTES", help="within so many minutes (flights: 60, tweets: 5)")
-    add("--parallelism", type=int, default=2, help="subtasks of the detector (default 2)")
-    add("--splits", type=int, default=1, help="subtasks of source and extractor (default 1)")
+    subtasks = number_of_subtasks
+    add("--parallelism", type=subtasks, default=2, metavar="N", help="subtasks of the detector (default 2)")
+    add("--splits", type=subtasks, default=1, metavar="N", help="subtasks of source and extractor (default 1)")
     add("--lazy", action="store_true", help="the detector that drops old tweets when a topic's next one arrives")
     add("--work-dir", type=Path, default=OUT, help="flights as Parquet, checkpoint, events (default: out/hot_topics)")
     add("--checkpoint", type=Path, metavar="DIR", help="keep the job's state here, and go on from it if there is one")
@@ -251,22 +253,18 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
     output = _output(options)
     if not (options.checkpoint and checkpoint.exists()):
         _start_anew(checkpoint, output, output_is_ours=options.output is None)
-    spark = new_session("hot topics")
-    try:
+    with interrupts_noted() as interrupted, new_session("hot topics") as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_execution_mode(RuntimeExecutionMode.STREAMING if streaming else RuntimeExecutionMode.BATCH)
         tweets = _flights_on_spark(env, spark, options) if options.tweets is None else _generated_tweets(env, options)
         _hot_topics(env, tweets, options).to_sink(FileSink(str(output), schema=HotTopic)).with_uid("events")
-        result = _watch(
-            env.execute_async(
-                "hot topics",
-                checkpoint_location=str(checkpoint) if streaming else None,
-                trigger=Trigger.available_now() if streaming else None,
-            )
+        job = env.execute_async(
+            "hot topics",
+            checkpoint_location=str(checkpoint) if streaming else None,
+            trigger=Trigger.available_now() if streaming else None,
         )
+        result = watch(job, _progress_text, interrupted)
         return result, _read_events(spark, output)
-    finally:
-        spark.stop()
 
 
 def _output(options: argparse.Namespace) -> Path:
@@ -324,26 +322,7 @@ def _hot_topics(
     )
 
 
-def _watch(job: JobHandle) -> JobResult:
-    """Show how far ``job`` is until it ends; Ctrl-C ends it after the micro-batch in hand."""
-    interrupted = Event()
-    spark_handler = signal(SIGINT, lambda *_: interrupted.set())  # Spark's own would cancel what is running
-    line = ProgressLine()
-    try:
-        while not job.await_termination(timeout_seconds=0.25):
-            line.show(_progress_text(job.progress), job.progress.batch_id)
-            if interrupted.is_set():
-                line.show("Stopping ...", job.progress.batch_id)
-                job.stop()
-    finally:
-        line.clear()
-        signal(SIGINT, spark_handler)
-    return job.result()
-
-
 def _progress_text(progress: JobProgress) -> str:
-    if progress.batch_id < 0:
-        return "Starting ..."
     read, watermarks, hot = _numbers(progress)
     return f"Batch {progress.batch_id}: {read:,} records read, {watermarks:,} watermarks, {hot:,} hot events"
 

@@ -22,7 +22,7 @@ from dsv2.extension.event_time import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("Click", "ClickCount", "CountNewsClicks", "News", "NewsEvent", "count_clicks", "main", "some_events")
 
@@ -128,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[ClickCount]()
     count_clicks(env.from_collection(some_events())).to_sink(sink)
-    env.execute("news clicks", checkpoint_location=options.checkpoint)
+    execute(env, "news clicks", options)
     return Table(f"{len(sink.results)} news items", ("item", "clicks"), sorted(sink.results))
 
 

@@ -1,4 +1,4 @@
-"""What the small examples share: their options, and one run on the runtime that was asked for."""
+"""What the examples share: options, and, for the small ones, one run on the runtime that was asked for."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import NamedTuple
 
-from dsv2 import Dsv2Error, ExecutionEnvironment, RuntimeExecutionMode
+from dsv2 import Dsv2Error, ExecutionEnvironment, JobProgress, JobStatus, RuntimeExecutionMode
 from examples.console import format_table
 from examples.session import new_session
+from examples.watching import interrupts_noted, watch
 
-__all__ = ("Table", "run_example")
+__all__ = ("INTERRUPTED", "Table", "execute", "number_of_subtasks", "run_example")
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C has ended."""
+_MOST_SUBTASKS = 64
 
 
 class Table(NamedTuple):
@@ -33,13 +39,12 @@ def run_example(
 ) -> int:
     """Call ``run`` with an environment as the command line wants it, and print its table; returns the exit code.
 
-    ``run`` builds the pipeline and calls ``execute`` with ``options.checkpoint``.
+    ``run`` builds the pipeline and calls ``execute``.
     """
     parser = argparse.ArgumentParser(prog=f"python -m examples.{module}", description=description)
-    parser.add_argument(
-        "--mode", choices=("local", "streaming", "batch"), default="local", help="local: in this process, no Spark"
-    )
-    parser.add_argument("--parallelism", type=int, default=2, help="subtasks of each function (default 2)")
+    add = parser.add_argument
+    add("--mode", choices=("streaming", "batch", "local"), default="streaming", help="local: in this process, no Spark")
+    add("--parallelism", type=number_of_subtasks, default=2, metavar="N", help="subtasks of each function (default 2)")
     add_options(parser)
     options = parser.parse_args(arguments)
     try:
@@ -48,27 +53,47 @@ def run_example(
     except Dsv2Error as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
     print(title, "", format_table(header, rows), sep="\n")
     return 0
+
+
+def execute(env: ExecutionEnvironment, job_name: str, options: argparse.Namespace) -> None:
+    """Run the pipeline in ``env`` until it ends. Raises ``KeyboardInterrupt`` if Ctrl-C has ended it before."""
+    job = env.execute_async(job_name, checkpoint_location=options.checkpoint)
+    watch(job, _progress_text, options.interrupted)
+    if job.status is JobStatus.STOPPED:
+        raise KeyboardInterrupt
+
+
+def number_of_subtasks(text: str) -> int:
+    """For ``ArgumentParser``: a parallelism that one machine can bear."""
+    if not (text.isdecimal() and 1 <= int(text) <= _MOST_SUBTASKS):
+        raise argparse.ArgumentTypeError(f"a number from 1 to {_MOST_SUBTASKS} is wanted, not {text!r}")
+    return int(text)
+
+
+def _progress_text(progress: JobProgress) -> str:
+    processed = sum(operator.records_in for operator in progress.operators.values())
+    return f"Batch {progress.batch_id}: {processed:,} records processed"
 
 
 @contextmanager
 def _environment(name: str, options: argparse.Namespace) -> Iterator[ExecutionEnvironment]:
     options.checkpoint = None
+    options.interrupted = Event()
     if options.mode == "local":
         env = ExecutionEnvironment.get_instance(runtime="local")
         env.set_parallelism(options.parallelism)
         yield env
         return
-    spark = new_session(name)
-    try:
-        with TemporaryDirectory() as folder:
-            env = ExecutionEnvironment.get_instance(spark=spark)
-            env.set_parallelism(options.parallelism)
-            if options.mode == "batch":
-                env.set_execution_mode(RuntimeExecutionMode.BATCH)
-            else:
-                options.checkpoint = folder
-            yield env
-    finally:
-        spark.stop()
+    with interrupts_noted() as options.interrupted, TemporaryDirectory() as folder, new_session(name) as spark:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(options.parallelism)
+        if options.mode == "batch":
+            env.set_execution_mode(RuntimeExecutionMode.BATCH)
+        else:
+            options.checkpoint = folder
+        yield env

@@ -18,7 +18,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import format_time
 from examples.orders import HOUR, Order, some_orders
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("CountSales", "FullHours", "ProductSales", "count_sales", "main")
 
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[ProductSales]()
     count_sales(env.from_collection(some_orders())).to_sink(sink)
-    env.execute("sales", checkpoint_location=options.checkpoint)
+    execute(env, "sales", options)
     rows = [(format_time(until), product, sold) for product, until, sold in sink.results]
     return Table("Sales by hour", ("until (UTC)", "product", "sold"), sorted(rows))
 

@@ -22,7 +22,7 @@ from dsv2.extension.window import (
 from dsv2.sinks import CollectSink
 from examples.console import format_time
 from examples.orders import Order, some_orders
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("CountSalesInWindow", "WindowSales", "count_sales_in_windows", "main")
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[WindowSales]()
     count_sales_in_windows(env.from_collection(some_orders())).to_sink(sink)
-    env.execute("windowed sales", checkpoint_location=options.checkpoint)
+    execute(env, "windowed sales", options)
     rows = [(format_time(start), format_time(end), product, sold) for product, start, end, sold in sink.results]
     return Table("Sales by hour", ("from (UTC)", "until (UTC)", "product", "sold"), sorted(rows))
 

@@ -17,7 +17,7 @@ from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from examples.program import Table, run_example
+from examples.program import Table, execute, run_example
 
 __all__ = ("Counter", "Tokenizer", "WordCount", "count_words", "count_words_with_callables", "main")
 
@@ -102,7 +102,7 @@ def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     sink = CollectSink[WordCount]()
     count = count_words_with_callables if options.callables else count_words
     count(env.from_collection(TEXT)).to_sink(sink)
-    env.execute("word count", checkpoint_location=options.checkpoint)
+    execute(env, "word count", options)
     last = {word: max(c.total for c in sink.results if c.word == word) for word in {c.word for c in sink.results}}
     rows = sorted(last.items(), key=lambda item: (-item[1], item[0]))
     return Table(f"{len(sink.results)} results for {len(rows)} words", ("word", "count"), rows[:20])
