@@ -248,6 +248,12 @@ def late(time: int) -> Event:
     return ("late", 0, time)
 
 
+def one_channel(p: Pipeline, program: Program) -> Any:
+    """The times that are given to ``program``, in order through one channel."""
+    times = OBSERVED_TIMES if isinstance(program, Observed) else OTHER_TIMES
+    return p.source(times, 1).filter(OfProgram(program.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+
+
 @dataclass(frozen=True)
 class Observed(Program):
     """One channel of records, which are their times in ms, with watermarks as Flink's generator emits them."""
@@ -263,8 +269,7 @@ class Observed(Program):
         return self.said
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.said)).with_parallelism(1).map(time_of).with_parallelism(1)
-        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
         p.collect(timed.key_by(one_key).process(window(self.strategy, Told(self.of_records))))
 
     def check(self, run: Run) -> None:
@@ -342,8 +347,7 @@ class WindowsBehindWindows(Program):
     TIMES = (1, 2, 12, 25)
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
-        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
         strategy, total = WindowStrategy.tumbling(10), aggregate_of(int, add, int)
         sums = timed.key_by(one_key).process(aggregate(strategy, total))
         p.collect(sums.key_by(one_key).process(window(strategy, Told())))
@@ -359,8 +363,7 @@ class TimestampsOfWindows(Program):
     TIMES = (1, 2, 12, 3)
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
-        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
+        timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
         both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(10), max)))
         p.collect(both.first.process(Stamped()), "results")
         p.collect(both.second.process(Stamped()), "late")
@@ -376,7 +379,7 @@ class OwnGenerator(Program):
     TIMES = (9, 9, 19, 10, 8)
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        mine = one_channel(p, self)
         builder = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
         timed = mine.process(builder.build_as_process_function()).with_parallelism(1)
         p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(10), Told())))
@@ -394,8 +397,7 @@ class GlobalWindowWithoutKeys(Program):
     TIMES = (1, 2, 8)
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
-        timed = mine.process(FlinkGenerator(itself)).with_parallelism(1)
+        timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
         p.collect(timed.process(window(WindowStrategy.global_(), Told())).with_parallelism(1))
 
     def check(self, run: Run) -> None:
@@ -409,7 +411,7 @@ class TwoInputsOfOneChannel(Program):
     TIMES = LEFT + RIGHT
 
     def build(self, p: Pipeline) -> None:
-        mine = p.source(TIMES, 1).filter(OfProgram(self.name)).with_parallelism(1).map(time_of).with_parallelism(1)
+        mine = one_channel(p, self)
         left, right = (
             mine.filter(times.__contains__).with_parallelism(1).process(FlinkGenerator(itself)).with_parallelism(1)
             for times in (self.LEFT, self.RIGHT)
@@ -444,20 +446,16 @@ def itself(time: int) -> int:
     return time
 
 
-ONE_CHANNEL = (
-    *OBSERVED,
+OTHERS = (
     WindowsBehindWindows(),
     TimestampsOfWindows(),
     OwnGenerator(),
     GlobalWindowWithoutKeys(),
     TwoInputsOfOneChannel(),
 )
-# One source for all of them.
-TIMES = [
-    (program.name, time)
-    for program in ONE_CHANNEL
-    for time in (program.times if isinstance(program, Observed) else program.TIMES)
-]
+# One source for all of them would be the longest of all sources, and have the most micro-batches.
+OBSERVED_TIMES = [(program.name, time) for program in OBSERVED for time in program.times]
+OTHER_TIMES = [(program.name, time) for program in OTHERS for time in program.TIMES]
 
 PROGRAMS: Sequence[Program] = (
     OneInputWindows(),
@@ -466,5 +464,6 @@ PROGRAMS: Sequence[Program] = (
     TwoInputWindows(),
     TwoOutputWindows(),
     FoldingWindows(),
-    *ONE_CHANNEL,
+    *OBSERVED,
+    *OTHERS,
 )

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all programs
+
+
 @pytest.fixture(scope="module")
 def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
     """Gives the runs of all programs in a setting; the first call for it runs them."""
