@@ -61,7 +61,7 @@ class TupleOf(JoinFunction[Pair, Pair, tuple[str, int, int]]):
 class InnerJoins(Program):
     """testInnerJoinWithSameKey, …WithWrappedJoinProcessFunction, …WithKeyedStream, …WithNonKeyedStream, …WithTuple.
 
-    With its selector for the output "kept" emits nothing at all in Flink (E9a).
+    With its selector for the output "kept" emits nothing at all in Flink.
     """
 
     def build(self, p: Pipeline) -> None:
