@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 __all__ = ("Topics",)
 
@@ -31,6 +31,8 @@ class Topics:
         new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         for future in self.admin.create_topics([new]).values():
             future.result(_SECONDS)
+        while topic not in self.admin.list_topics(timeout=_SECONDS).topics:  # the broker may learn of it a bit later
+            pass
         return topic
 
     def add_partitions(self, topic: str, total: int) -> None:
@@ -79,6 +81,13 @@ class Topics:
                     ended += 1
         consumer.close()
         return seen
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The offset behind the last message, whether or not it is committed."""
+        wanted = {TopicPartition(topic, partition): OffsetSpec.latest()}
+        (future,) = self.admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED).values()
+        offset: int = future.result(_SECONDS).offset
+        return offset
 
     def group_offsets(self, group: str, topic: str) -> Mapping[int, int]:
         """What a consumer group has committed for the partitions of ``topic``."""

@@ -101,7 +101,7 @@ def test_many_messages_in_micro_batches_with_restarts(topics: Topics, split_assi
 
 
 def test_topics_by_pattern_are_those_whose_whole_name_fits(topics: Topics) -> None:
-    for name in ("orders-eu", "orders-us", "orders", "all-orders-eu"):
+    for name in ("orders-eu", "orders-us", "orders-euro", "orders", "all-orders-eu"):
         topics.create(name=name)
         topics.send(name, [name.encode()])
     assert sorted(read(source_of(topics, topic_pattern="orders-..", decode=values(bytes.decode)))) == [
@@ -123,6 +123,11 @@ def test_only_committed_messages_are_read_and_none_is_waited_for(topics: Topics)
     assert sorted(everything) == [-3, -2, -1, 1, 2, 3, 4, 5]
     pending.commit()
     assert read(source_of(topics, topic), 1) == [1, 2, 3, 4, 5]
+    # However the offsets are cut, of which not every one has a message.
+    run = Run(unbounded(topics, topic))
+    batches = [run.batch(limit=3) for _ in range(5)]
+    assert [number for batch in batches for number in batch] == [1, 2, 3, 4, 5]
+    assert run.batch() == []
 
 
 # --- Where reading begins and ends -----------------------------------------------------------------------------------
@@ -425,7 +430,7 @@ def test_a_broker_that_does_not_answer_fails_the_job_after_a_while(topics: Topic
     source = KafkaSource[int]("127.0.0.1:1", decode=values(int), topics="t", retry_timeout_ms=1_000)
     with pytest.raises(JobError) as failed:
         Run(source).batch()
-    assert "The topics cannot be listed at 127.0.0.1:1: The brokers do not answer" in str(failed.value)
+    assert "The topics cannot be listed at 127.0.0.1:1. The brokers do not answer" in str(failed.value)
 
 
 def test_a_broker_that_comes_late_is_waited_for(
@@ -497,6 +502,17 @@ def test_tls_and_a_password(kafka_broker: KafkaBroker, caplog: pytest.LogCapture
         assert read(secured(kafka_broker)) == [1]
     assert PASSWORD not in caplog.text
     assert PASSWORD not in repr(secured(kafka_broker))
+
+
+@pytest.mark.usefixtures("secured_topic")
+def test_tasks_fail_at_once_when_the_credentials_do_not_hold_any_more(kafka_broker: KafkaBroker) -> None:
+    reader = secured(kafka_broker, **{"sasl.password": "wr-ng"}).create_reader(Reader())
+    began = time.monotonic()
+    with pytest.raises(JobError, match=r"secured-0 cannot be read at .* The brokers refuse the credentials") as failed:
+        next(reader.read(KafkaSplit("secured", 0, 0), KafkaSplit("secured", 0, 1)))
+    reader.close()
+    assert time.monotonic() - began < 15
+    assert "wr-ng" not in str(failed.value)
 
 
 @pytest.mark.usefixtures("secured_topic")

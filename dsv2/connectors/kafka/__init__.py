@@ -9,6 +9,7 @@ from dsv2.connectors.kafka.message import (
     values,
 )
 from dsv2.connectors.kafka.offsets import OffsetLookup, OffsetsInitializer
+from dsv2.connectors.kafka.sink import KafkaSink
 from dsv2.connectors.kafka.source import KafkaSource
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 
@@ -16,6 +17,7 @@ __all__ = (
     "DeadLetter",
     "KafkaDecoder",
     "KafkaMessage",
+    "KafkaSink",
     "KafkaSource",
     "KafkaSplit",
     "OffsetLookup",

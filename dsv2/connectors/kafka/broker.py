@@ -7,46 +7,31 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from dsv2.clock import Clock
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_hopeless
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
-from dsv2.errors import JobError
 
-__all__ = ("Broker", "failure_of", "is_hopeless")
+__all__ = ("Broker", "CommittedOffset")
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
-_HOPELESS = {
-    KafkaError._AUTHENTICATION: "The brokers refuse the credentials",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers refuse the credentials",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user may not use this topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "The user may not use this consumer group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user may not do this on the cluster",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "The user may not use this transactional id",
-    KafkaError._SSL: "There is no secure connection to the brokers",
-    KafkaError._INVALID_ARG: "The client library does not take the options",
-}
 
 
-def is_hopeless(error: KafkaError) -> bool:
-    """Whether trying again would not help."""
-    return error.code() in _HOPELESS
+class CommittedOffset(NamedTuple):
+    """What a consumer group has committed for a partition."""
 
-
-def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> JobError:
-    """What to tell the user about ``error``, which made ``what`` impossible."""
-    reason = _HOPELESS.get(error.code(), "The brokers do not answer" if error.code() < 0 else "The brokers refuse")
-    told = connection.redacted(error.str())
-    return JobError(f"{what} at {connection.bootstrap_servers}: {reason} ({error.name()}: {told}).")
+    offset: int
+    note: str = ""
 
 
 class Broker:
@@ -56,8 +41,8 @@ class Broker:
         """Raises ``JobError`` if the client library refuses the options."""
         self._connection = connection
         self._clock = clock
-        self._last_error: KafkaError | None = None
-        config: Config = {**connection.client_config(), "error_cb": self._remember}
+        self._errors = ClientErrors()
+        config: Config = {**connection.client_config(), "error_cb": self._errors.remember}
         try:
             self._admin = AdminClient(config, logger=_LOG)
         except KafkaException as error:
@@ -96,39 +81,62 @@ class Broker:
 
     def committed(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
         """As ``OffsetLookup``."""
-        group = self._group(dict.fromkeys(partitions, 0), with_offsets=False)
+        assert self._connection.group_id is not None
+        found = self._committed(self._connection.group_id, partitions)
+        return {partition: committed.offset for partition, committed in found.items()}
 
-        def ask(seconds: float) -> ConsumerGroupTopicPartitions:
-            options: dict[str, Any] = {"require_stable": True, "request_timeout": seconds}
-            (future,) = self._admin.list_consumer_group_offsets([group], **options).values()
-            answer: ConsumerGroupTopicPartitions = future.result()
-            return answer
+    def group_offset(self, group: str, partition: TopicPartition) -> CommittedOffset | None:
+        """What any ``group`` has committed for ``partition``, that no open transaction changes. Raises ``JobError``."""
+        return self._committed(group, [partition]).get(partition)
 
-        answer = self._ask(f"The offsets of consumer group {self._connection.group_id!r} cannot be read", ask)
-        found = answer.topic_partitions or []
-        return {TopicPartition(part.topic, part.partition): part.offset for part in found if part.offset >= 0}
+    def set_group_offset(self, group: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+        """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
+
+        def ask(seconds: float) -> None:
+            for future in self._alter(group, {partition: committed}, seconds).values():
+                future.result()
+
+        self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Let the group show how far it is; does not wait, and a failure is only logged."""
-        group = self._group(offsets, with_offsets=True)
-        for future in self._admin.alter_consumer_group_offsets([group]).values():
+        assert self._connection.group_id is not None
+        committed = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        for future in self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS).values():
             future.add_done_callback(self._log_commit)
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         if (error := future.exception()) is not None:
-            _LOG.warning(
-                "Offsets were not committed to consumer group %r: %s",
-                self._connection.group_id,
-                self._connection.redacted(str(error)),
-            )
+            told = self._connection.redacted(str(error))
+            _LOG.warning("Offsets were not committed to consumer group %r: %s", self._connection.group_id, told)
 
-    def _group(self, offsets: Mapping[TopicPartition, int], *, with_offsets: bool) -> ConsumerGroupTopicPartitions:
-        assert self._connection.group_id is not None
+    def _committed(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        parts = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+
+        def ask(seconds: float) -> ConsumerGroupTopicPartitions:
+            options: dict[str, Any] = {"require_stable": True, "request_timeout": seconds}
+            asked = [ConsumerGroupTopicPartitions(group, parts)]
+            (future,) = self._admin.list_consumer_group_offsets(asked, **options).values()
+            answer: ConsumerGroupTopicPartitions = future.result()
+            return answer
+
+        found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask).topic_partitions or []
+        return {
+            TopicPartition(part.topic, part.partition): CommittedOffset(part.offset, part.metadata or "")
+            for part in found
+            if part.offset >= 0
+        }
+
+    def _alter(
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], seconds: float
+    ) -> Mapping[str, Future[ConsumerGroupTopicPartitions]]:
         parts = [
-            confluent_kafka.TopicPartition(*partition, offset if with_offsets else confluent_kafka.OFFSET_INVALID)
-            for partition, offset in offsets.items()
+            confluent_kafka.TopicPartition(*place, offset.offset, offset.note) for place, offset in offsets.items()
         ]
-        return ConsumerGroupTopicPartitions(self._connection.group_id, parts)
+        asked = [ConsumerGroupTopicPartitions(group, parts)]
+        return self._admin.alter_consumer_group_offsets(asked, request_timeout=seconds)
 
     def _offsets(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec, *, uncommitted: bool
@@ -162,12 +170,8 @@ class Broker:
     def _cause(self, error: KafkaError) -> KafkaError:
         # That nobody answered in time is only what comes of it.
         self._admin.poll(0)
-        last, self._last_error = self._last_error, None
+        last, self._errors.last = self._errors.last, None
         return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
-
-    def _remember(self, error: KafkaError) -> None:
-        if self._last_error is None or not is_hopeless(self._last_error):
-            self._last_error = error
 
 
 def _there(

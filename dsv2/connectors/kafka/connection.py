@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError
 
@@ -64,8 +65,7 @@ class KafkaConnection:
         for name, instead in _RESERVED.items():
             if name in options:
                 raise ConfigurationError(f"{user} sets the option {name!r} itself. Use {instead} instead.")
-        if retry_timeout_ms < 1:
-            raise ConfigurationError(f"retry_timeout_ms must be at least 1, not {retry_timeout_ms}.")
+        check_at_least_one(retry_timeout_ms=retry_timeout_ms)
         return KafkaConnection(bootstrap_servers, ClientOptions(options), retry_timeout_ms, group_id)
 
     @property

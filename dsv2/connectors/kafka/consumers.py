@@ -1,4 +1,4 @@
-"""Clients that read. Making one costs a connection, so each process keeps those that are not in use."""
+"""Clients that read."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import logging
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from dsv2.connectors.kafka.broker import failure_of, is_hopeless
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
+from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 
-__all__ = ("RangeConsumer", "borrow_consumer", "give_back")
+__all__ = ("RangeConsumer", "consumers")
 
 _LOG = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
-_idle: dict[str, RangeConsumer] = {}
 
 
 class RangeConsumer:
@@ -25,8 +25,8 @@ class RangeConsumer:
     def __init__(self, connection: KafkaConnection) -> None:
         """Raises ``JobError`` if the client library refuses the options."""
         self._connection = connection
-        self.last_error: KafkaError | None = None
-        config: Config = {**connection.consumer_config(), "error_cb": self.remember}
+        self._errors = ClientErrors()
+        config: Config = {**connection.consumer_config(), "error_cb": self._errors.remember}
         try:
             self._consumer = Consumer(config, logger=_LOG)
         except KafkaException as error:
@@ -34,6 +34,7 @@ class RangeConsumer:
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on, and nothing else any more."""
+        self._errors.last = None
         self._consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
 
     def end(self) -> None:
@@ -53,14 +54,13 @@ class RangeConsumer:
 
     def remember(self, error: KafkaError) -> None:
         """Keep ``error``, unless a worse one is known."""
-        if self.last_error is None or not is_hopeless(self.last_error):
-            self.last_error = error
+        self._errors.remember(error)
 
     def check(self, partition: TopicPartition, position: int, waited_ms: float) -> None:
         """After ``waited_ms`` without any message: raises ``JobError`` if there is no hope, or was enough patience."""
-        error, connection = self.last_error, self._connection
-        if error is not None and is_hopeless(error):
-            raise failure_of(connection, f"{partition} cannot be read", error)
+        error, connection = self._errors.last, self._connection
+        if (hopeless := self._errors.hopeless) is not None:
+            raise failure_of(connection, f"{partition} cannot be read", hopeless)
         if waited_ms >= connection.retry_timeout_ms:
             told = "" if error is None else f" The client says: {connection.redacted(error.str())}."
             raise JobError(
@@ -73,18 +73,4 @@ class RangeConsumer:
         self._consumer.close()
 
 
-def borrow_consumer(connection: KafkaConnection) -> RangeConsumer:
-    """A client that nobody else uses. Raises ``JobError``."""
-    return _idle.pop(_key(connection), None) or RangeConsumer(connection)
-
-
-def give_back(connection: KafkaConnection, consumer: RangeConsumer) -> None:
-    """Keep ``consumer``, which has not failed, for the next one who needs such a client."""
-    consumer.last_error = None
-    if (other := _idle.pop(_key(connection), None)) is not None:
-        other.close()
-    _idle[_key(connection)] = consumer
-
-
-def _key(connection: KafkaConnection) -> str:
-    return repr(sorted(connection.consumer_config().items()))
+consumers: Pool[RangeConsumer] = Pool(RangeConsumer)

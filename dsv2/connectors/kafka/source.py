@@ -12,6 +12,7 @@ from dsv2.connectors.kafka.message import KafkaDecoder
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import OnOutOfRange, OnUndecodable, Subscription
+from dsv2.connectors.options import check_at_least_one, check_choice
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.sources import (
@@ -94,15 +95,10 @@ class KafkaSource(
         initializers = [initializer for initializer in (starting_offsets, stopping_offsets) if initializer is not None]
         if group_id is None and (commit_offsets or any(initializer.needs_group for initializer in initializers)):
             raise ConfigurationError("Committed offsets belong to a consumer group: give KafkaSource a group_id.")
-        for name, number in (
-            ("discovery_interval_ms", discovery_interval_ms),
-            ("records_per_batch", records_per_batch),
-        ):
-            if number is not None and number < 1:
-                raise ConfigurationError(f"{name} must be at least 1, not {number}.")
-        _check_choice("split_assigner", split_assigner, tuple(_ASSIGNERS))
-        _check_choice("on_undecodable", on_undecodable, get_args(OnUndecodable))
-        _check_choice("on_offsets_out_of_range", on_offsets_out_of_range, get_args(OnOutOfRange))
+        check_at_least_one(discovery_interval_ms=discovery_interval_ms, records_per_batch=records_per_batch)
+        check_choice("split_assigner", split_assigner, tuple(_ASSIGNERS))
+        check_choice("on_undecodable", on_undecodable, get_args(OnUndecodable))
+        check_choice("on_offsets_out_of_range", on_offsets_out_of_range, get_args(OnOutOfRange))
         self._connection = KafkaConnection.checked(
             "KafkaSource", bootstrap_servers, options or {}, retry_timeout_ms, group_id
         )
@@ -167,9 +163,3 @@ def _check_pattern(pattern: str | None) -> None:
         re.compile(pattern or "")
     except re.error as error:
         raise ConfigurationError(f"topic_pattern {pattern!r} is not a regular expression: {error}.") from error
-
-
-def _check_choice(name: str, chosen: str, choices: tuple[str, ...]) -> None:
-    if chosen not in choices:
-        listed = " or ".join([", ".join(map(repr, choices[:-1])), repr(choices[-1])])
-        raise ConfigurationError(f"{name} is {listed}, not {chosen!r}.")

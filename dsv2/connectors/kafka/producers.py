@@ -1,0 +1,154 @@
+"""Clients that write, and messages for them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.connection import Config, KafkaConnection
+from dsv2.connectors.kafka.encoder import MessageEncoder
+from dsv2.connectors.kafka.split import TopicPartition
+from dsv2.errors import JobError
+from dsv2.sinks import SinkRun
+
+__all__ = ("RecordProducer", "TransactionalProducer")
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.1
+_ANSWER_SECONDS = 2.0
+_WRITING = "Messages cannot be written"
+
+
+class RecordProducer:
+    """Writes records as messages. ``extra``: configuration that makes another kind of client of it."""
+
+    def __init__(self, connection: KafkaConnection, extra: Config | None = None) -> None:
+        """Raises ``JobError`` if the client library refuses the options."""
+        self._connection = connection
+        self._errors = ClientErrors()
+        config: Config = {
+            **(extra or {"delivery.timeout.ms": connection.retry_timeout_ms}),
+            **connection.client_config(),
+            "enable.idempotence": True,
+            "error_cb": self._errors.remember,
+        }
+        try:
+            self._client = Producer(config, logger=_LOG)
+        except KafkaException as error:
+            raise failure_of(connection, _WRITING, error.args[0]) from error
+
+    def send(self, run: SinkRun[T], encoder: MessageEncoder[T]) -> None:
+        """Hand over messages for the records of ``run``; they are on their way then. Raises ``JobError``."""
+        produce, delivered = self._produce, self._errors.delivered
+        topic_of, value_of, key_of = encoder.topic, encoder.value, encoder.key
+        headers_of, partition_of = encoder.headers, encoder.partition
+        timestamps = run.timestamps or [None] * len(run.records)
+        for record, timestamp in zip(run.records, timestamps, strict=True):
+            options: dict[str, Any] = {"on_delivery": delivered}
+            if timestamp is not None:
+                options["timestamp"] = timestamp
+            if key_of is not None:
+                options["key"] = key_of(record)
+            if headers_of is not None:
+                options["headers"] = list(headers_of(record))
+            if partition_of is not None:
+                options["partition"] = partition_of(record)
+            produce(topic_of if isinstance(topic_of, str) else topic_of(record), value_of(record), options)
+        self._poll(0)
+
+    def close(self) -> None:
+        """Let go of the connections, and of what was not sent yet."""
+        self._client.purge()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is a transaction, which is known
+            self._client.close()
+
+    def flush(self) -> None:
+        """Wait until all messages are with the brokers. Raises ``JobError``."""
+        self._client.flush(self._connection.retry_timeout_ms / 1000 + _PAUSE_SECONDS)
+        self._check()
+        if left := len(self._client):
+            raise JobError(
+                f"{left} messages were not taken by {self._connection.bootstrap_servers} within "
+                f"{self._connection.retry_timeout_ms} ms."
+            )
+
+    def _produce(self, topic: str, value: bytes | None, options: dict[str, Any]) -> None:
+        while True:
+            try:
+                return self._client.produce(topic, value, **options)
+            except BufferError:  # as many as may be are on their way
+                self._poll(_PAUSE_SECONDS)
+            except KafkaException as error:
+                raise failure_of(self._connection, f"A message for {topic} cannot be written", error.args[0]) from error
+
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._client.poll(seconds)
+        except KafkaException as error:
+            raise failure_of(self._connection, _WRITING, error.args[0]) from error
+        self._check()
+
+    def _check(self) -> None:
+        if (error := self._errors.hopeless or self._errors.undelivered) is not None:
+            raise failure_of(self._connection, _WRITING, error)
+
+
+class TransactionalProducer(RecordProducer):
+    """Writes messages that are committed together. It owns its transactional id until another one takes it."""
+
+    def __init__(self, connection: KafkaConnection, transactional_id: str) -> None:
+        """Ends all transactions that others have begun under this id. Raises ``JobError``."""
+        super().__init__(connection, {"transactional.id": transactional_id})
+        self._group = transactional_id
+        try:
+            self._call(f"Transactions {transactional_id!r} cannot be begun", self._client.init_transactions)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """What is sent from here on is part of a transaction."""
+        self._client.begin_transaction()
+
+    def commit(self, partition: TopicPartition, offset: int) -> None:
+        """Commit what was sent, and ``offset`` for the consumer group of the same name. Raises ``JobError``."""
+        consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
+        try:
+            group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        offsets = [confluent_kafka.TopicPartition(*partition, offset)]
+        self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
+        self._call(_WRITING, self._client.commit_transaction)
+
+    def abort(self) -> None:
+        """Give up what was sent. A failure to do so is logged: whoever comes next under this id does it."""
+        try:
+            self._client.abort_transaction(self._connection.retry_timeout_ms / 1000)
+        except KafkaException as error:
+            _LOG.warning("Transaction %r was not aborted: %s", self._group, self._connection.redacted(str(error)))
+
+    def _call(self, what: str, call: Callable[[float], None]) -> None:
+        """``call``, given the seconds to wait for; again, which goes on with it, while there is hope."""
+        deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
+        while True:
+            try:
+                return call(_ANSWER_SECONDS)
+            except KafkaException as raised:
+                error = raised.args[0]
+                with contextlib.suppress(KafkaException):
+                    self._client.poll(_PAUSE_SECONDS)  # it may say why
+                cause = self._errors.hopeless or self._errors.undelivered
+                if cause is not None or not error.retriable() or time.monotonic() > deadline:
+                    raise failure_of(self._connection, what, cause or error) from raised

@@ -1,0 +1,104 @@
+"""Writing each micro-batch once: a transaction per subtask, which remembers the micro-batch within itself.
+
+A transactional id has one user at a time: whoever begins with it ends the transactions of all others that have it, and
+waits until the fate of theirs is known. So, once it has begun, a subtask can trust what its consumer group says of the
+micro-batches that were committed before, and nobody who is late can commit behind its back.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dsv2.clock import SystemClock
+from dsv2.connectors.kafka.broker import Broker, CommittedOffset
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.encoder import MessageEncoder
+from dsv2.connectors.kafka.pool import Pool
+from dsv2.connectors.kafka.producers import TransactionalProducer
+from dsv2.connectors.kafka.split import TopicPartition
+from dsv2.errors import JobError
+from dsv2.sinks import SinkBatch, SinkInfo
+
+__all__ = ("Transactions",)
+
+T = TypeVar("T")
+_brokers: Pool[Broker] = Pool(lambda connection: Broker(connection, SystemClock()))
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """Those of one sink of one job.
+
+    Each subtask has a transactional id, and a consumer group of the same name. The group's offset for ``marker``, which
+    stands for any partition that is there, is the number of the next micro-batch. One more group, the sink's own, tells
+    the parallelism.
+    """
+
+    connection: KafkaConnection
+    prefix: str
+    marker: TopicPartition
+    info: SinkInfo
+
+    @property
+    def _name(self) -> str:
+        return f"{self.prefix}-{self.info.job_id}-{self.info.uid}"
+
+    def _name_of(self, subtask: int) -> str:
+        return f"{self._name}-{subtask}"
+
+    def begin(self, batch_id: int) -> None:
+        """Called on the driver when a run begins with ``batch_id``. Raises ``JobError`` if that cannot be written once.
+
+        Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
+        before may have written ``batch_id`` already.
+        """
+        now, broker = self.info.parallelism, _brokers.borrow(self.connection)
+        if self.marker not in broker.partitions((self.marker.topic,), None):
+            raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
+        committed = broker.group_offset(self._name, self.marker)
+        before = None if committed is None else int(json.loads(committed.note)["parallelism"])
+        if before is not None and before != now:
+            self._check_unwritten(broker, batch_id, before)
+        if before != now:
+            broker.set_group_offset(
+                self._name, self.marker, CommittedOffset(batch_id, json.dumps({"parallelism": now}))
+            )
+        _brokers.give_back(self.connection, broker)
+
+    def _check_unwritten(self, broker: Broker, batch_id: int, parallelism: int) -> None:
+        for subtask in range(parallelism):
+            TransactionalProducer(self.connection, self._name_of(subtask)).close()  # ends what was left open
+            if self._last_batch(broker, subtask) >= batch_id:
+                raise JobError(
+                    f"Micro-batch {batch_id} was written in part by {parallelism} subtasks, before the job failed, and "
+                    f"{self.info.parallelism} cannot write the rest. Start the job once with parallelism {parallelism} "
+                    f"of this sink, and change it when that micro-batch is done."
+                )
+
+    def write(self, batch: SinkBatch[T], encoder: MessageEncoder[T]) -> None:
+        """Write ``batch``, unless it was written before. Raises ``JobError``."""
+        with closing(TransactionalProducer(self.connection, self._name_of(batch.subtask))) as producer:
+            if self._last(batch.subtask) >= batch.batch_id:
+                return
+            producer.begin()
+            try:
+                for run in batch.runs:
+                    producer.send(run, encoder)
+                producer.commit(self.marker, batch.batch_id + 1)
+            except BaseException:
+                producer.abort()
+                raise
+
+    def _last(self, subtask: int) -> int:
+        broker = _brokers.borrow(self.connection)
+        last = self._last_batch(broker, subtask)
+        _brokers.give_back(self.connection, broker)
+        return last
+
+    def _last_batch(self, broker: Broker, subtask: int) -> int:
+        """The last micro-batch that ``subtask`` has committed, -1 if there is none."""
+        marker = broker.group_offset(self._name_of(subtask), self.marker)
+        return -1 if marker is None else marker.offset - 1

@@ -1,0 +1,291 @@
+"""``KafkaSink`` on a real broker: what readers of committed messages see after repeats, crashes and changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from components.kafka import PASSWORD, USER, KafkaBroker
+from dsv2 import ConfigurationError, JobError
+from dsv2.connectors.kafka import KafkaSink
+from dsv2.sinks import SinkBatch, SinkInfo, SinkRun
+from tests.topics import Topics
+
+JOBS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: KafkaBroker) -> Topics:
+    return Topics(kafka_broker.bootstrap_servers)
+
+
+@pytest.fixture
+def job() -> str:
+    return f"job-{next(JOBS)}"
+
+
+def encoded(number: int) -> bytes:
+    return b"%d" % number
+
+
+def sink_of(topics: Topics, topic: Any, **options: Any) -> KafkaSink[int]:
+    options = {"partition": lambda number: number % 2, "retry_timeout_ms": 20_000, **options}
+    return KafkaSink(topics.bootstrap_servers, topic, encoded, **options)
+
+
+def write(sink: KafkaSink[int], job: str, batch_id: int, *records: int, subtask: int = 0, parallelism: int = 2) -> None:
+    """One subtask's part of a micro-batch."""
+    runs = (SinkRun([record], [record * 1000]) for record in records)
+    sink.write(SinkBatch(SinkInfo(job, "out", parallelism), subtask, batch_id, runs))
+
+
+def begin(sink: KafkaSink[int], job: str, batch_id: int, parallelism: int = 2) -> None:
+    sink.begin(SinkInfo(job, "out", parallelism), batch_id)
+
+
+def numbers(topics: Topics, topic: str) -> list[int]:
+    return sorted(int(value) for values in topics.committed(topic).values() for value in values)
+
+
+# --- Messages --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_what_of_a_record_is_where_in_its_message(topics: Topics, job: str, delivery: Any) -> None:
+    topic, odd = topics.create(2), topics.create(2)
+    sink = sink_of(
+        topics,
+        lambda number: odd if number % 2 else topic,
+        key=lambda number: None if number == 3 else b"k%d" % number,
+        headers=lambda number: [("h", b"%d" % number), ("none", None)],
+        partition=lambda number: 1,
+        marker_topic=topic,
+        delivery=delivery,
+    )
+    begin(sink, job, 0)
+    write(sink, job, 0, 2, 3, 4)
+    seen = [*messages(topics, topic, 1), *messages(topics, odd, 1)]
+    assert [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in seen] == [
+        (b"k2", b"2", [("h", b"2"), ("none", None)], 2000),
+        (b"k4", b"4", [("h", b"4"), ("none", None)], 4000),
+        (None, b"3", [("h", b"3"), ("none", None)], 3000),
+    ]
+
+
+def messages(topics: Topics, topic: str, partition: int) -> Iterator[Message]:
+    consumer = Consumer({**topics.config, "group.id": "tests", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        yield message
+    consumer.close()
+
+
+# --- Exactly once ----------------------------------------------------------------------------------------------------
+
+
+def test_a_repeated_batch_is_written_once(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+    begin(sink, job, 0)
+    write(sink, job, 0, 1, 2)
+    write(sink, job, 0, 3, subtask=1)
+    write(sink, job, 1, 4)
+    begin(sink, job, 1)  # the job starts again: subtask 0 had committed its part, subtask 1 had not
+    write(sink, job, 1, 4)
+    write(sink, job, 1, 5, subtask=1)
+    write(sink, job, 2, 6)
+    write(sink, job, 1, 4)  # somebody who is very late
+    assert numbers(topics, topic) == [1, 2, 3, 4, 5, 6]
+
+
+def test_another_job_and_another_sink_are_no_repeats(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+    write(sink, job, 0, 1)
+    write(sink, f"{job}-other", 0, 2)
+    write(sink_of(topics, topic, transactional_id_prefix="another"), job, 0, 3)
+    other = SinkBatch(SinkInfo(job, "other", 2), 0, 0, iter([SinkRun([4])]))
+    sink.write(other)
+    assert numbers(topics, topic) == [1, 2, 3, 4]
+
+
+def test_nothing_of_a_batch_that_fails_is_seen(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+
+    def strict(number: int) -> bytes:
+        if number == 3:
+            while topics.end(topic) + topics.end(topic, 1) == 0:
+                pass  # the messages before are on their way
+            raise ValueError("no three")
+        return encoded(number)
+
+    with pytest.raises(ValueError, match="no three"):
+        write(KafkaSink(topics.bootstrap_servers, topic, strict), job, 0, 1, 2, 3)
+    topics.send(topic, [b"9"])
+    topics.send(topic, [b"9"], 1)
+    assert numbers(topics, topic) == [9, 9]  # what others write is not held up
+    write(sink_of(topics, topic), job, 0, 1, 2, 3)
+    assert numbers(topics, topic) == [1, 2, 3, 9, 9]
+
+
+def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+
+    def overtaken() -> Iterator[SinkRun[int]]:
+        yield SinkRun([1])
+        write(sink, job, 0, 1, 2)  # Spark has begun another attempt, which is faster
+        yield SinkRun([2])
+
+    with pytest.raises(JobError, match=r"Another attempt at the same has taken over \(_FENCED"):
+        sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
+    assert numbers(topics, topic) == [1, 2]
+
+
+def test_what_a_crashed_attempt_has_left_open_holds_nobody_up(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+
+    def crashing() -> Iterator[SinkRun[int]]:
+        yield SinkRun([1])
+        raise GeneratorExit  # nothing is tidied up, but for the abort, which is taken away below
+
+    crashed = sink_of(topics, topic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dsv2.connectors.kafka.producers.TransactionalProducer.abort", lambda self: None)
+        with pytest.raises(GeneratorExit):
+            crashed.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, crashing()))
+    write(sink, job, 0, 1, 2)
+    assert numbers(topics, topic) == [1, 2]
+
+
+def test_another_parallelism_after_a_batch_that_was_complete(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+    begin(sink, job, 0)
+    write(sink, job, 0, 1)
+    write(sink, job, 0, 2, subtask=1)
+    begin(sink, job, 1, parallelism=3)
+    for subtask in range(3):
+        write(sink, job, 1, 10 + subtask, subtask=subtask, parallelism=3)
+    begin(sink, job, 2, parallelism=1)
+    write(sink, job, 2, 20, parallelism=1)
+    assert numbers(topics, topic) == [1, 2, 10, 11, 12, 20]
+
+
+def test_another_parallelism_within_a_batch_is_refused(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+    begin(sink, job, 0, parallelism=3)
+    write(sink, job, 0, 2, subtask=2, parallelism=3)  # the others had not come so far
+    with pytest.raises(JobError) as refused:
+        begin(sink, job, 0, parallelism=2)
+    assert str(refused.value) == (
+        "Micro-batch 0 was written in part by 3 subtasks, before the job failed, and 2 cannot write the rest. Start "
+        "the job once with parallelism 3 of this sink, and change it when that micro-batch is done."
+    )
+    begin(sink, job, 0, parallelism=3)
+    write(sink, job, 0, 2, subtask=2, parallelism=3)
+    write(sink, job, 0, 1, subtask=1, parallelism=3)
+    begin(sink, job, 1, parallelism=2)
+    assert numbers(topics, topic) == [1, 2]
+
+
+def test_an_attempt_of_another_parallelism_cannot_commit_once_the_job_has_begun_again(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic)
+    begin(sink, job, 0, parallelism=3)
+
+    def late() -> Iterator[SinkRun[int]]:
+        yield SinkRun([1])
+        begin(sink, job, 0, parallelism=2)
+
+    with pytest.raises(JobError, match="Another attempt at the same has taken over"):
+        sink.write(SinkBatch(SinkInfo(job, "out", 3), 2, 0, late()))
+    write(sink, job, 0, 1)
+    assert numbers(topics, topic) == [1]
+
+
+def test_at_least_once_writes_a_repeated_batch_again(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    sink = sink_of(topics, topic, delivery="at-least-once")
+    for _ in range(2):
+        begin(sink, job, 0)
+        write(sink, job, 0, 1, 2)
+    assert numbers(topics, topic) == [1, 1, 2, 2]
+
+
+def test_many_messages(topics: Topics, job: str) -> None:
+    topic = topics.create(2)
+    runs = (SinkRun(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
+    sink_of(topics, topic).write(SinkBatch(SinkInfo(job, "out", 1), 0, 0, runs))  # more than the client holds at a time
+    seen = topics.committed(topic)
+    assert [int(value) for value in seen[0]] == list(range(0, 250_000, 2))  # in order
+    assert [int(value) for value in seen[1]] == list(range(1, 250_000, 2))
+
+
+# --- What goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_not_there(topics: Topics, job: str) -> None:
+    with pytest.raises(JobError, match=r"There is no topic nowhere at 127\.0\.0\.1:\d+: create it\."):
+        begin(sink_of(topics, "nowhere"), job, 0)
+
+
+def test_a_partition_that_is_not_there(topics: Topics, job: str) -> None:
+    topic = topics.create(1)
+    with pytest.raises(JobError, match=r"Messages cannot be written .* It was refused \(_UNKNOWN_PARTITION"):
+        write(sink_of(topics, topic, partition=lambda number: 7), job, 0, 1)
+    assert numbers(topics, topic) == []
+
+
+def test_a_message_that_is_too_large(topics: Topics, job: str) -> None:
+    topic = topics.create(1, max_message_bytes="1000")
+    sink = KafkaSink[int](topics.bootstrap_servers, topic, lambda number: b"x" * number)
+    with pytest.raises(JobError, match=r"Messages cannot be written .*MSG_SIZE_TOO_LARGE"):
+        write(sink, job, 0, 10, 2_000)
+    assert numbers(topics, topic) == []
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_broker_that_does_not_answer(topics: Topics, job: str, delivery: Any) -> None:
+    sink = KafkaSink[int]("127.0.0.1:1", "t", encoded, delivery=delivery, retry_timeout_ms=1_000)
+    with pytest.raises(JobError, match=r"127\.0\.0\.1:1"):
+        write(sink, job, 0, 1)
+
+
+def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Topics, job: str) -> None:
+    topic = topics.create()
+
+    def sink_with(password: str) -> KafkaSink[int]:
+        options = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(kafka_broker.certificate),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": password,
+        }
+        return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout_ms=5_000)
+
+    for call in (begin, lambda sink, job, batch: write(sink, job, batch, 1)):
+        with pytest.raises(JobError, match="The brokers refuse the credentials") as failed:
+            call(sink_with("wr-ng"), job, 0)
+        assert "wr-ng" not in str(failed.value) + repr(sink_with("wr-ng"))
+    begin(sink_with(PASSWORD), job, 0)
+    write(sink_with(PASSWORD), job, 0, 1)
+    assert numbers(topics, topic) == [1]
+
+
+def test_mistakes_are_found_when_the_sink_is_made() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"If topic is a function, say which one to use for that \(marker_topic"
+    ):
+        KafkaSink[int]("host:1", lambda number: "t", encoded)
+    with pytest.raises(ConfigurationError, match="delivery is 'exactly-once' or 'at-least-once', not 'once'"):
+        KafkaSink[int]("host:1", "t", encoded, delivery="once")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"'transactional\.id' itself\. Use transactional_id_prefix"):
+        KafkaSink[int]("host:1", "t", encoded, options={"transactional.id": "mine"})
