@@ -13,15 +13,18 @@ from pyspark.sql import SparkSession
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction, WrappingFunction
-from dsv2.graph import Edge, Operator, OperatorKind, Plan
+from dsv2.graph import Edge, Exchange, Operator, OperatorKind, Plan
 from dsv2.runtime.codec import FORMAT_VERSION
+from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.layout import Layout
 
 __all__ = ("differences", "is_new_checkpoint", "manifest_of", "path_exists", "write_manifest")
 
-_MANIFEST_VERSION = 1
+_MANIFEST_VERSION = 2
+_PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
+_BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
 
 
 def manifest_of(plan: Plan, layout: Layout) -> dict[str, Any]:
@@ -48,12 +51,18 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "defined_at": operator.location,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
+        "stateless": _is_stateless(plan, operator),
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
         "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
         "states": _states(operator),
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
     }
+
+
+def _is_stateless(plan: Plan, operator: Operator) -> bool:
+    """Whether its subtasks leave nothing in the checkpoint: it may have more or fewer of them at the next start."""
+    return isinstance(operator.body, Source) or operator in plan.chained_to_sources
 
 
 def _states(operator: Operator) -> dict[str, Any]:
@@ -81,6 +90,7 @@ def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
     select = operator.input_keys[edge.input]
     return {
         "from": plan.operators[edge.source].uid,
+        "from_stateless": _is_stateless(plan, plan.operators[edge.source]),
         "output": edge.output,
         "exchange": edge.exchange.value,
         "key": None if select is None else fingerprint(select),
@@ -129,12 +139,12 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: bool) -> list[str]:
+    parallelism = () if old["stateless"] and new["stateless"] else _PARALLELISM
     changes = [
         f"{what} was {old[name]} and is now {new[name]}"
         for name, what in (
             ("kind", "its kind"),
-            ("parallelism", "its parallelism"),
-            ("max_parallelism", "its max parallelism"),
+            *parallelism,
             ("needs_clock", "its need of processing-time timers"),  # Spark keeps timeouts with the state
             ("state_layout", "what its state is made of"),
         )
@@ -146,7 +156,7 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         changes.extend(
             f"{what} of input {number} was {before[name]!r} and is now {now[name]!r}"
             for name, what in (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
-            if before[name] != now[name]
+            if before[name] != now[name] and not (name == "exchange" and _may_change(before, now))
         )
         if (before["key"] is None) != (now["key"] is None) or (same_python and before["key"] != now["key"]):
             changes.append(f"the key selector of input {number} computes something else than before")
@@ -160,6 +170,13 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
     if same_python and old["output_keys"] != new["output_keys"]:
         changes.append("a key selector of its outputs computes something else than before")
     return changes
+
+
+def _may_change(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether the partitioning differs only because a stateless operator has another parallelism."""
+    return (
+        before["from_stateless"] and now["from_stateless"] and {before["exchange"], now["exchange"]} <= _BY_PARALLELISM
+    )
 
 
 def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
-from dsv2.errors import InternalError
+from dsv2.errors import IncompatibleCheckpointError, InternalError
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Timestamps
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
@@ -180,6 +180,7 @@ class InputGate:
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values and held records."""
         return (
+            self._channels,
             {identifier: combiner.snapshot() for identifier, combiner in self._combiners.items()},
             sorted(self._ended),
             sorted(self._idle_channels),
@@ -188,9 +189,27 @@ class InputGate:
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over an earlier ``snapshot``."""
-        combiners, ended, idle_channels, self._idle, self._held = state
-        self._ended, self._idle_channels = set(ended), set(idle_channels)
+        """Take over an earlier ``snapshot``. Raises ``IncompatibleCheckpointError`` as ``_replace_channels``."""
+        channels, combiners, ended, idle_channels, self._idle, self._held = state
+        if channels == self._channels:
+            self._ended, self._idle_channels = set(ended), set(idle_channels)
+        else:
+            self._replace_channels(channels, all_ended=len(ended) == channels)
         self._combiners = {}
         for identifier, combiner_state in combiners.items():
-            self._combiner(identifier).restore(combiner_state)
+            combiner = self._combiner(identifier)
+            if channels == self._channels:
+                combiner.restore(combiner_state)
+            else:
+                combiner.restore_delivered(combiner_state)
+
+    def _replace_channels(self, before: int, *, all_ended: bool) -> None:
+        """The upstream operator has another parallelism than it had: its channels begin anew, idle if all were."""
+        if self._held:
+            raise IncompatibleCheckpointError(
+                f"Input {self._input} had {before} channels and has {self._channels} now, and records wait behind an "
+                f"aligned watermark. Go on with the parallelism of before until the watermark has come on all of them."
+            )
+        everyone = set(range(self._channels))
+        self._ended = everyone if all_ended else set()
+        self._idle_channels = everyone if self._idle else set()

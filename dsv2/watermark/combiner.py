@@ -97,6 +97,10 @@ class WatermarkCombiner(Generic[V]):
         values, inactive, self._last = state
         self._values, self._inactive = dict(values), set(inactive)
 
+    def restore_delivered(self, state: tuple[Any, ...]) -> None:
+        """Take over from a ``snapshot`` over other channels what was delivered."""
+        *_, self._last = state
+
 
 class AlignedWatermarkCombiner(Generic[V]):
     """Delivers once per round, when every active channel has sent its watermark, with the function applied.
@@ -147,6 +151,9 @@ class AlignedWatermarkCombiner(Generic[V]):
         """Take over the state of an earlier ``snapshot``."""
         values, inactive = state
         self._round, self._inactive = dict(values), set(inactive)
+
+    def restore_delivered(self, state: tuple[Any, ...]) -> None:
+        """As in the other combiners; a round begins with nothing."""
 
 
 Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner

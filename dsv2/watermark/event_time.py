@@ -119,6 +119,10 @@ class EventTimeCombiner:
         times, idle, ended, behind, self._last = state
         self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
 
+    def restore_delivered(self, state: tuple[Any, ...]) -> None:
+        """Take over from a ``snapshot`` over other channels what was delivered: event time does not go back."""
+        *_, self._last = state
+
 
 class EventTimeOfInputs:
     """Over the inputs of one operator: the least of those that are active. One that has said nothing is waited for.

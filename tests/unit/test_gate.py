@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import InternalError
+from dsv2 import IncompatibleCheckpointError, InternalError
+from dsv2.extension.event_time import EventTimeExtension
 from dsv2.runtime.frames import Timestamps
 from dsv2.runtime.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
+from dsv2.watermark.event_time import EVENT_TIME
 from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, unhurried, watermark
 
 
@@ -26,6 +28,7 @@ DECLARATIONS: dict[str, WatermarkDeclaration] = {
     "all": long("all").combine_function_max().combine_wait_for_all_channels(True).build(),
     "aligned": long("aligned").combine_function_max().combine_wait_for_all_channels(True).aligned().build(),
     "and": new_builder("and").type_bool().combine_wait_for_all_channels(True).aligned().build(),
+    EVENT_TIME: EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
 }
 
 
@@ -49,6 +52,11 @@ class Gate:
         state = copy.deepcopy(self.gate.snapshot())
         self.gate = InputGate(5, self.channels, DECLARATIONS, self)
         self.gate.restore(state)
+
+    def rescale(self, channels: int) -> None:
+        """Restart with another number of channels."""
+        self.channels = channels
+        self.restart()
 
     def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
         assert input_index == 5
@@ -328,3 +336,56 @@ def test_no_record_is_lost_or_overtaken_within_its_channel(
         gate.send(channel, *numbered)
     for channel, records in sent.items():
         assert [told for told in gate.told if len(told) == 3 and told[0] == channel] == records
+
+
+# --- Another number of channels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_new_channels_are_waited_for_and_event_time_does_not_go_back(channels: int) -> None:
+    gate = Gate(3)
+    for channel in range(3):
+        gate.send(channel, watermark(10 + channel, EVENT_TIME), watermark(7, "w"))
+    gate.send(2, IDLE)
+    assert gate.news() == [("w", 7), (EVENT_TIME, 10)]
+    gate.rescale(channels)
+    for channel in range(channels):
+        assert gate.news() == []
+        gate.send(channel, watermark(9, EVENT_TIME))
+    assert gate.news() == []
+    for channel in range(channels):
+        gate.send(channel, watermark(11, EVENT_TIME), watermark(7, "w"))
+    assert gate.news() == [(EVENT_TIME, 11)]  # and the same value of "w" is no news
+    gate.send(0, ENDED)
+    assert gate.news() == (["end"] if channels == 1 else [])
+
+
+def test_an_idle_input_stays_so_until_one_of_the_new_channels_is_active() -> None:
+    gate = Gate(2)
+    gate.send(0, IDLE)
+    gate.send(1, IDLE)
+    assert gate.news() == ["idle"]
+    gate.rescale(3)
+    gate.send(0, IDLE)
+    assert gate.news() == []
+    gate.send(1, ACTIVE, watermark(5, EVENT_TIME))
+    assert gate.news() == ["active", (EVENT_TIME, 5)]
+
+
+def test_an_input_that_has_ended_in_part_ends_anew_and_one_that_has_ended_stays_so() -> None:
+    gate = Gate(2)
+    gate.send(0, ENDED)
+    gate.rescale(3)
+    for channel in range(3):
+        assert not gate.gate.ended
+        gate.send(channel, ENDED)
+    assert gate.news() == ["end"]
+    gate.rescale(2)
+    assert gate.gate.ended
+
+
+def test_records_that_wait_behind_an_aligned_watermark_keep_the_channels() -> None:
+    gate = Gate(2)
+    gate.send(0, aligned(1), "a")
+    with pytest.raises(IncompatibleCheckpointError, match="Input 5 had 2 channels and has 3 now"):
+        gate.rescale(3)

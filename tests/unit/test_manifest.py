@@ -26,11 +26,13 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.sinks import CollectSink, PrintSink
+from dsv2.sources import BaseSource, CollectionSource
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.fingerprint import PYTHON
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import differences, manifest_of
+from tests.spans import Spans
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -406,3 +408,36 @@ def test_another_number_of_state_partitions_is_a_difference() -> None:
 
 def test_sinks_are_left_out() -> None:
     assert list(PROGRAM.manifest()["operators"]) == ["tweets", "users", "clean", "count", "join"]
+
+
+# --- Sources with splits ----------------------------------------------------------------------------------------------
+
+
+def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> Manifest:
+    """Spans, mapped in the same subtasks, and counted in two others."""
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(2)
+    items = env.from_source(source or Spans({})).with_uid("spans").with_parallelism(parallelism)
+    mapped = items.map(str).with_uid("map").with_parallelism(parallelism)
+    count = mapped.key_by(len).process(Count()) if keyed else mapped.process(Count())
+    count.with_uid("count").to_sink(CollectSink())
+    plan = env.build_plan("job")
+    manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
+    return manifest
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("now", [1, 3, 200])
+def test_what_runs_where_splits_are_read_may_have_another_parallelism(now: int, keyed: bool) -> None:
+    assert differences(of_spans(2, keyed=keyed), of_spans(now, keyed=keyed)) == []
+    assert differences(of_spans(now, keyed=keyed), of_spans(2, keyed=keyed)) == []
+
+
+def test_not_so_where_records_are_counted() -> None:
+    found = differences(of_spans(2, CollectionSource([""])), of_spans(3, CollectionSource([""])))
+    assert [difference.partition(": ")[2] for difference in found[:2]] == ["its parallelism was 2 and is now 3"] * 2
+
+
+def test_the_partitioning_behind_it_may_not_change() -> None:
+    (difference,) = differences(of_spans(2), of_spans(2, keyed=False))[:1]
+    assert difference.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")
