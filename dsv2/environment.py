@@ -12,7 +12,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
-from dsv2.sources import BaseSource, CollectionSource, DataFrameSource
+from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
 
@@ -55,14 +55,24 @@ class ExecutionEnvironment:
         return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
 
     def from_source(
-        self, source: BaseSource[T], name: str = "Source"
+        self, source: BaseSource[T], name: str = "Source", *, watermarks: WatermarkStrategy[T] | None = None
     ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
-        """A stream of what ``source`` reads."""
+        """A stream of what ``source`` reads.
+
+        ``watermarks``: how to tell event time in each split; for sources with splits only (those of
+        ``dsv2.sources.Source``). Raises ``PlanError`` for what is no source, and for watermarks of another one.
+        """
         if not isinstance(source, BaseSource):
             raise PlanError(
                 f"from_source at {caller_location()} takes a source of dsv2.sources, not {kind_of(source)}."
             )
+        if watermarks is not None and not isinstance(source, Source):
+            raise PlanError(
+                f"from_source at {caller_location()}: {kind_of(source)} has no splits to tell event time of. Build the "
+                f"generator with build_as_process_function() instead, and process the stream with it."
+            )
         node = self._builder.add(OperatorKind.SOURCE, source, name)
+        node.watermarks = watermarks
         return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(node))
 
     def from_collection(

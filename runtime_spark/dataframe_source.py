@@ -17,7 +17,7 @@ from dsv2.runtime.keys import stable_hash
 from dsv2.runtime.source_task import SourceTask
 from dsv2.sources import DataFrameSource
 from runtime_spark.failures import marked_failures
-from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH
+from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA, FrameEncoder, Row, literal_rows, to_arrow
 from runtime_spark.schema import RecordReader
 from runtime_spark.worker import WorkerJob, load_job, patient_collector

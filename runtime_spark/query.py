@@ -18,6 +18,7 @@ from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
 from runtime_spark.failures import job_failure
 from runtime_spark.sinks import SinkWriter
+from runtime_spark.source_reports import ReportArchive
 
 __all__ = ("BatchJob", "StreamingJob")
 
@@ -67,12 +68,15 @@ class _StopRequestedError(Exception):
 class StreamingJob:
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
-    def __init__(self, plan: Plan, writer: SinkWriter, clock: Clock, *, only_available: bool) -> None:
+    def __init__(
+        self, plan: Plan, writer: SinkWriter, archive: ReportArchive, clock: Clock, *, only_available: bool
+    ) -> None:
         """``only_available``: the job ends when what was there at its start has been read."""
         self.query: StreamingQuery
         self._only_available = only_available
         self._plan = plan
         self._writer = writer
+        self._archive = archive
         self._reports = _Reports(plan)
         self._clock = clock
         self._began = clock.now_ms()
@@ -95,10 +99,12 @@ class StreamingJob:
             self._first_batch = batch_id
         self._started.wait()  # the query begins before it is known here
         try:
-            self._reports.add(batch_id, self._writer.write(frames, batch_id, self.query.id))
+            written = self._writer.write(frames, batch_id, self.query.id)
+            self._archive.add(batch_id, [report for report in written if "source" in report])
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
+        self._reports.add(batch_id, [report for report in written if "uid" in report])
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             # Spark would trigger for ever. A query cannot be stopped from within its own batch.
             threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
@@ -198,7 +204,8 @@ class BatchJob:
 
     def _run(self) -> None:
         try:
-            self._reports.add(0, self._writer.write(self._frames, 0, self._job_id))
+            written = self._writer.write(self._frames, 0, self._job_id)
+            self._reports.add(0, [report for report in written if "uid" in report])
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
         self._ended = self._clock.now_ms()

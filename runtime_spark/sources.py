@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,20 +14,16 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.sources import DataFrameSource, IndexedSource
+from dsv2.sources import DataFrameSource, IndexedSource, Source
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
-from runtime_spark.frame_source import (
-    Feed,
-    IndexedFeed,
-    Split,
-    StartFeed,
-    TickFeed,
-    frame_source_class,
-)
+from runtime_spark.frame_source import Feed, frame_source_class
+from runtime_spark.indexed_feed import IndexedFeed, Split, StartFeed, TickFeed
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
+from runtime_spark.source_reports import FileBoard, ReportFile
+from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.worker import load_job
 
 __all__ = ("check_source", "source_frames")
@@ -45,14 +41,19 @@ def check_source(operator: Operator) -> None:
             check_readable(source.record_type, source.dataframe.schema, source.split_by)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
-    elif not isinstance(source, IndexedSource):
+    elif not isinstance(source, IndexedSource | Source):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 
 
-def source_frames(spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock) -> DataFrame:
-    """All sources of ``plan``, in their order, as frames for the first level and beyond."""
+def source_frames(
+    spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock, reports: str | None = None
+) -> DataFrame:
+    """All sources of ``plan``, in their order, as frames for the first level and beyond.
+
+    ``reports``: the folder of what readers find out; None if nobody puts anything there.
+    """
     frames = [
-        _frames_of(spark, plan, operator, packed, job_key, clock)
+        _frames_of(spark, plan, operator, packed, job_key, clock, reports)
         for operator in plan.operators
         if operator.kind is OperatorKind.SOURCE
     ]
@@ -60,7 +61,13 @@ def source_frames(spark: SparkSession, plan: Plan, packed: bytes, job_key: str, 
 
 
 def _frames_of(
-    spark: SparkSession, plan: Plan, operator: Operator, packed: bytes, job_key: str, clock: Clock
+    spark: SparkSession,
+    plan: Plan,
+    operator: Operator,
+    packed: bytes,
+    job_key: str,
+    clock: Clock,
+    reports: str | None,
 ) -> DataFrame:
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
@@ -70,7 +77,11 @@ def _frames_of(
         return spark.readStream.format(name).load()
 
     if isinstance(source, IndexedSource):
-        return stream(IndexedFeed(source)) if streaming else _batch_frames(spark, source, operator, packed)
+        return stream(IndexedFeed(source)) if streaming else _indexed_batch(spark, source, operator, packed)
+    if isinstance(source, Source):
+        if not streaming:
+            return _split_batch(spark, source, operator, packed, clock)
+        return stream(_split_feed(source, plan, operator, reports))
     assert isinstance(source, DataFrameSource)
     dataframe = source.dataframe
     assert isinstance(dataframe, DataFrame)
@@ -82,23 +93,46 @@ def _frames_of(
     return frames.chunked(lambda count: stream(TickFeed(count)))
 
 
-def _batch_frames(spark: SparkSession, source: IndexedSource[Any], operator: Operator, packed: bytes) -> DataFrame:
-    parallelism, count, operator_id = operator.parallelism, source.count, operator.id
+def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, folder: str | None) -> SplitFeed:
+    if operator.watermarks is None:
+        return SplitFeed(source)
+    if folder is None:
+        raise ConfigurationError(
+            f"The source {operator}, defined at {operator.location}, has watermarks of its own, which take a job that "
+            f"execute runs. For a DataFrame process its stream with the generator (build_as_process_function)."
+        )
+    return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder))
+
+
+def _indexed_batch(spark: SparkSession, source: IndexedSource[Any], operator: Operator, packed: bytes) -> DataFrame:
+    count = source.count
     assert count is not None
-    feed = IndexedFeed(source)
+    splits = [Split(subtask, 0, count, True, True) for subtask in range(operator.parallelism)]
+    return _batch_frames(spark, IndexedFeed(source), splits, operator.id, packed)
+
+
+def _split_batch(
+    spark: SparkSession, source: Source[Any, Any, Any], operator: Operator, packed: bytes, clock: Clock
+) -> DataFrame:
+    return _batch_frames(spark, SplitFeed(source), whole_orders(source, operator, clock), operator.id, packed)
+
+
+def _batch_frames(
+    spark: SparkSession, feed: Feed, portions: Sequence[Any], operator_id: int, packed: bytes
+) -> DataFrame:
+    """The rows of ``portions``, one for each subtask of the source."""
     if feed.made_on_driver:
         job = load_job(packed)
-        splits = [Split(subtask, 0, count, True, True) for subtask in range(parallelism)]
-        portions = [portion for split in splits for portion in feed.rows(job, operator_id, split)]
-        return literal_rows(spark, [row for portion in portions for row in portion])
-    pickled = to_bytes(feed)
+        lists = (feed.rows(job, job.plan.operators[operator_id], portion) for portion in portions)
+        return literal_rows(spark, [row for rows_of_portion in lists for rows in rows_of_portion for row in rows])
+    pickled = to_bytes((feed, portions))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        job, own = load_job(packed), from_bytes(pickled)
+        job, (own, portions) = load_job(packed), from_bytes(pickled)
         with marked_failures():
             for batch in batches:
                 for subtask in batch.column(0).to_pylist():
-                    for rows in own.rows(job, operator_id, Split(subtask, 0, count, True, True)):
+                    for rows in own.rows(job, job.plan.operators[operator_id], portions[subtask]):
                         yield to_arrow(rows)
 
-    return spark.range(0, parallelism, 1, parallelism).mapInArrow(read, ROW_SCHEMA)
+    return spark.range(0, len(portions), 1, len(portions)).mapInArrow(read, ROW_SCHEMA)

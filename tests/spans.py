@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dsv2.sources import (
     DataclassSerializer,
@@ -15,7 +17,7 @@ from dsv2.sources import (
     SplitSource,
 )
 
-__all__ = ("Item", "Span", "Spans", "everything")
+__all__ = ("Item", "Span", "Spans", "SpansInFile", "everything")
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,14 @@ class Spans(SplitSource[Item, Span]):
 def everything(ends: Mapping[str, int]) -> list[Item]:
     """All records of the spans, sorted."""
     return sorted(Item(name, number) for name, end in ends.items() for number in range(end))
+
+
+class SpansInFile(Spans):
+    """Spans whose ends stand in a JSON file, which may change while a job runs and between two runs of it."""
+
+    def __init__(self, file: str, **options: Any) -> None:
+        super().__init__({}, bounded=False, **options)
+        self.file = file
+
+    def refresh(self) -> None:
+        self.ends = json.loads(Path(self.file).read_text())

@@ -19,7 +19,7 @@ from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark import stage
-from runtime_spark.frame_source import IndexedFeed, Split
+from runtime_spark.indexed_feed import IndexedFeed, Split
 from runtime_spark.layout import Layout
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
 from runtime_spark.worker import load_job, pack_job
@@ -91,7 +91,7 @@ class OutsideSpark:
         splits = [
             Split(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
         ]
-        return [row for split in splits for rows in feed.rows(self._job, self._source.id, split) for row in rows]
+        return [row for split in splits for rows in feed.rows(self._job, self._source, split) for row in rows]
 
     def _run_level(self, level: int, rows: Iterable[Row], watch: Stopwatch) -> list[Row]:
         by_slot: dict[int, list[Row]] = {}

@@ -16,7 +16,7 @@ from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.states import check_states
 from dsv2.sinks import Sink
-from dsv2.sources import BaseSource, CollectionSource, DataFrameSource
+from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
@@ -39,6 +39,7 @@ class Node:
     uid: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
+    watermarks: WatermarkStrategy[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         input_keys=input_keys,
         output_keys=node.output_keys,
         at_source=_at_source(node.body, input_keys),
+        watermarks=node.watermarks,
     )
 
 
@@ -227,7 +229,8 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
                 f"{operator} at {operator.location}: declare_watermarks returned {declarations!r}, "
                 f"not a collection of declarations. Return a list or a tuple."
             )
-        for declaration in declarations:
+        of_strategy = operator.watermarks.declarations if operator.watermarks is not None else ()
+        for declaration in (*declarations, *of_strategy):
             if not isinstance(declaration, LongWatermarkDeclaration | BoolWatermarkDeclaration):
                 raise WatermarkDeclarationError(
                     f"{operator} at {operator.location}: declare_watermarks returned {declaration!r}, "

@@ -12,7 +12,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
-from dsv2.sources import BaseSource
+from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
@@ -73,7 +73,8 @@ class Operator:
     ``input_keys``: per input the key selector, or None where the input is not keyed.
     ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
     ``at_source``: which functions may run where this source reads; for a function, how much of it.
-    ``location``: the user's file and line that made the operator.
+    ``watermarks``: how a source with splits tells event time. ``location``: the user's file and line that made the
+    operator.
     """
 
     id: int
@@ -87,6 +88,7 @@ class Operator:
     input_keys: tuple[KeySelector | None, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = ()
     at_source: AtSource = AtSource.NOTHING
+    watermarks: WatermarkStrategy[Any] | None = None
 
     @property
     def keyed(self) -> bool:

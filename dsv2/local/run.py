@@ -14,6 +14,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
+from dsv2.runtime.alignment import LocalBoard
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.source_task import SourceTask
@@ -48,6 +49,7 @@ class LocalRun:
         }
         self._readers: list[SourceReader | SplitReader] = []
         self._indexed: list[SourceReader] = []
+        self._board = LocalBoard(plan)
         self._split_sources: list[SplitSourceRun] = []
         self._interruptions: list[Interruptions] = []
         for operator in plan.operators:
@@ -119,6 +121,11 @@ class LocalRun:
         for subtask in self._subtasks.values():
             subtask.close()
 
+    def commit(self) -> None:
+        """The micro-batch has reached the sinks."""
+        for source in self._split_sources:
+            source.commit()
+
     def close_sources(self) -> None:
         """Close what plans the reading."""
         for source in self._split_sources:
@@ -143,7 +150,7 @@ class LocalRun:
 
     def _add_source(self, operator: Operator) -> None:
         if isinstance(operator.body, Source):
-            source = SplitSourceRun(self._plan, operator, self._clock, self._receive, self._mutation)
+            source = SplitSourceRun(self._plan, operator, self._clock, self._board, self._receive, self._mutation)
             self._split_sources.append(source)
             self._readers += source.readers
             return

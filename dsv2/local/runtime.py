@@ -101,6 +101,7 @@ class LocalRuntime:
             more = run.run_batch(size)
             for operator, records in run.take_collected():
                 _write(operator, records, batch_id)
+            run.commit()
             job.progress = job_progress(plan, batch_id, run.progress())
             if not more:
                 break

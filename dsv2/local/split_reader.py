@@ -11,10 +11,12 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import own_copy
+from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.frames import Emit
-from dsv2.runtime.source_coordinator import BEFORE_START, Offset, ReaderOrder, SourceCoordinator, orders
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, ReaderOrder, Report, orders
 from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.split_reading import read_portions
+from dsv2.runtime.split_reading import SplitReading
 from dsv2.sources import Source
 
 __all__ = ("SplitReader", "SplitSourceRun")
@@ -24,10 +26,17 @@ class SplitSourceRun:
     """One source with its readers."""
 
     def __init__(
-        self, plan: Plan, operator: Operator, clock: Clock, receive: Emit, mutation: MutationCheck | None
+        self,
+        plan: Plan,
+        operator: Operator,
+        clock: Clock,
+        board: AlignmentBoard,
+        receive: Emit,
+        mutation: MutationCheck | None,
     ) -> None:
         assert isinstance(operator.body, Source)
         self._plan = plan
+        self._board = board
         self._operator = operator
         self._source: Source[Any, Any, Any] = operator.body
         self._clock = clock
@@ -39,12 +48,18 @@ class SplitSourceRun:
 
     def begin_batch(self, records: int | None) -> None:
         """Tell the readers what to read; ``records`` for each of them, if that is a limit."""
-        there = self._coordinator.next(self._offset, self._limit(records))
+        reports = [report for reader in self.readers if (report := reader.report()) is not None]
+        limit = None if records is None else records * self._operator.parallelism
+        there = self._coordinator.next(self._offset, limit, reports=reports)
         self.waits = there == self._offset
         if not self.waits:
             self._offset = there
             for order in orders(there, self._source.split_serializer):
                 self.readers[order.subtask].follow(order)
+
+    def commit(self) -> None:
+        """The micro-batch is done."""
+        self._coordinator.commit(self._offset)
 
     def restart(self) -> None:
         """Go on from the offset, with a new enumerator."""
@@ -56,13 +71,9 @@ class SplitSourceRun:
         self._coordinator.close()
 
     def _new_coordinator(self) -> SourceCoordinator:
-        return SourceCoordinator(self._source, self._operator, self._operator.parallelism, self._clock)
-
-    def _limit(self, records: int | None) -> int | None:
         if self._plan.mode is RuntimeExecutionMode.BATCH:
-            return None
-        limits = [self._source.limit_per_batch, None if records is None else records * self._operator.parallelism]
-        return min((limit for limit in limits if limit is not None), default=None)
+            return SourceCoordinator(self._source, self._operator, self._clock, limited=False)
+        return SourceCoordinator(self._source, self._operator, self._clock, self._board)
 
 
 class SplitReader:
@@ -76,6 +87,7 @@ class SplitReader:
         functions = {chained.id: own_copy(chained) for chained in plan.chained_to_sources}
         watch = None if mutation is None else mutation.remember
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
+        self._reading: SplitReading | None = None
         self._runs: Iterator[int] = iter(())
         self._ends = False
         self.can_read = False
@@ -85,7 +97,8 @@ class SplitReader:
     def follow(self, order: ReaderOrder) -> None:
         """Do what ``order`` says, by and by."""
         assert isinstance(self._operator.body, Source)
-        self._runs = read_portions(self._operator.body, self._operator, order, self.task, self._plan.declarations)
+        self._reading = SplitReading(self._operator.body, self._operator, order, self.task, self._plan.declarations)
+        self._runs = self._reading.run()
         self._ends = order.last
         self.can_read = True
 
@@ -94,6 +107,8 @@ class SplitReader:
         if next(self._runs, None) is None:
             self.can_read = False
             self.ended = self._ends
-            if self._ends:
-                self.task.end()
         self.task.flush()
+
+    def report(self) -> Report | None:
+        """What it has found out in its last micro-batch."""
+        return None if self._reading is None else self._reading.report()

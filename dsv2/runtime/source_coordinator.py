@@ -1,21 +1,19 @@
-"""What the driver does for a source with splits: who reads what, and how far, from one micro-batch to the next.
-
-An offset is JSON. It says how far every split was read, what the readers of the micro-batch that ends there are to
-read, and what the enumerator knows: it is both the order for that micro-batch and the checkpoint behind it.
-"""
+"""What the driver does for a source with splits: from one offset to the next."""
 
 from __future__ import annotations
 
 import json
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.errors import ContractError, Dsv2Error, JobError
 from dsv2.graph import Operator
+from dsv2.runtime.alignment import Aligner, AlignmentBoard
+from dsv2.runtime.source_offset import BEFORE_START, Offset, Report, content
+from dsv2.runtime.source_readers import HeldSplit, Readers
 from dsv2.sources import (
     Portion,
     ReaderInfo,
@@ -25,140 +23,65 @@ from dsv2.sources import (
     SupportsSplitReassignmentOnRecovery,
 )
 
-__all__ = ("BEFORE_START", "Offset", "ReaderOrder", "SourceCoordinator", "SplitPortion", "orders")
-
-Offset: TypeAlias = dict[str, Any]
-
-BEFORE_START: Offset = {"batch": -1}
-"""Where a job is that has not begun."""
-
-
-@dataclass(frozen=True, slots=True)
-class SplitPortion:
-    """What is read of a split in one micro-batch."""
-
-    start: Any
-    stop: Any
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderOrder:
-    """What one reader does in one micro-batch. ``first``: the job begins; ``last``: the reader ends."""
-
-    subtask: int
-    batch: int
-    portions: tuple[SplitPortion, ...]
-    first: bool
-    last: bool
-
-
-def orders(offset: Offset, splits: Serializer[Any]) -> list[ReaderOrder]:
-    """What the readers do in the micro-batch that ends at ``offset``; without those that have nothing to do."""
-    batch = offset["batch"]
-    return [
-        ReaderOrder(subtask, batch, portions, batch == 0, reader["ended"] == batch)
-        for subtask, reader in enumerate(offset["readers"])
-        if (portions := _portions(reader, splits)) or batch == 0 or reader["ended"] == batch
-    ]
-
-
-def _portions(reader: Mapping[str, Any], splits: Serializer[Any]) -> tuple[SplitPortion, ...]:
-    return tuple(
-        SplitPortion(splits.from_json(split["from"]), splits.from_json(split["at"]))
-        for split in reader["splits"]
-        if "from" in split
-    )
-
-
-@dataclass(slots=True)
-class _Held:
-    """A split that a reader holds. ``start``: where the reading of this micro-batch begins, None if there is none."""
-
-    at: Any
-    start: Any = None
-    last: bool = False
-
-    def begin_batch(self) -> None:
-        self.start = None
-
-    def advance(self, portion: Portion[Any]) -> None:
-        if self.start is None:
-            self.start = self.at
-        self.at, self.last = portion.stop, portion.last
-
-
-@dataclass(slots=True)
-class _Reader:
-    """``ended``: the micro-batch with which it ends, None if that has not come."""
-
-    splits: dict[str, _Held] = field(default_factory=dict)
-    no_more_splits: bool = False
-    ended: int | None = None
-
-
-class _Context:
-    """The enumerator's view (``SplitEnumeratorContext``)."""
-
-    def __init__(self, parallelism: int, clock: Clock) -> None:
-        self.parallelism = parallelism
-        self.clock = clock
-        self.readers = [_Reader() for _ in range(parallelism)]
-        self.registered_readers: dict[int, ReaderInfo[Any]] = {}
-
-    def assign_splits(self, assignment: Mapping[int, Sequence[Any]], /) -> None:
-        """Give splits to readers."""
-        for subtask, splits in assignment.items():
-            if subtask not in self.registered_readers:
-                raise ContractError(f"Reader {subtask} is not registered, so it cannot be given splits.")
-            for split in splits:
-                self._assign(subtask, split)
-
-    def _assign(self, subtask: int, split: Any) -> None:
-        for other, reader in enumerate(self.readers):
-            if split.split_id in reader.splits:
-                raise ContractError(f"Split {split.split_id!r} is held by reader {other}: reader {subtask} cannot too.")
-        if self.readers[subtask].no_more_splits:
-            raise ContractError(f"Reader {subtask} was told that no more splits come, and now gets {split.split_id!r}.")
-        self.readers[subtask].splits[split.split_id] = _Held(split)
-
-    def signal_no_more_splits(self, subtask: int, /) -> None:
-        """Promise that this reader gets no further split."""
-        self.readers[subtask].no_more_splits = True
+__all__ = ("SourceCoordinator",)
 
 
 class SourceCoordinator:
-    """Decides on the micro-batches of one source, one after the other (Flink ``SourceCoordinator``)."""
+    """Decides on the micro-batches of one source, one after the other (Flink ``SourceCoordinator``).
 
-    def __init__(self, source: Source[Any, Any, Any], operator: Operator, parallelism: int, clock: Clock) -> None:
+    ``board``: where aligned sources meet; None: nobody is aligned. ``limited``: whether the source's own limit counts.
+    """
+
+    def __init__(
+        self,
+        source: Source[Any, Any, Any],
+        operator: Operator,
+        clock: Clock,
+        board: AlignmentBoard | None = None,
+        *,
+        limited: bool = True,
+    ) -> None:
         self._source = source
         self._operator = operator
-        self._parallelism = parallelism
+        self._strategy = operator.watermarks
         self._clock = clock
         self._splits: Serializer[Any] = source.split_serializer
         self._states: Serializer[Any] = source.enumerator_state_serializer
+        self._board = board
+        self._limited = limited
         self._offset: Offset | None = None
-        self._context: _Context
+        self._aligner: Aligner | None = None
+        self._readers: Readers
         self._enumerator: SplitEnumerator[Any, Any]
 
-    def next(self, offset: Offset, limit: int | None, *, refresh: bool = True) -> Offset:
+    def next(
+        self, offset: Offset, limit: int | None = None, *, refresh: bool = True, reports: Iterable[Report] = ()
+    ) -> Offset:
         """Where the micro-batch behind ``offset`` ends; ``offset`` itself if nothing is new.
 
-        ``limit``: what it may hold, in the source's unit. ``refresh``: take a new look at what there is.
+        ``limit``: what it may hold at most, in the source's unit; the source's own may be lower. ``refresh``: take a
+        new look at what there is. ``reports``: what readers have found out, of which those of the micro-batch up to
+        ``offset`` count.
         """
         if offset != self._offset:
             self._start(offset)
             refresh = True
         batch = offset["batch"] + 1
-        self._begin_batch()
+        for reader in self._readers.states:
+            reader.begin_batch()
         if refresh:
             with self._calling("refresh"):
                 self._enumerator.refresh()
-        self._plan(limit, batch)
-        for reader in self._context.readers:
-            if reader.no_more_splits and reader.ended is None and all(held.last for held in reader.splits.values()):
-                reader.ended = batch
+        self._readers.learn(report for report in reports if report["batch"] == offset["batch"])
+        if self._aligner is not None:
+            with self._calling("pause_or_resume_splits"):
+                self._aligner.align(self._readers.states, self._enumerator)
+        self._plan(self._least_limit(limit), batch)
+        now_ms = self._clock.now_ms()
+        for reader in self._readers.states:
+            reader.end_batch(batch, now_ms, self._strategy)
         there = self._snapshot(batch)
-        if _content(there) == _content(offset):
+        if content(there) == content(offset) and not self._readers.any_tells:
             return offset
         self._offset = there
         return there
@@ -166,7 +89,24 @@ class SourceCoordinator:
     @property
     def ended(self) -> bool:
         """Whether all readers have been told to end."""
-        return self._offset is not None and all(reader.ended is not None for reader in self._context.readers)
+        return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether another source has to go on before this one does."""
+        return self._aligner is not None and self._aligner.waits_for_others
+
+    @property
+    def resumes_soon(self) -> bool:
+        """Whether there is more to read when aligned sources look at each other next."""
+        return self._aligner is not None and self._aligner.resumes_soon
+
+    def commit(self, offset: Offset) -> None:
+        """What lies before ``offset`` has been processed for good."""
+        if self._offset is not None:
+            splits = [self._splits.from_json(split["at"]) for reader in offset["readers"] for split in reader["splits"]]
+            with self._calling("notify_checkpoint_complete"):
+                self._enumerator.notify_checkpoint_complete(splits)
 
     def close(self) -> None:
         """Close the enumerator, if there is one."""
@@ -177,49 +117,38 @@ class SourceCoordinator:
 
     def _start(self, offset: Offset) -> None:
         self.close()
-        self._context = _Context(self._parallelism, self._clock)
+        self._readers = Readers(self._operator.parallelism, self._clock, self._splits, offset.get("readers", ()))
+        if self._board is not None and self._strategy is not None and self._strategy.alignment is not None:
+            max_desired = offset.get("max_desired")
+            alignment = self._strategy.alignment
+            self._aligner = Aligner(self._operator, alignment, self._board, self._clock, max_desired)
         restored = None if offset == BEFORE_START else self._states.from_json(offset["enumerator"])
         with self._calling("create_enumerator"):
-            self._enumerator = self._source.create_enumerator(self._context, restored)
+            self._enumerator = self._source.create_enumerator(self._readers, restored)
         self._offset = offset
         with self._calling("start"):
             self._enumerator.start()
-        self._register(offset.get("readers", []))
+        for subtask, held in enumerate(self._readers.reported):
+            self._register(subtask, held)
 
-    def _register(self, before: list[dict[str, Any]]) -> None:
-        """Register all readers, with what those of the run before held. It may have had more of them, or fewer."""
-        reported: list[list[Any]] = [[] for _ in range(self._parallelism)]
-        for subtask, reader in enumerate(before):
-            held = [self._splits.from_json(split["at"]) for split in reader["splits"] if not split["last"]]
-            reported[subtask % self._parallelism] += held
-        self._keep_ended([reader["ended"] for reader in before])
-        for subtask, splits in enumerate(reported):
-            if isinstance(self._source, SupportsSplitReassignmentOnRecovery):
-                info = ReaderInfo(subtask, tuple(splits))
-            else:
-                info = ReaderInfo(subtask)
-                self._context.readers[subtask].splits = {split.split_id: _Held(split) for split in splits}
-            self._context.registered_readers[subtask] = info
-            with self._calling("add_reader"):
-                self._enumerator.add_reader(info)
+    def _register(self, subtask: int, held: list[HeldSplit]) -> None:
+        """Register a reader, with what it held in the run before."""
+        if isinstance(self._source, SupportsSplitReassignmentOnRecovery):
+            info = ReaderInfo(subtask, tuple(split.at for split in held))
+        else:
+            info = ReaderInfo[Any](subtask)
+            self._readers.states[subtask].splits = {split.at.split_id: split for split in held}
+        self._readers.registered_readers[subtask] = info
+        with self._calling("add_reader"):
+            self._enumerator.add_reader(info)
 
-    def _keep_ended(self, before: list[int | None]) -> None:
-        if len(before) == self._parallelism:
-            for reader, ended in zip(self._context.readers, before, strict=True):
-                reader.ended = ended
-        elif before and None not in before:
-            for reader in self._context.readers:
-                reader.ended = max(ended for ended in before if ended is not None)
-
-    def _begin_batch(self) -> None:
-        for reader in self._context.readers:
-            reader.splits = {split_id: held for split_id, held in reader.splits.items() if not held.last}
-            for held in reader.splits.values():
-                held.begin_batch()
+    def _least_limit(self, limit: int | None) -> int | None:
+        own = self._enumerator.limit_per_batch if self._limited else None
+        return min((one for one in (limit, own) if one is not None), default=None)
 
     def _plan(self, limit: int | None, batch: int) -> None:
         """Advance all splits within ``limit``: each round gives those that have more to read an equal share."""
-        left = [held for reader in self._context.readers for held in reader.splits.values()]
+        left = [held for held in self._readers.all_held() if not held.paused]
         first = batch % len(left) if left else 0
         left = left[first:] + left[:first]  # so that a small limit reaches every split in its turn
         while left and (limit is None or limit > 0):
@@ -238,7 +167,7 @@ class SourceCoordinator:
                         eager.append(held)
             left = eager
 
-    def _advance(self, held: _Held, limit: int | None) -> Portion[Any] | None:
+    def _advance(self, held: HeldSplit, limit: int | None) -> Portion[Any] | None:
         with self._calling("advance"):
             portion = self._enumerator.advance(held.at, limit)
             if portion is not None and portion.stop.split_id != held.at.split_id:
@@ -248,17 +177,12 @@ class SourceCoordinator:
     def _snapshot(self, batch: int) -> Offset:
         with self._calling("snapshot_state"):
             state = self._states.to_json(self._enumerator.snapshot_state())
-        readers = [
-            {"splits": [self._write(held) for held in reader.splits.values()], "ended": reader.ended}
-            for reader in self._context.readers
-        ]
-        # As it comes back from Spark's log, tuples as lists.
-        written: Offset = json.loads(json.dumps({"batch": batch, "enumerator": state, "readers": readers}))
+        readers = [reader.to_json(self._splits) for reader in self._readers.states]
+        there = {"batch": batch, "enumerator": state, "readers": readers}
+        if self._aligner is not None:
+            there["max_desired"] = self._aligner.max_desired
+        written: Offset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists
         return written
-
-    def _write(self, held: _Held) -> dict[str, Any]:
-        written = {"at": self._splits.to_json(held.at), "last": held.last}
-        return written if held.start is None else {"from": self._splits.to_json(held.start), **written}
 
     @contextmanager
     def _calling(self, callback: str) -> Iterator[None]:
@@ -271,15 +195,6 @@ class SourceCoordinator:
                 f"The source {self._operator}, defined at {self._operator.location}, failed on the driver, in "
                 f"{callback}: {told}"
             ) from error
-
-
-def _content(offset: Offset) -> tuple[Any, ...]:
-    """What an offset says, but for the micro-batch: two that differ in nothing else need none between them."""
-    readers = [
-        ([split["at"] for split in reader["splits"] if not split["last"]], reader["ended"])
-        for reader in offset.get("readers", ())
-    ]
-    return offset.get("enumerator"), readers
 
 
 def _traceback(error: Exception) -> str:

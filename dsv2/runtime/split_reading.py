@@ -1,21 +1,23 @@
-"""What one reader does in one micro-batch: the portions of its splits, one after the other."""
+"""What one reader does in one micro-batch: the portions of its splits, one after the other, and what it has to tell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsv2.functions import FailedRecordError
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import WatermarkEmitter
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import STATUS, WATERMARK
-from dsv2.runtime.source_coordinator import ReaderOrder
+from dsv2.runtime.source_offset import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder
 from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.split_watermarks import ReaderClock, SplitTime
 from dsv2.sources import Records, Source, SourceReader
-from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.event_time import IDLE_STATUS
+from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS
 
-__all__ = ("read_portions",)
+__all__ = ("SplitReading",)
 
 
 class _Context(WatermarkEmitter):
@@ -44,40 +46,100 @@ class _Context(WatermarkEmitter):
             self._task.control(WATERMARK, identifier, value)
 
 
-def read_portions(
-    source: Source[Any, Any, Any],
-    operator: Operator,
-    order: ReaderOrder,
-    task: SourceTask,
-    declarations: Mapping[str, WatermarkDeclaration],
-) -> Iterator[int]:
-    """Hand what ``order`` says to ``task``; yields the number of records of each run when it has been handed on.
+class SplitReading:
+    """Does what ``order`` says, and hands it to ``task``."""
 
-    Raises ``UserFunctionError`` for what the reader raises.
-    """
-    ctx = _Context(order.subtask, operator.parallelism, task, declarations)
-    reader: SourceReader[Any, Any] | None = None
-    callback = "create_reader"
-    try:
-        if order.portions:
-            reader = source.create_reader(ctx)
-        callback = "read"
-        for portion in order.portions:
-            assert reader is not None
-            for run in reader.read(portion.start, portion.stop):
-                yield _send(run, task)
-    except Exception as error:
-        raise_user_failure(operator, order.subtask, callback, error)
-    finally:
-        if reader is not None:
-            reader.close()
+    def __init__(
+        self,
+        source: Source[Any, Any, Any],
+        operator: Operator,
+        order: ReaderOrder,
+        task: SourceTask,
+        declarations: Mapping[str, WatermarkDeclaration],
+    ) -> None:
+        self._source = source
+        self._operator = operator
+        self._order = order
+        self._task = task
+        self._declarations = declarations
+        self._ctx = _Context(order.subtask, operator.parallelism, task, declarations)
+        self._clock: ReaderClock | None = None
+        if operator.watermarks is not None:
+            times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}
+            self._clock = ReaderClock(operator.watermarks, times, order.sent)
 
+    def run(self) -> Iterator[int]:
+        """Everything, the start and the end of the source as well.
 
-def _send(run: Records[Any], task: SourceTask) -> int:
-    if not isinstance(run, Records):
-        raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
-    records = list(run.records)
-    if run.timestamps is not None and len(run.timestamps) != len(records):
-        raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
-    task.send(records, None if run.timestamps is None else list(run.timestamps))
-    return len(records)
+        Yields the number of records of each run when it has been handed on. Raises ``UserFunctionError`` for what the
+        reader raises.
+        """
+        if self._order.first:
+            self._task.start()
+        if ACTIVE in self._order.tells:
+            self._task.control(STATUS, "", False)
+        for identifier, value in self._order.watermarks:
+            self._ctx.emit_watermark(self._watermark(identifier, value))
+        if self._order.portions:
+            yield from self._read_portions()
+        self._task.end_portion()
+        if self._clock is not None:
+            self._send_time(self._clock.finish())
+        if IDLE in self._order.tells:
+            self._task.control(STATUS, "", True)
+        if self._order.last:
+            self._task.end()
+
+    def report(self) -> Report | None:
+        """What the driver has to know when everything is read, if there is anything."""
+        if self._clock is None:
+            return None
+        return {
+            "source": self._operator.uid,
+            "batch": self._order.batch,
+            "subtask": self._order.subtask,
+            "parallelism": self._operator.parallelism,
+            "splits": {split_id: split.watermark for split_id, split in self._clock.splits.items() if not split.last},
+            "sent": self._clock.sent,
+        }
+
+    def _read_portions(self) -> Iterator[int]:
+        reader: SourceReader[Any, Any] | None = None
+        callback = "create_reader"
+        try:
+            reader = self._source.create_reader(self._ctx)
+            callback = "read"
+            for portion in self._order.portions:
+                for run in reader.read(portion.start, portion.stop):
+                    yield self._send(portion, run)
+        except FailedRecordError as error:
+            cause = error.__cause__ or error
+            raise_user_failure(self._operator, self._order.subtask, "extract_timestamp", cause, record=error.record)
+        except Exception as error:
+            raise_user_failure(self._operator, self._order.subtask, callback, error)
+        finally:
+            if reader is not None:
+                reader.close()
+
+    def _send(self, portion: SplitOrder, run: Records[Any]) -> int:
+        if not isinstance(run, Records):
+            raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
+        records = list(run.records)
+        if self._clock is not None:
+            for piece, stamps, time in self._clock.take(portion.stop.split_id, records):
+                self._task.send(piece, stamps)
+                self._send_time(time)
+            return len(records)
+        if run.timestamps is not None and len(run.timestamps) != len(records):
+            raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
+        self._task.send(records, None if run.timestamps is None else list(run.timestamps))
+        return len(records)
+
+    def _watermark(self, identifier: str, value: int | bool) -> Watermark:
+        if isinstance(self._declarations.get(identifier), BoolWatermarkDeclaration):
+            return BoolWatermark(bool(value), identifier)
+        return LongWatermark(value, identifier)
+
+    def _send_time(self, time: int | None) -> None:
+        if time is not None:
+            self._task.control(WATERMARK, EVENT_TIME, time)

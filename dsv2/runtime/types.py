@@ -190,6 +190,7 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
             recorder.classes.add(type(first))
     elif isinstance(body, IndexedSource | Source):
         recorder.record(body, f"the source {where}")
+        recorder.record(operator.watermarks, f"the watermark strategy of the source {where}")
     elif isinstance(body, DataFrameSource):
         recorder.classes.add(body.record_type)
     elif isinstance(body, FileSink) and isinstance(body.schema, type):

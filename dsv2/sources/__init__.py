@@ -4,6 +4,7 @@ from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, S
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.base import BaseSource
 from dsv2.sources.dataframe import DataFrameSource
+from dsv2.sources.hybrid import HybridSource, HybridSplit, HybridState
 from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, IndexedSource
 from dsv2.sources.interruption import Crash, Interruption, Pause, Stop
 from dsv2.sources.serializers import DataclassSerializer, JsonValue, Serializer
@@ -17,9 +18,11 @@ from dsv2.sources.source import (
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,
+    SupportsPauseOrResumeSplits,
     SupportsSplitReassignmentOnRecovery,
 )
 from dsv2.sources.split_source import SplitSource
+from dsv2.sources.watermarks import WatermarkAlignment, WatermarkStrategy
 
 __all__ = (
     "AssigningEnumerator",
@@ -32,6 +35,9 @@ __all__ = (
     "DataGeneratorSource",
     "DataclassSerializer",
     "HashSplitAssigner",
+    "HybridSource",
+    "HybridSplit",
+    "HybridState",
     "IndexedSource",
     "Interruption",
     "JsonValue",
@@ -51,5 +57,8 @@ __all__ = (
     "SplitEnumeratorContext",
     "SplitSource",
     "Stop",
+    "SupportsPauseOrResumeSplits",
     "SupportsSplitReassignmentOnRecovery",
+    "WatermarkAlignment",
+    "WatermarkStrategy",
 )

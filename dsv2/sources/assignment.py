@@ -32,9 +32,22 @@ class SplitDiscovery(ABC, Generic[SplitT]):
     def refresh(self) -> None:
         """Take a new look at how far splits can be read; called as ``SplitEnumerator.refresh``, before ``discover``."""
 
+    def ready(self, waiting: Sequence[SplitT], /) -> Sequence[SplitT]:
+        """Those of ``waiting``, which no reader has been chosen for, that are to be read now: by default, all.
+
+        Asked before every micro-batch, so that splits that end may be read one after the other.
+        """
+        return waiting
+
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         """As ``SplitEnumerator.advance``."""
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
+        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
+        """As ``SplitEnumerator.notify_checkpoint_complete``."""
 
     def close(self) -> None:
         """Release what was taken."""
@@ -106,7 +119,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     """Finds splits by ``discovery`` and has ``assigner`` choose their readers.
 
     ``bounded``: the splits are those that are there when the job first starts. Otherwise new ones are looked for at
-    each start, and every ``discovery_interval_ms`` if that is given.
+    each start, and every ``discovery_interval_ms`` if that is given. ``limit_per_batch``: as in ``SplitEnumerator``.
     For sources that are ``SupportsSplitReassignmentOnRecovery``.
     """
 
@@ -119,8 +132,10 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         *,
         bounded: bool,
         discovery_interval_ms: int | None = None,
+        limit_per_batch: int | None = None,
     ) -> None:
         self._ctx = ctx
+        self._limit = limit_per_batch
         self._discovery = discovery
         self._assigner = assigner
         self._bounded = bounded
@@ -166,6 +181,10 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             self._looked = True
         self._settle()
 
+    @property
+    def limit_per_batch(self) -> int | None:
+        return self._limit
+
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         portion = self._discovery.advance(split, limit)
         if portion is not None and portion.last:
@@ -183,6 +202,13 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             tuple(self._unassigned.values()),
             tuple(self._finished),
         )
+
+    def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
+        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
+        self._discovery.pause_or_resume_splits(splits_to_pause, splits_to_resume)
+
+    def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
+        self._discovery.notify_checkpoint_complete(splits)
 
     def close(self) -> None:
         self._discovery.close()
@@ -220,17 +246,19 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
                 self._take(split)
 
     def _assign(self, order: Iterable[str]) -> None:
-        splits = [self._unassigned[split_id] for split_id in order if split_id in self._unassigned]
+        waiting = [self._unassigned[split_id] for split_id in order if split_id in self._unassigned]
+        splits = self._discovery.ready(waiting)
         held = Counter(self._owners.values())
         chosen = self._assigner.assign(splits, {subtask: held[subtask] for subtask in range(self._ctx.parallelism)})
         for split, owner in zip(splits, chosen, strict=True):
             self._owners[split.split_id] = owner
-            self._pending[owner][split.split_id] = self._unassigned.pop(split.split_id)
+            self._pending[owner][split.split_id] = split
+            del self._unassigned[split.split_id]
 
     def _hand_over(self) -> None:
         for subtask in sorted(self._ctx.registered_readers):
             if splits := self._pending[subtask]:
                 self._ctx.assign_splits({subtask: tuple(splits.values())})
                 splits.clear()
-            if self._bounded:
+            if self._bounded and not self._unassigned:
                 self._ctx.signal_no_more_splits(subtask)

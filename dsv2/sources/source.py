@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
 from dsv2.sources.base import BaseSource
@@ -28,6 +28,7 @@ __all__ = (
     "SourceSplit",
     "SplitEnumerator",
     "SplitEnumeratorContext",
+    "SupportsPauseOrResumeSplits",
     "SupportsSplitReassignmentOnRecovery",
 )
 
@@ -47,7 +48,7 @@ SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
 StateT = TypeVar("StateT")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # slots would not let it be written with its type, as Records[str](...)
 class Records(Generic[T_co]):
     """Some records of a split, in order. ``timestamps``: event times in ms, one for each record, or None."""
 
@@ -55,7 +56,7 @@ class Records(Generic[T_co]):
     timestamps: Sequence[int | None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Portion(Generic[SplitT]):
     """How far a split is read in a micro-batch.
 
@@ -68,7 +69,7 @@ class Portion(Generic[SplitT]):
     last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReaderInfo(Generic[SplitT]):
     """A reader that registers (Flink ``ReaderInfo``).
 
@@ -102,13 +103,16 @@ class SplitEnumeratorContext(Protocol[SplitT]):
     def signal_no_more_splits(self, subtask: int, /) -> None:
         """Promise that this reader gets no further split: it ends when it has read those that it holds."""
 
+    def emit_watermark(self, watermark: Watermark, /) -> None:
+        """Have every reader that has not ended send a declared watermark at the beginning of the next micro-batch."""
+
 
 class SplitEnumerator(ABC, Generic[SplitT, StateT]):
     """Decides who reads what, and how far (Flink ``SplitEnumerator``). Lives on the driver.
 
     When a job starts, for the first time or again: ``start``, then ``add_reader`` for each reader. Before every
     micro-batch: ``refresh``, ``advance`` for each split that a reader holds, ``snapshot_state``. At the end of the run
-    ``close``, unless the process is killed. An exception of any of them fails the job.
+    ``close``, unless the process is killed. An exception of any of them fails the job, as a ``JobError``.
     """
 
     def start(self) -> None:
@@ -127,6 +131,14 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
         """Look for new splits and new data. Called before every micro-batch; under ``Trigger.available_now()`` before
         the first one only, for what is there now is then all that is read."""
 
+    @property
+    def limit_per_batch(self) -> int | None:
+        """At most so much in the next micro-batch of a STREAMING job, over all splits, in the unit of ``Portion.size``.
+
+        None: all that there is. Splits have fair shares: what one leaves is for the others.
+        """
+        return None
+
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         """How far ``split``, which stands where it was read to, can be read now; None if there is nothing new.
@@ -140,8 +152,28 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
     def snapshot_state(self) -> StateT:
         """What ``Source.create_enumerator`` is given when the job starts again."""
 
+    def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
+        """What lies before ``splits`` (all that readers hold) has been processed for good, and is not read again.
+
+        For telling the outside world. Called some time after the micro-batch; not at all for the last one of a run.
+        """
+
     def close(self) -> None:
         """Release what ``start`` took."""
+
+
+@runtime_checkable
+class SupportsPauseOrResumeSplits(Protocol[SplitT_contra]):
+    """An enumerator that can do without any one of its splits for a time: for watermark alignment (FLIP-217).
+
+    (In Flink this is asked of readers. Here a reader lives for one micro-batch, and a split that is paused is not
+    advanced.)
+    """
+
+    def pause_or_resume_splits(
+        self, splits_to_pause: Sequence[SplitT_contra], splits_to_resume: Sequence[SplitT_contra], /
+    ) -> None:
+        """``advance`` is not called for the first until they are among the second. For releasing what they take."""
 
 
 class SourceReaderContext(Protocol):
@@ -208,14 +240,6 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
     @abstractmethod
     def enumerator_state_serializer(self) -> Serializer[StateT]:
         """The enumerator's state as JSON."""
-
-    @property
-    def limit_per_batch(self) -> int | None:
-        """At most so much in a micro-batch of a STREAMING job, over all splits, in the unit of ``Portion.size``.
-
-        None: all that there is. Splits have fair shares: what one leaves is for the others.
-        """
-        return None
 
 
 class SupportsSplitReassignmentOnRecovery:

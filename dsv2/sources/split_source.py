@@ -53,6 +53,11 @@ class SplitSource(
         """How often an unbounded source looks for new splits; None: at each start only."""
         return None
 
+    @property
+    def limit_per_batch(self) -> int | None:
+        """As ``SplitEnumerator.limit_per_batch``."""
+        return None
+
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
     ) -> SplitEnumerator[SplitT, AssignmentState[SplitT]]:
@@ -63,6 +68,7 @@ class SplitSource(
             self.assigner,
             bounded=self.bounded,
             discovery_interval_ms=self.discovery_interval_ms,
+            limit_per_batch=self.limit_per_batch,
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:

@@ -83,7 +83,7 @@ class Pipeline:
         self.folder = folder / program.name
         self.sinks: dict[str, CollectSink[Any]] = {}
         self._program = program
-        self._records_per_batch = setting.batch
+        self.records_per_batch = setting.batch
         self._sources = sources
         self._uses: Counter[str] = Counter()
         self.folder.mkdir()
@@ -101,7 +101,7 @@ class Pipeline:
         self._uses[use] += 1
         place = use, self._uses[use]
         if place not in self._sources:
-            source = CollectionSource(items, records_per_batch=self._records_per_batch)
+            source = CollectionSource(items, records_per_batch=self.records_per_batch)
             self._sources[place] = self.env.from_source(source).with_parallelism(parallelism)
         return self._sources[place]
 

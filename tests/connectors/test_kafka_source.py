@@ -25,7 +25,8 @@ from dsv2.connectors.kafka import (
     values,
 )
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import BEFORE_START, Offset, SourceCoordinator, orders
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
 from tests.support import local_environment, operator_named
@@ -199,7 +200,7 @@ class Run:
         env.from_source(source).with_uid("in").to_sink(CollectSink())
         self.source = source
         self.offset = offset
-        self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), parallelism, SystemClock())
+        self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), SystemClock())
 
     def batch(self, limit: int | None = None) -> list[Any]:
         """The records of the next micro-batch, empty if nothing is new."""

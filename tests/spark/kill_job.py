@@ -54,9 +54,9 @@ def number(index: int) -> int:
     return index * 7919
 
 
-def main(folder: str) -> None:
-    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
-    spark = (
+def new_session(folder: str) -> SparkSession:
+    """A session for a job in ``folder``."""
+    spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("kill")
         .config("spark.ui.enabled", "false")
@@ -65,6 +65,12 @@ def main(folder: str) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main(folder: str) -> None:
+    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
+    spark = new_session(folder)
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = DataGeneratorSource(number, count=RECORDS, records_per_batch=RECORDS_PER_BATCH)

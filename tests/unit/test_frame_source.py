@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import StructType
 
 from dsv2 import ExecutionEnvironment, UserFunctionError
 from dsv2.clock import Clock, SystemClock
@@ -21,7 +20,8 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import DEFAULT_RECORDS_PER_BATCH, FrameStreamReader, IndexedFeed, frame_source_class
+from runtime_spark.frame_source import FrameStreamReader
+from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH, IndexedFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
@@ -67,14 +67,9 @@ class Driver:
         plan = env.build_plan()
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self._job = load_job(packed)
-        made = frame_source_class("frames", IndexedFeed(source), packed, 0, clock or SystemClock())
-        assert made.name() == "frames"
-        reader = made({}).streamReader(StructType())
-        assert isinstance(reader, FrameStreamReader)
-        self.reader = reader
-        if clock is not None:
-            self.reader._clock = clock  # not a copy of it, so that the test can set it
-        self.offset = reader.initialOffset()
+        feed, clock = IndexedFeed(source), clock or SystemClock()
+        self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0)
+        self.offset = self.reader.initialOffset()
         self.log = [self.offset]
 
     def only_available(self) -> Driver:

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "state": {"callables", "errors"},
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
-    "extension": {"callables", "context", "errors", "functions", "state", "streams", "watermark"},
+    "extension": {"callables", "context", "errors", "functions", "sources", "state", "streams", "watermark"},
     "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"clock", "errors", "watermark"},
@@ -47,7 +47,7 @@ MAY_IMPORT = {
 # The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.
 DEPENDENCIES = {"cloudpickle", "typing_extensions"}
 # Package of connectors -> the client library that its extra brings.
-CLIENTS = {"kafka": "confluent_kafka"}
+CLIENTS = {"files": "pyarrow", "kafka": "confluent_kafka"}
 HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *CLIENTS.values())
 
 

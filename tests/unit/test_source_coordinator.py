@@ -12,7 +12,8 @@ import pytest
 
 from dsv2.errors import JobError
 from dsv2.graph import Operator
-from dsv2.runtime.source_coordinator import BEFORE_START, Offset, SourceCoordinator, orders
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     Portion,
@@ -39,7 +40,7 @@ def operator_of(source: Source[Any, Any, Any], parallelism: int) -> Operator:
 
 
 def coordinator(source: Source[Any, Any, Any], parallelism: int = 2) -> SourceCoordinator:
-    return SourceCoordinator(source, operator_of(source, parallelism), parallelism, ManualClock())
+    return SourceCoordinator(source, operator_of(source, parallelism), ManualClock())
 
 
 def spans(ends: dict[str, int], **options: Any) -> Spans:
@@ -167,7 +168,7 @@ def test_without_a_refresh_nothing_new_is_found() -> None:
 def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
     source = spans({"a": 3}, bounded=False, discovery_interval_ms=1)
     clock = ManualClock(step_ms=1)
-    driver = SourceCoordinator(source, operator_of(source, 1), 1, clock)
+    driver = SourceCoordinator(source, operator_of(source, 1), clock)
     (first,) = offsets(driver)
     source.ends["b"] = 0
     (second,) = offsets(driver, start=first)

@@ -23,6 +23,7 @@ from dsv2.sources import (
     SplitDiscovery,
 )
 from dsv2.testing import ManualClock
+from dsv2.watermark import Watermark
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ class Job:
 
     def signal_no_more_splits(self, subtask: int, /) -> None:
         self.no_more.add(subtask)
+
+    def emit_watermark(self, watermark: Watermark, /) -> None:
+        raise AssertionError("not by this enumerator")
 
     def register(self, subtask: int, *reported: Partition) -> None:
         self.holds[subtask] = []

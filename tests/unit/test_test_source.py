@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import StructType
 
 from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, JobStatus, RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction
@@ -16,7 +15,8 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, ManualClock, Pause, Stop, TestSource
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FrameStreamReader, IndexedFeed, frame_source_class
+from runtime_spark.frame_source import FrameStreamReader
+from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.worker import pack_job
 
@@ -130,10 +130,8 @@ class Asking:
         plan = _plan(source)
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self.clock = clock or ManualClock()
-        reader = frame_source_class("f", IndexedFeed(source), packed, 0, self.clock)({}).streamReader(StructType())
-        assert isinstance(reader, FrameStreamReader)
-        reader._clock = self.clock  # not a copy of it
-        self.reader = reader
+        self.feed = IndexedFeed(source)
+        self.reader = FrameStreamReader(self.feed, self.clock, b"", packed, 0)
         self.position = start
 
     def __call__(self) -> int:
@@ -162,9 +160,9 @@ def test_on_spark_the_end_comes_after_a_last_pause() -> None:
     assert [ask(), ask()] == [1, 1]
     ask.clock.advance(10)
     assert ask() == 2
-    assert ask.reader._feed.count == 2
+    assert ask.feed.count == 2
     start = {"position": -1}
-    assert [ask.reader.partitions(start, {"position": n})[0].split.last for n in (1, 2)] == [False, True]  # type: ignore[attr-defined]
+    assert [ask.reader.partitions(start, {"position": n})[0].portion.last for n in (1, 2)] == [False, True]  # type: ignore[attr-defined]
 
 
 def test_on_spark_a_pause_is_waited_for_when_what_is_there_now_is_everything() -> None:
@@ -209,4 +207,4 @@ def test_an_interruption_before_the_first_record_opens_the_job_first() -> None:
     ask = Asking(Stop(), 1)
     assert [ask(), ask()] == [0, 0]
     (partition,) = ask.reader.partitions({"position": -1}, {"position": 0})
-    assert partition.split.first  # type: ignore[attr-defined]
+    assert partition.portion.first  # type: ignore[attr-defined]

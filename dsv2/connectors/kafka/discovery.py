@@ -37,9 +37,16 @@ class KafkaEnumerator(AssigningEnumerator[KafkaSplit]):
         *,
         bounded: bool,
         discovery_interval_ms: int | None,
+        limit_per_batch: int | None,
     ) -> None:
         super().__init__(
-            ctx, restored, discovery, assigner, bounded=bounded, discovery_interval_ms=discovery_interval_ms
+            ctx,
+            restored,
+            discovery,
+            assigner,
+            bounded=bounded,
+            discovery_interval_ms=discovery_interval_ms,
+            limit_per_batch=limit_per_batch,
         )
         self._kafka = discovery
 

@@ -124,10 +124,6 @@ class KafkaSource(
         return self._subscription.stopping_offsets is not None
 
     @property
-    def limit_per_batch(self) -> int | None:
-        return self._records_per_batch
-
-    @property
     def split_serializer(self) -> Serializer[KafkaSplit]:
         return DataclassSerializer(KafkaSplit)
 
@@ -149,6 +145,7 @@ class KafkaSource(
             _ASSIGNERS[self._split_assigner],
             bounded=self.bounded,
             discovery_interval_ms=self._discovery_interval_ms,
+            limit_per_batch=self._records_per_batch,
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, KafkaSplit]:

@@ -23,6 +23,7 @@ from dsv2.functions import (
     RunFunction,
     TickingFunction,
 )
+from dsv2.sources import WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MIN
 
@@ -87,6 +88,27 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
 
     def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
         """The generator, for ``process``. Raises ``ConfigurationError`` for a time span that makes no sense."""
+        interval, idle, slack = self._checked()
+        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
+
+    def build_as_watermark_strategy(self) -> WatermarkStrategy[T]:
+        """The same for ``from_source(..., watermarks=...)``: event time of each split, put together in the readers.
+
+        Periodic watermarks come once in each micro-batch then. Raises as ``build_as_process_function``.
+        """
+        _, idle, slack = self._checked()
+        declared = (declarations.EVENT_TIME, declarations.IDLE_STATUS) if idle else (declarations.EVENT_TIME,)
+        return WatermarkStrategy(
+            self._extract,
+            behind_ms=slack + 1,
+            idle_after_ms=idle,
+            emits=self._mode is not Mode.NO_WATERMARK,
+            per_event=self._mode is Mode.PER_EVENT,
+            declarations=declared,
+        )
+
+    def _checked(self) -> tuple[int, int, int]:
+        """Interval, idleness and out-of-order time in ms."""
         interval, idle, slack = map(_milliseconds, (self._interval, self._idleness, self._out_of_order))
         if interval <= 0:
             raise ConfigurationError(f"The watermark interval must be greater than 0, not {self._interval}.")
@@ -94,7 +116,7 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
             raise ConfigurationError(
                 f"Idleness ({self._idleness}) and out-of-order time ({self._out_of_order}) cannot be negative."
             )
-        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
+        return interval, idle, slack
 
 
 class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, TickingFunction, Generic[T]):

@@ -1,0 +1,95 @@
+"""What the driver does with the files of a directory: which there are, when their turn is, how far to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dsv2.connectors.files.format import FileFormat
+from dsv2.errors import JobError
+from dsv2.sources import Portion, SplitDiscovery
+
+__all__ = ("FileSplit", "FilesDiscovery")
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """A file, named within the directory, and how far it was read. ``end``: None until that begins."""
+
+    name: str
+    position: int = 0
+    end: int | None = None
+
+    @property
+    def split_id(self) -> str:
+        """The name."""
+        return self.name
+
+
+class FilesDiscovery(SplitDiscovery[FileSplit]):
+    """Gives out files by and by, so that about ``limit`` bytes, or files, are being read at a time."""
+
+    def __init__(
+        self, directory: Path, file_format: FileFormat[Any], pattern: str, limit: int, *, by_files: bool
+    ) -> None:
+        self._directory = directory
+        self._format = file_format
+        self._pattern = pattern
+        self._limit = limit
+        self._by_files = by_files
+        self._open: dict[str, int] = {}  # by file that was given out what is left of it
+
+    def discover(self) -> list[FileSplit]:
+        if not self._directory.is_dir():
+            raise JobError(f"There is no directory {self._directory}, of which the files are to be read.")
+        there = self._directory.glob(self._pattern)
+        found = [file.relative_to(self._directory) for file in there if file.is_file()]
+        names = [file.as_posix() for file in found if not any(part.startswith((".", "_")) for part in file.parts)]
+        return [FileSplit(name) for name in sorted(names)]
+
+    def ready(self, waiting: Sequence[FileSplit], /) -> list[FileSplit]:
+        """As many of ``waiting`` as a micro-batch has room for."""
+        chosen: list[FileSplit] = []
+        left = self._limit - sum(self._open.values())
+        for split in waiting:
+            if left <= 0:
+                break
+            measured = self._measured(split)
+            size = self._open[split.name] = self._left(measured)
+            left -= size
+            chosen.append(measured)
+        return chosen
+
+    def advance(self, split: FileSplit, limit: int | None, /) -> Portion[FileSplit] | None:
+        split = self._measured(split)
+        assert split.end is not None
+        stop = split.end
+        if limit is not None and not self._by_files:
+            stop = self._format.stop(self._file(split), split.position, split.end, limit)
+        reached, last = replace(split, position=stop), stop == split.end
+        size = 1 if self._by_files else stop - split.position
+        if last:
+            self._open.pop(split.name, None)
+        else:
+            self._open[split.name] = self._left(reached)
+        return Portion(reached, size, last)
+
+    def _file(self, split: FileSplit) -> Path:
+        return self._directory / split.name
+
+    def _measured(self, split: FileSplit) -> FileSplit:
+        if split.end is not None:
+            return split
+        try:
+            return replace(split, end=self._format.end(self._file(split)))
+        except FileNotFoundError as error:
+            raise JobError(
+                f"{self._file(split)} is gone before it was read. Put it back, or start again from the checkpoint: if "
+                f"the source looks for new files, it goes on without."
+            ) from error
+
+    def _left(self, split: FileSplit) -> int:
+        assert split.end is not None
+        return 1 if self._by_files else split.end - split.position

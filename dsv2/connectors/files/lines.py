@@ -1,0 +1,66 @@
+"""Files of which every line is a record: they may be read in parts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Generic, TypeVar
+
+from dsv2.connectors.files.format import FileFormat, decoded
+from dsv2.errors import JobError
+
+__all__ = ("json_lines", "text_lines")
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_BYTES_AT_ONCE = 1 << 20
+
+
+def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
+    """Lines of UTF-8: ``decode(line)`` without its end makes the record; ``str`` leaves it as it is."""
+    return _Lines(lambda line: decode(line.decode().rstrip("\r\n")))
+
+
+def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
+    """A JSON value in every line: ``decode(value)`` makes the record; ``dict`` leaves objects as they are."""
+    return _Lines(lambda line: decode(json.loads(line)))
+
+
+class _Lines(FileFormat[T_co], Generic[T_co]):
+    """Between two positions stand the lines that begin there. Empty lines are passed over."""
+
+    def __init__(self, decode: Callable[[bytes], T_co]) -> None:
+        self._decode = decode
+
+    def stop(self, file: Path, position: int, end: int, limit: int) -> int:
+        return min(end, position + limit)
+
+    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+        with file.open("rb") as opened:
+            if start > 0:  # a line that begins before is not ours
+                opened.seek(start - 1)
+                opened.readline()
+            position = opened.tell()
+            while position < stop:
+                lines = _read(opened, min(stop - position, _BYTES_AT_ONCE))
+                if not lines:
+                    raise JobError(f"{file} ends at byte {position}: it was longer when its reading began.")
+                before, position = position, position + sum(map(len, lines))
+                yield self._records(lines, file, before)
+
+    def _records(self, lines: list[bytes], file: Path, position: int) -> list[T_co]:
+        filled = [line for line in lines if not line.isspace()]
+        return decoded(self._decode, filled, lambda index: f"{file}, {_place(lines, filled[index], position)}")
+
+
+def _read(opened: BinaryIO, size: int) -> list[bytes]:
+    """The lines that begin in the next ``size`` bytes."""
+    if size == 1:
+        return [line] if (line := opened.readline()) else []
+    return opened.readlines(size - 1)  # goes on until there is more than that
+
+
+def _place(lines: list[bytes], wanted: bytes, position: int) -> str:
+    return f"the line at byte {position + sum(map(len, lines[: lines.index(wanted)]))}"

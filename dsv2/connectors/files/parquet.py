@@ -1,0 +1,72 @@
+"""Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dsv2.connectors.client_library import require_client_library
+from dsv2.connectors.files.format import FileFormat, decoded
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ("parquet_rows",)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_ROWS_AT_ONCE = 4096
+
+
+def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str] | None = None) -> FileFormat[T]:
+    """Rows of Parquet files: ``decode(row)`` makes the record of a dict with ``columns`` (None: all).
+
+    A file is read by row groups. Raises ``ConfigurationError`` if pyarrow is missing.
+    """
+    require_client_library("pyarrow", "files", "parquet_rows")
+    return _Rows(decode, None if columns is None else list(columns))
+
+
+class _Rows(FileFormat[T_co], Generic[T_co]):
+    """A position is the size of the row groups before it."""
+
+    def __init__(self, decode: Callable[[dict[str, Any]], T_co], columns: list[str] | None) -> None:
+        self._decode = decode
+        self._columns = columns
+
+    def end(self, file: Path) -> int:
+        with _opened(file) as opened:
+            return _bounds(opened)[-1]
+
+    def stop(self, file: Path, position: int, end: int, limit: int) -> int:
+        with _opened(file) as opened:
+            behind = [bound for bound in _bounds(opened) if bound > position]
+        return max((bound for bound in behind if bound <= position + limit), default=min(behind, default=end))
+
+    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+        with _opened(file) as opened:
+            done = 0
+            for group, (begin, _) in enumerate(pairwise(_bounds(opened))):
+                if not start <= begin < stop:
+                    done += opened.metadata.row_group(group).num_rows
+                    continue
+                for batch in opened.iter_batches(_ROWS_AT_ONCE, row_groups=[group], columns=self._columns):
+                    rows = batch.to_pylist()
+                    yield decoded(self._decode, rows, lambda index, done=done: f"{file}, row {done + index + 1}")  # type: ignore[misc]
+                    done += len(rows)
+
+
+def _opened(file: Path) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file)
+
+
+def _bounds(opened: pq.ParquetFile) -> list[int]:
+    """Where row groups begin, and where the last one ends."""
+    metadata = opened.metadata
+    sizes = (max(1, metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups))
+    return list(accumulate(sizes, initial=0))

@@ -1,0 +1,117 @@
+"""``FilesSource``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
+from dsv2.connectors.files.format import FileFormat
+from dsv2.errors import ConfigurationError
+from dsv2.sources import (
+    AssigningEnumerator,
+    AssignmentState,
+    AssignmentStateSerializer,
+    DataclassSerializer,
+    Records,
+    RoundRobinSplitAssigner,
+    Serializer,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SupportsSplitReassignmentOnRecovery,
+)
+
+__all__ = ("FilesSource",)
+
+T_co = TypeVar("T_co", covariant=True)
+
+_BYTES_PER_BATCH = 128 << 20
+
+
+class FilesSource(
+    Source[T_co, FileSplit, AssignmentState[FileSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
+):
+    """The records of the files of a directory, file by file in the order of their names (Flink ``FileSource``).
+
+    Files are given out as they are read: so event time of a bounded source goes on from file to file.
+    """
+
+    def __init__(
+        self,
+        directory: str | PathLike[str],
+        file_format: FileFormat[T_co],
+        *,
+        pattern: str = "*",
+        discovery_interval_ms: int | None = None,
+        bytes_per_batch: int | None = None,
+        files_per_batch: int | None = None,
+    ) -> None:
+        """``directory``: a place that the driver's host and all workers see under this name.
+
+        ``file_format``: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)``, ``parquet_rows(...)``.
+        ``pattern``: of the names of files, ``"**/*.json"`` for those of all folders below; names that begin with a dot
+        or an underscore are passed over. ``discovery_interval_ms``: look for new files so often, without end; None: the
+        source is bounded, and reads what is there when the job first starts. What was read is remembered by name while
+        it is there: so move files away sooner or later.
+        ``bytes_per_batch`` (default: 128 MiB) or ``files_per_batch``: about so much in a micro-batch. A file that is
+        gone when the job starts again is not read on. Raises ``ConfigurationError``.
+        """
+        for name, number in (
+            ("discovery_interval_ms", discovery_interval_ms),
+            ("bytes_per_batch", bytes_per_batch),
+            ("files_per_batch", files_per_batch),
+        ):
+            if number is not None and number < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {number}.")
+        if bytes_per_batch is not None and files_per_batch is not None:
+            raise ConfigurationError("A FilesSource counts bytes or files: give bytes_per_batch or files_per_batch.")
+        self._directory = fspath(directory)
+        self._format = file_format
+        self._pattern = pattern
+        self._interval = discovery_interval_ms
+        self._by_files = files_per_batch is not None
+        self._limit = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
+
+    @property
+    def bounded(self) -> bool:
+        return self._interval is None
+
+    @property
+    def split_serializer(self) -> Serializer[FileSplit]:
+        return DataclassSerializer(FileSplit)
+
+    @property
+    def enumerator_state_serializer(self) -> Serializer[AssignmentState[FileSplit]]:
+        return AssignmentStateSerializer(self.split_serializer)
+
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[FileSplit], restored: AssignmentState[FileSplit] | None, /
+    ) -> SplitEnumerator[FileSplit, AssignmentState[FileSplit]]:
+        directory = Path(self._directory)
+        return AssigningEnumerator(
+            ctx,
+            restored,
+            FilesDiscovery(directory, self._format, self._pattern, self._limit, by_files=self._by_files),
+            RoundRobinSplitAssigner(),
+            bounded=self.bounded,
+            discovery_interval_ms=self._interval,
+            limit_per_batch=self._limit,
+        )
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:
+        return _Reader(Path(self._directory), self._format)
+
+
+class _Reader(SourceReader[T_co, FileSplit], Generic[T_co]):
+    def __init__(self, directory: Path, file_format: FileFormat[T_co]) -> None:
+        self._directory = directory
+        self._format = file_format
+
+    def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[Records[T_co]]:
+        for records in self._format.read(self._directory / start.name, start.position, stop.position):
+            yield Records(records)

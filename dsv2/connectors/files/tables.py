@@ -1,0 +1,40 @@
+"""CSV files."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from dsv2.connectors.files.format import FileFormat, decoded
+
+__all__ = ("csv_rows",)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+_ROWS_AT_ONCE = 4096
+
+
+def csv_rows(decode: Callable[[dict[str, str]], T], *, delimiter: str = ",") -> FileFormat[T]:
+    """Rows of CSV files in UTF-8 whose first line has the names: ``decode(row)`` makes the record of a dict.
+
+    A file is read as a whole, since a quoted value may hold lines.
+    """
+    return _Rows(decode, delimiter)
+
+
+class _Rows(FileFormat[T_co], Generic[T_co]):
+    def __init__(self, decode: Callable[[dict[str, str]], T_co], delimiter: str) -> None:
+        self._decode = decode
+        self._delimiter = delimiter
+
+    def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            rows = csv.DictReader(opened, delimiter=self._delimiter, strict=True)
+            done = 0
+            while some := list(islice(rows, _ROWS_AT_ONCE)):
+                yield decoded(self._decode, some, lambda index, done=done: f"{file}, row {done + index + 1}")  # type: ignore[misc]
+                done += len(some)

@@ -1,0 +1,101 @@
+"""Event time of the splits of one reader, and of the reader that is put together from them.
+
+A split that is idle is left out, and so is one that lags behind what the reader has sent (it was idle, or came later):
+it counts once it has caught up. A split that has said nothing is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2.errors import ContractError
+from dsv2.functions import FailedRecordError
+from dsv2.sources import WatermarkStrategy
+
+__all__ = ("ReaderClock", "SplitTime", "combined")
+
+
+@dataclass(slots=True)
+class SplitTime:
+    """Event time of one split. ``watermark``: in ms, None before the first record. ``last``: the split ends here."""
+
+    watermark: int | None
+    idle: bool
+    last: bool
+
+
+def combined(splits: Iterable[SplitTime], sent: int | None) -> int | None:
+    """What a reader with these splits, which has ``sent`` a watermark, is to send now, if that is anything new."""
+    active = [split for split in splits if not split.idle]
+    going_on = [split for split in active if not split.last] or active
+    times = [split.watermark for split in going_on if split.watermark is not None]
+    if len(times) < len(going_on):
+        return None
+    time = min((time for time in times if sent is None or time >= sent), default=None)
+    return None if time == sent else time
+
+
+class ReaderClock:
+    """Follows what one reader reads in one micro-batch."""
+
+    def __init__(self, strategy: WatermarkStrategy[Any], splits: dict[str, SplitTime], sent: int | None) -> None:
+        self._extract: Callable[[Any], Any] = strategy.extract_timestamp
+        self._behind = strategy.behind_ms
+        self._emits = strategy.emits
+        self._per_event = strategy.per_event and strategy.emits
+        self.splits = splits
+        """By id."""
+        self.sent = sent
+        """The watermark that was sent last."""
+
+    def take(self, split_id: str, records: list[Any]) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
+        """``records`` of a split in pieces: records, their timestamps, and the watermark to send behind them, or None.
+
+        Raises ``FailedRecordError`` from what the extractor raises.
+        """
+        timestamps: list[Any] = []
+        extract, append, record = self._extract, timestamps.append, None
+        try:
+            for record in records:
+                append(extract(record))
+            newest = max(timestamps, default=None)
+            if newest is not None and not isinstance(newest, int):
+                record = records[timestamps.index(newest)]
+                raise ContractError(
+                    f"The timestamp of a record is a whole number of ms since the epoch, not {newest!r}."
+                )
+        except Exception as error:
+            raise FailedRecordError(record) from error
+        if self._per_event:
+            yield from self._cut(split_id, records, timestamps)
+        else:
+            self._move(split_id, newest)
+            yield records, timestamps, None
+
+    def finish(self) -> int | None:
+        """The watermark to send when everything is read, or None."""
+        if not self._emits:
+            return None
+        time = combined(self.splits.values(), self.sent)
+        self.sent = self.sent if time is None else time
+        return time
+
+    def _cut(
+        self, split_id: str, records: list[Any], timestamps: list[int | None]
+    ) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
+        done = 0
+        for index, timestamp in enumerate(timestamps, 1):
+            if self._move(split_id, timestamp) and (time := self.finish()) is not None:
+                yield records[done:index], timestamps[done:index], time
+                done = index
+        if done < len(records):
+            yield records[done:], timestamps[done:], None
+
+    def _move(self, split_id: str, timestamp: int | None) -> bool:
+        split = self.splits[split_id]
+        if timestamp is None or (split.watermark is not None and timestamp - self._behind <= split.watermark):
+            return False
+        split.watermark = timestamp - self._behind
+        return True

@@ -1,0 +1,278 @@
+"""One source after the other, as one (Flink ``HybridSource``): history from files, say, and then a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from dsv2.clock import Clock
+from dsv2.errors import ConfigurationError, ContractError, CorruptDataError
+from dsv2.sources.serializers import JsonValue, Serializer
+from dsv2.sources.source import (
+    Portion,
+    ReaderInfo,
+    Records,
+    Source,
+    SourceReader,
+    SourceReaderContext,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+    SupportsPauseOrResumeSplits,
+    SupportsSplitReassignmentOnRecovery,
+)
+from dsv2.watermark import BoolWatermarkDeclaration, Watermark, WatermarkDeclaration
+
+__all__ = ("HybridSource", "HybridSplit", "HybridState")
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class HybridSplit:
+    """``split`` of the source with this number."""
+
+    source: int
+    split: Any
+
+    @property
+    def split_id(self) -> str:
+        """That of the split, behind the number."""
+        return f"{self.source}/{self.split.split_id}"
+
+
+@dataclass(frozen=True)
+class HybridState:
+    """Which source it is the turn of, and the state of its enumerator."""
+
+    source: int
+    state: Any
+
+
+class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassignmentOnRecovery, Generic[T_co]):
+    """Reads ``sources`` one after the other; all but the last are bounded.
+
+    When everything of one has been read, the enumerator of the next one is made: in a micro-batch of its own, so that a
+    restart finds the job on one side or on the other. Each source limits its own micro-batches.
+
+    ``watermark_at_switch``: every reader sends it, with True, at the beginning of the first micro-batch of the last
+    source: ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION``, say, to join by the wall clock from there.
+
+    Raises ``ConfigurationError`` for fewer than two sources, or an unbounded one before the last.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source[T_co, Any, Any]], *, watermark_at_switch: BoolWatermarkDeclaration | None = None
+    ) -> None:
+        if len(sources) < 2:
+            raise ConfigurationError(f"A HybridSource reads two sources at least, one after the other: {len(sources)}.")
+        for number, source in enumerate(sources[:-1]):
+            if not source.bounded:
+                raise ConfigurationError(
+                    f"Source {number} of a HybridSource, a {type(source).__qualname__}, has no end, so those behind it "
+                    f"would never be read. Give it one, or put it last."
+                )
+        self.sources = tuple(sources)
+        self.watermark_at_switch = watermark_at_switch
+
+    @property
+    def bounded(self) -> bool:
+        return self.sources[-1].bounded
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        declared = [declaration for source in self.sources for declaration in source.declare_watermarks()]
+        return declared if self.watermark_at_switch is None else [*declared, self.watermark_at_switch]
+
+    def create_enumerator(
+        self, ctx: SplitEnumeratorContext[HybridSplit], restored: HybridState | None, /
+    ) -> SplitEnumerator[HybridSplit, HybridState]:
+        return _Enumerator(self, ctx, restored)
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, HybridSplit]:
+        return _Reader(self.sources, ctx)
+
+    @property
+    def split_serializer(self) -> Serializer[HybridSplit]:
+        return _SplitSerializer([source.split_serializer for source in self.sources])
+
+    @property
+    def enumerator_state_serializer(self) -> Serializer[HybridState]:
+        return _StateSerializer([source.enumerator_state_serializer for source in self.sources])
+
+
+class _SourceContext:
+    """What the enumerator of one source sees (``SplitEnumeratorContext``)."""
+
+    def __init__(self, outer: SplitEnumeratorContext[HybridSplit], source: int, *, last: bool) -> None:
+        self._outer = outer
+        self._source = source
+        self._last = last
+        self._no_more_splits: set[int] = set()
+        self.registered_readers: dict[int, ReaderInfo[Any]] = {}
+        self.unfinished: set[str] = set()
+        """The ids of the splits that readers hold."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of readers."""
+        return self._outer.parallelism
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
+        return self._outer.clock
+
+    @property
+    def is_read(self) -> bool:
+        """Whether nothing is left to read, and nothing will come."""
+        return len(self._no_more_splits) == self.parallelism and not self.unfinished
+
+    def assign_splits(self, assignment: Mapping[int, Sequence[Any]], /) -> None:
+        """Give splits to readers."""
+        wrapped = {
+            subtask: [HybridSplit(self._source, split) for split in splits] for subtask, splits in assignment.items()
+        }
+        self.unfinished.update(split.split_id for splits in assignment.values() for split in splits)
+        self._outer.assign_splits(wrapped)
+
+    def signal_no_more_splits(self, subtask: int, /) -> None:
+        """Promise that this reader gets no further split of this source."""
+        self._no_more_splits.add(subtask)
+        if self._last:
+            self._outer.signal_no_more_splits(subtask)
+
+    def emit_watermark(self, watermark: Watermark, /) -> None:
+        """Have all readers send a watermark."""
+        self._outer.emit_watermark(watermark)
+
+
+class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
+    """Runs the enumerator of the source whose turn it is."""
+
+    def __init__(
+        self, source: HybridSource[Any], ctx: SplitEnumeratorContext[HybridSplit], restored: HybridState | None
+    ) -> None:
+        self._hybrid = source
+        self._ctx = ctx
+        self._number: int
+        self._inner_ctx: _SourceContext
+        self._inner: SplitEnumerator[Any, Any]
+        self._create(*((0, None) if restored is None else (restored.source, restored.state)))
+
+    def _create(self, number: int, restored: Any) -> None:
+        source = self._hybrid.sources[number]
+        self._number = number
+        self._inner_ctx = _SourceContext(self._ctx, number, last=number == len(self._hybrid.sources) - 1)
+        self._inner = source.create_enumerator(self._inner_ctx, restored)
+
+    def start(self) -> None:
+        self._inner.start()
+
+    def add_reader(self, reader: ReaderInfo[HybridSplit], /) -> None:
+        held = tuple(split.split for split in reader.reported_splits_on_registration if split.source == self._number)
+        gives_out = isinstance(self._hybrid.sources[self._number], SupportsSplitReassignmentOnRecovery)
+        info = ReaderInfo(reader.subtask, held if gives_out else ())
+        self._inner_ctx.registered_readers[reader.subtask] = info
+        if held and not gives_out:
+            self._inner_ctx.assign_splits({reader.subtask: held})
+        self._inner.add_reader(info)
+
+    def add_splits_back(self, splits: Sequence[HybridSplit], subtask: int, /) -> None:
+        self._inner_ctx.registered_readers.pop(subtask, None)
+        back = [split.split for split in splits if split.source == self._number]
+        self._inner_ctx.unfinished.difference_update(split.split_id for split in back)
+        self._inner.add_splits_back(back, subtask)
+
+    def refresh(self) -> None:
+        self._inner.refresh()
+        while self._inner_ctx.is_read and self._number + 1 < len(self._hybrid.sources):
+            self._switch()
+
+    def _switch(self) -> None:
+        self._inner.close()
+        self._create(self._number + 1, None)
+        self._inner.start()
+        for subtask in sorted(self._ctx.registered_readers):
+            self.add_reader(ReaderInfo(subtask))
+        self._inner.refresh()
+        declaration = self._hybrid.watermark_at_switch
+        if declaration is not None and self._number == len(self._hybrid.sources) - 1:
+            self._ctx.emit_watermark(declaration.new_watermark(True))
+
+    @property
+    def limit_per_batch(self) -> int | None:
+        return self._inner.limit_per_batch
+
+    def advance(self, split: HybridSplit, limit: int | None, /) -> Portion[HybridSplit] | None:
+        portion = self._inner.advance(split.split, limit)
+        if portion is None:
+            return None
+        if portion.last:
+            self._inner_ctx.unfinished.discard(split.split.split_id)
+        return Portion(replace(split, split=portion.stop), portion.size, portion.last)
+
+    def pause_or_resume_splits(
+        self, splits_to_pause: Sequence[HybridSplit], splits_to_resume: Sequence[HybridSplit], /
+    ) -> None:
+        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``, if the source supports it."""
+        if not isinstance(self._inner, SupportsPauseOrResumeSplits):
+            raise ContractError(f"{type(self._inner).__qualname__} cannot pause splits.")
+        self._inner.pause_or_resume_splits(
+            [split.split for split in splits_to_pause], [split.split for split in splits_to_resume]
+        )
+
+    def snapshot_state(self) -> HybridState:
+        return HybridState(self._number, self._inner.snapshot_state())
+
+    def notify_checkpoint_complete(self, splits: Sequence[HybridSplit], /) -> None:
+        self._inner.notify_checkpoint_complete([split.split for split in splits if split.source == self._number])
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Reader(SourceReader[T_co, HybridSplit], Generic[T_co]):
+    """Hands each portion to a reader of its source."""
+
+    def __init__(self, sources: Sequence[Source[T_co, Any, Any]], ctx: SourceReaderContext) -> None:
+        self._sources = sources
+        self._ctx = ctx
+        self._readers: dict[int, SourceReader[T_co, Any]] = {}
+
+    def read(self, start: HybridSplit, stop: HybridSplit, /) -> Iterator[Records[T_co]]:
+        reader = self._readers.get(start.source)
+        if reader is None:
+            reader = self._readers[start.source] = self._sources[start.source].create_reader(self._ctx)
+        return reader.read(start.split, stop.split)
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+
+class _SplitSerializer:
+    def __init__(self, of_sources: Sequence[Serializer[Any]]) -> None:
+        self._of_sources = of_sources
+
+    def to_json(self, value: HybridSplit, /) -> JsonValue:
+        return {"source": value.source, "split": self._of_sources[value.source].to_json(value.split)}
+
+    def from_json(self, json: JsonValue, /) -> HybridSplit:
+        match json:
+            case {"source": int(source), "split": split} if source < len(self._of_sources):
+                return HybridSplit(source, self._of_sources[source].from_json(split))
+        raise CorruptDataError(f"{json} is not a split of a HybridSource of {len(self._of_sources)} sources.")
+
+
+class _StateSerializer:
+    def __init__(self, of_sources: Sequence[Serializer[Any]]) -> None:
+        self._of_sources = of_sources
+
+    def to_json(self, value: HybridState, /) -> JsonValue:
+        return {"source": value.source, "state": self._of_sources[value.source].to_json(value.state)}
+
+    def from_json(self, json: JsonValue, /) -> HybridState:
+        match json:
+            case {"source": int(source), "state": state} if source < len(self._of_sources):
+                return HybridState(source, self._of_sources[source].from_json(state))
+        raise CorruptDataError(f"{json} is not the state of a HybridSource of {len(self._of_sources)} sources.")

@@ -1,0 +1,71 @@
+"""Event time in a source with splits: each split for itself, and sources together (FLIP-182, FLIP-217)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from dsv2.errors import ConfigurationError
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("WatermarkAlignment", "WatermarkStrategy")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """Sources of one ``group`` stay within ``max_drift_ms`` of the slowest, as seen every ``interval_ms``."""
+
+    group: str
+    max_drift_ms: int
+    interval_ms: int
+    allow_unaligned_splits: bool
+
+
+@dataclass(frozen=True)
+class WatermarkStrategy(Generic[T]):
+    """How a source tells event time. Made by ``EventTimeWatermarkGeneratorBuilder.build_as_watermark_strategy``.
+
+    ``extract_timestamp(record)``: its event time in ms. A split's watermark is its greatest timestamp less
+    ``behind_ms``; that of a reader is the least of its splits, without those that are idle: that have had nothing to
+    read for ``idle_after_ms`` (0: never). ``per_event``: it is sent behind every record that moves it, else once in a
+    micro-batch; not at all if ``emits`` is False. ``declarations``: of the watermarks that come of it.
+    """
+
+    extract_timestamp: Callable[[T], int]
+    behind_ms: int
+    idle_after_ms: int = 0
+    emits: bool = True
+    per_event: bool = False
+    alignment: WatermarkAlignment | None = None
+    declarations: tuple[WatermarkDeclaration, ...] = ()
+
+    def with_watermark_alignment(
+        self,
+        group: str,
+        max_drift: timedelta,
+        update_interval: timedelta = timedelta(seconds=1),
+        *,
+        allow_unaligned_splits: bool = False,
+    ) -> WatermarkStrategy[T]:
+        """This strategy, for a source of which splits that are ahead of others in event time are not read for now.
+
+        ``group``: sources of the job with the same name wait for each other. ``max_drift``: how far a split may be
+        ahead of the slowest split of the group; within a micro-batch it may get further, by what it is given to read.
+        ``update_interval``: how often the slowest is looked at. Idle splits hold nobody back.
+        ``allow_unaligned_splits``: a source that cannot pause single splits pauses whole readers; else it fails when a
+        reader has several (Flink ``pipeline.watermark-alignment.allow-unaligned-source-splits``).
+        Raises ``ConfigurationError`` for time spans that make no sense, or without watermarks. BATCH jobs do not align.
+        """
+        drift, interval = (span // timedelta(milliseconds=1) for span in (max_drift, update_interval))
+        if drift < 0 or interval <= 0:
+            raise ConfigurationError(
+                f"The drift ({max_drift}) cannot be negative, and the update interval ({update_interval}) must be "
+                f"greater than 0."
+            )
+        if not self.emits:
+            raise ConfigurationError("Watermarks cannot be aligned where there are none: take no_watermark() back.")
+        return replace(self, alignment=WatermarkAlignment(group, drift, interval, allow_unaligned_splits))

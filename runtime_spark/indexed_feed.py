@@ -1,0 +1,191 @@
+"""Collections and generators as a stream of frames, and two streams that carry nothing but the beat.
+
+Offsets are ``{"position": index of the next record}``; -1 before anything was sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.graph import Operator
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.source_task import SourceTask
+from dsv2.sources import CollectionSource, IndexedSource, Interruption
+from runtime_spark.frame_source import OUTPUT_BYTES, PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.interruptions import Interruptions
+from runtime_spark.rows import FrameEncoder, Row
+from runtime_spark.worker import WorkerJob
+
+__all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "Split", "StartFeed", "TickFeed")
+
+DEFAULT_RECORDS_PER_BATCH = 1_000_000
+_READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
+_BEFORE_START = -1
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one source subtask reads in one micro-batch: those of the indices ``start`` to ``stop`` that are its own.
+
+    ``first`` and ``last``: the job begins, the source ends.
+    """
+
+    subtask: int
+    start: int
+    stop: int
+    first: bool
+    last: bool
+
+
+class CountingFeed(Feed):
+    """A feed of what has an index: how much there is, and how fast."""
+
+    count: int | None = None
+    records_per_batch: int | None = None
+    records_per_second: float | None = None
+    interruptions: Mapping[int, Interruption] = MappingProxyType({})
+
+    def subtasks(self, operator: Operator) -> int:
+        """Into how many splits a micro-batch is cut."""
+        return operator.parallelism
+
+    def planner(self, operator: Operator, clock: Clock) -> Planner:
+        return CountingPlanner(self, operator, clock)
+
+
+class CountingPlanner(Planner):
+    """Goes on by as many records as its feed gives now."""
+
+    def __init__(self, feed: CountingFeed, operator: Operator, clock: Clock) -> None:
+        self._feed = feed
+        self._operator = operator
+        self._clock = clock
+        self._began: tuple[int, int] | None = None  # time in ms and position at the first question
+        self._goal: int | None = None
+        self._interruptions = Interruptions(feed.interruptions)
+
+    def initial(self) -> Offset:
+        return {"position": _BEFORE_START}
+
+    def latest(self, start: Offset, *, only_available: bool) -> Offset:
+        position, count = max(start["position"], 0), self._feed.count
+        if self._held(start["position"], wait=only_available):
+            return {"position": position}
+        available = self._available(position)
+        while only_available and count is not None and available == position < count:
+            # What is there now is everything, at its own pace; an offset that stays would end the query.
+            time.sleep(PACE_SECONDS)
+            available = self._available(position)
+        stop = position + (self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH)
+        if available is not None:
+            stop = min(stop, available)
+        if only_available and count is None:
+            if self._goal is None:
+                self._goal = stop if available is None else available
+            stop = min(stop, self._goal)
+        if (place := self._interruptions.next(position)) is not None:
+            stop = min(stop, place)
+        return {"position": max(stop, position)}
+
+    def portions(self, start: Offset, end: Offset) -> Sequence[Split]:
+        begin, stop = start["position"], end["position"]
+        self._interruptions.begin(begin)
+        if begin == stop:
+            return []
+        first, last = begin == _BEFORE_START, stop == self._feed.count
+        subtasks = range(self._feed.subtasks(self._operator))
+        return [Split(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
+
+    def commit(self, offset: Offset) -> None:
+        pass  # nobody waits for it
+
+    def close(self) -> None:
+        pass  # nothing was taken
+
+    def _held(self, position: int, *, wait: bool) -> bool:
+        if not self._feed.interruptions:
+            return False
+        self._interruptions.begin(position)
+        return self._interruptions.hold(max(position, 0), self._operator, self._clock, wait=wait)
+
+    def _available(self, position: int) -> int | None:
+        """How far the feed may be read by now; None: as far as one likes."""
+        limits = [] if self._feed.count is None else [self._feed.count]
+        if self._feed.records_per_second is not None:
+            if self._began is None:
+                self._began = (self._clock.now_ms(), position)
+            began, base = self._began
+            elapsed = self._clock.now_ms() - began
+            limits.append(base + int(elapsed * self._feed.records_per_second / 1000))
+        return min(limits) if limits else None
+
+
+class IndexedFeed(CountingFeed):
+    """The records of an indexed source."""
+
+    def __init__(self, source: IndexedSource[Any]) -> None:
+        self.source = source
+        self.count = source.count
+        self.records_per_batch = source.records_per_batch
+        self.records_per_second = source.records_per_second
+        self.interruptions = source.interruptions
+        self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
+        task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
+        if portion.first:
+            task.start()
+        step = operator.parallelism
+        own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
+        for begin in range(0, len(own), _READ_AT_ONCE):
+            piece = own[begin : begin + _READ_AT_ONCE]
+            task.seek((piece.start - portion.subtask) // step)
+            task.send(self._read(piece, operator, portion))
+            if encoder.size >= OUTPUT_BYTES:
+                yield encoder.take()
+        task.end_portion()
+        if portion.last:
+            task.end()
+        task.flush()
+        encoder.report(task.progress())
+        yield encoder.take()
+
+    def _read(self, indices: range, operator: Operator, portion: Split) -> list[Any]:
+        try:
+            return self.source.read(indices)
+        except BaseException as error:
+            raise_user_failure(operator, portion.subtask, "read", error)
+
+
+class StartFeed(CountingFeed):
+    """Opens the subtasks behind a streaming DataFrame, which cannot tell its own first micro-batch. Never ends."""
+
+    records_per_second = 0.0
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
+        task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
+        task.start()
+        task.flush()
+        yield encoder.take()
+
+
+class TickFeed(CountingFeed):
+    """The numbers 0 to ``count`` - 1 in ``seq``, one in a micro-batch."""
+
+    records_per_batch = 1
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def subtasks(self, operator: Operator) -> int:
+        return 1
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
+        yield [(0, 0, number, b"") for number in range(portion.start, portion.stop)]

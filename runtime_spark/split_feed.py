@@ -1,0 +1,112 @@
+"""Sources with splits as a stream of frames: the coordinator on the driver's host, readers in the tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.graph import Operator
+from dsv2.runtime.alignment import AlignmentBoard
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, ReaderOrder, orders
+from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.split_reading import SplitReading
+from dsv2.sources import Source
+from runtime_spark.frame_source import OUTPUT_BYTES, PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.rows import FrameEncoder, Row
+from runtime_spark.source_reports import ReportFile
+from runtime_spark.worker import WorkerJob
+
+__all__ = ("SplitFeed", "whole_orders")
+
+
+class SplitFeed(Feed):
+    """The records of a source with splits.
+
+    ``reports``: where to find what its readers have found out; ``board``: where it meets other sources.
+    """
+
+    made_on_driver = False
+
+    def __init__(
+        self, source: Source[Any, Any, Any], reports: ReportFile | None = None, board: AlignmentBoard | None = None
+    ) -> None:
+        self.source = source
+        self._reports = reports
+        self._board = board
+
+    def planner(self, operator: Operator, clock: Clock) -> Planner:
+        coordinator = SourceCoordinator(self.source, operator, clock, self._board)
+        return SplitPlanner(self.source, coordinator, self._reports)
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: ReaderOrder) -> Iterator[list[Row]]:
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
+        task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
+        task.seek(portion.batch)
+        reading = SplitReading(self.source, operator, portion, task, job.plan.declarations)
+        for _ in reading.run():
+            if encoder.size >= OUTPUT_BYTES:
+                yield encoder.take()
+        task.flush()
+        report = reading.report()
+        encoder.report([*task.progress(), *([] if report is None else [report])])
+        yield encoder.take()
+
+
+class SplitPlanner(Planner):
+    """Asks the source's coordinator; its offsets are those that Spark logs."""
+
+    def __init__(
+        self, source: Source[Any, Any, Any], coordinator: SourceCoordinator, reports: ReportFile | None
+    ) -> None:
+        self._source = source
+        self._coordinator = coordinator
+        self._reports = reports
+
+    def initial(self) -> Offset:
+        return BEFORE_START
+
+    def latest(self, start: Offset, *, only_available: bool) -> Offset:
+        refresh = self._source.bounded or not only_available
+        reports = [] if self._reports is None else self._reports.read()
+        while True:
+            there = self._coordinator.next(start, refresh=refresh, reports=reports)
+            if there != start or not only_available or not self._is_more_to_come():
+                return there
+            time.sleep(PACE_SECONDS)
+
+    def _is_more_to_come(self) -> bool:
+        """Whether there is more to read for certain, so that an offset that stays would end the job too early."""
+        coordinator = self._coordinator
+        ends = self._source.bounded and not coordinator.ended and not coordinator.waits_for_others
+        return ends or coordinator.resumes_soon
+
+    def portions(self, start: Offset, end: Offset) -> Sequence[ReaderOrder]:
+        return [] if start == end else orders(end, self._source.split_serializer)
+
+    def commit(self, offset: Offset) -> None:
+        self._coordinator.commit(offset)
+
+    def close(self) -> None:
+        self._coordinator.close()
+
+
+def whole_orders(source: Source[Any, Any, Any], operator: Operator, clock: Clock) -> list[ReaderOrder]:
+    """All that a bounded source has, as what each reader does: for BATCH jobs."""
+    coordinator = SourceCoordinator(source, operator, clock, limited=False)
+    whole = [ReaderOrder(subtask, 0, (), first=True, last=True) for subtask in range(operator.parallelism)]
+    offset = BEFORE_START
+    while not coordinator.ended:
+        there = coordinator.next(offset)
+        if there == offset:
+            time.sleep(PACE_SECONDS)
+            continue
+        offset = there
+        for order in orders(offset, source.split_serializer):
+            so_far = whole[order.subtask]
+            whole[order.subtask] = replace(so_far, splits=so_far.splits + order.splits)
+    coordinator.close()
+    return whole

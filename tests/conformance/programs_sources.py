@@ -1,0 +1,92 @@
+"""Programs for sources with splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sources import Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.spans import Item, Span, Spans, everything
+
+__all__ = ("PROGRAMS",)
+
+ENDS = {"a": 14, "b": 3, "c": 0, "d": 8, "e": 1}
+READ = new_builder("sources/read").type_long().combine_function_max().build()
+
+
+class Counting(Spans):
+    """Its readers send after each run the number of its last record, and stamp the records with theirs."""
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [READ]
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
+        return CountingReader(self, ctx)
+
+
+class CountingReader(SourceReader[Item, Span]):
+    def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
+        self.source, self.ctx = source, ctx
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for run in self.source.read(start, stop):
+            yield Records(run.records, [item.number for item in run.records])
+            self.ctx.emit_watermark(READ.new_watermark(run.records[-1].number))
+
+
+class Noted(OneInputStreamProcessFunction[Item, Any]):
+    """Emits each record with its timestamp, and each watermark, with the subtask."""
+
+    def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record, ctx.timestamp, ctx.task_info.index_of_this_subtask))
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == READ.identifier:  # other programs of the job have event time, which ends
+            output.collect((watermark.value, None, ctx.task_info.index_of_this_subtask))
+        return WatermarkHandlingResult.PEEK
+
+
+class SplitsAreReadOnceAndInOrder(Program):
+    """Every record of every split comes once, each split in order; timestamps and watermarks come with them."""
+
+    def build(self, p: Pipeline) -> None:
+        source = Counting(ENDS, limit=p.records_per_batch, assigner=RoundRobinSplitAssigner())
+        p.collect(p.env.from_source(source).process(Noted()))
+
+    def check(self, run: Run) -> None:
+        records = [(record, stamp, subtask) for record, stamp, subtask in run.out() if isinstance(record, Item)]
+        assert sorted(record for record, *_ in records) == everything(ENDS)
+        assert all(stamp == record.number for record, stamp, _ in records)
+        for name in ENDS:
+            numbers = [record.number for record, *_ in records if record.span == name]
+            assert numbers == sorted(numbers)
+            assert len({subtask for record, _, subtask in records if record.span == name}) <= 1
+        for subtask in range(run.parallelism):
+            own = [what for what, _, where in run.out() if where == subtask]
+            for before, what in pairwise(own):  # a watermark stands where its reader sent it
+                assert isinstance(what, Item) or before.number == what
+
+
+class SplitsGoTheirWay(Program):
+    """A function that is chained to the source, and an exchange by key behind it."""
+
+    def build(self, p: Pipeline) -> None:
+        source = Spans(ENDS, limit=p.records_per_batch)
+        doubled = p.env.from_source(source).flat_map(lambda item: [item, item._replace(number=-item.number)])
+        p.collect(doubled.key_by(lambda item: item.number % 3).process(Noted()))
+
+    def check(self, run: Run) -> None:
+        expected = [item._replace(number=number) for item in everything(ENDS) for number in (item.number, -item.number)]
+        assert sorted(record for record, *_ in run.out()) == sorted(expected)
+        by_key = {(record.number % 3, subtask) for record, _, subtask in run.out()}
+        assert len(by_key) == 3
+
+
+PROGRAMS = (SplitsAreReadOnceAndInOrder(), SplitsGoTheirWay())

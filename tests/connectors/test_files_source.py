@@ -1,0 +1,257 @@
+"""Files of a directory as a source."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, RuntimeExecutionMode
+from dsv2.connectors.files import FileFormat, FilesSource, csv_rows, json_lines, parquet_rows, text_lines
+from dsv2.errors import ConfigurationError, JobError, UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.sinks import CollectSink
+from dsv2.testing import ManualClock
+from tests.support import local_environment, operator_named, unhurried
+
+
+class Sale(NamedTuple):
+    place: str
+    price: int
+
+
+SALES = [
+    Sale(place, price) for price, place in enumerate(("Basel", "Köln", 'a "b", c', "two\nlines", "")) for _ in range(3)
+]
+
+
+def write(format_name: str, file: Path, sales: Sequence[Sale]) -> None:
+    rows = [sale._asdict() for sale in sales]
+    if format_name == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=2)
+    elif format_name == "csv":
+        with file.open("w", encoding="utf-8", newline="") as opened:
+            writer = csv.DictWriter(opened, Sale._fields, delimiter=";")
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def sale(row: dict[str, Any]) -> Sale:
+    return Sale(row["place"], int(row["price"]))
+
+
+FORMATS: dict[str, FileFormat[Sale]] = {
+    "json": json_lines(sale),
+    "csv": csv_rows(sale, delimiter=";"),
+    "parquet": parquet_rows(sale),
+}
+
+
+def read(source: FilesSource[Any], parallelism: int = 2, mode: Any = RuntimeExecutionMode.STREAMING) -> list[Any]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(restart=True))
+    env.set_parallelism(parallelism)
+    env.set_execution_mode(mode)
+    sink = CollectSink[Any]()
+    env.from_source(source).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+@pytest.mark.parametrize("limits", [(None, None), (60, None), (None, 2)])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_record_of_every_file_comes_once(
+    name: str, limits: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    for number in range(5):
+        write(name, tmp_path / f"{number}.{name}", SALES[: 3 * number])
+    source = FilesSource(tmp_path, FORMATS[name], bytes_per_batch=limits[0], files_per_batch=limits[1])
+    expected = sorted(sale for number in range(5) for sale in SALES[: 3 * number])
+    assert sorted(read(source)) == expected
+    assert sorted(read(source, mode=RuntimeExecutionMode.BATCH)) == expected
+
+
+LINES = st.lists(
+    st.text(st.characters(exclude_characters="\r\n\x85\u2028\u2029", codec="utf-8"), max_size=8), max_size=12
+)
+
+
+@unhurried
+@given(LINES, st.lists(st.integers(0, 60)), st.sampled_from(["\n", "\r\n"]), st.booleans())
+def test_lines_are_the_same_wherever_a_file_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int], end: str, ends: bool
+) -> None:
+    text = end.join(lines) + (end if ends else "")
+    file = tmp_path_factory.mktemp("cut") / "file"
+    file.write_bytes(text.encode())
+    size = file.stat().st_size
+    places = sorted({0, size, *(cut for cut in cuts if cut < size)})
+    found = [
+        line for start, stop in pairwise(places) for some in text_lines(str).read(file, start, stop) for line in some
+    ]
+    assert found == [line for line in text.split(end) if line.encode().strip()]  # of white space in ASCII
+
+
+def test_a_long_file_is_read_in_runs(tmp_path: Path) -> None:
+    (tmp_path / "long").write_text("".join(f"{number:09}\n" for number in range(300_000)))
+    runs = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
+    assert [number for run in runs for number in run] == list(range(1, 290_000))
+    assert len(runs) == 3
+
+
+def test_parquet_is_cut_between_row_groups_and_reads_what_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "sales.parquet"
+    write("parquet", file, SALES)
+    places = parquet_rows(lambda row: row["place"], columns=["place"])
+    end, position, found = places.end(file), 0, []
+    while position < end:
+        stop = places.stop(file, position, end, 1)
+        found.append([place for some in places.read(file, position, stop) for place in some])
+        position = stop
+    assert found == [[sale.place for sale in SALES[first : first + 2]] for first in range(0, len(SALES), 2)]
+    assert places.stop(file, 0, end, end) == end
+
+
+class Driver:
+    """A run of a job that is only this source, without tasks."""
+
+    def __init__(self, source: FilesSource[Any], offset: Offset = BEFORE_START) -> None:
+        env = local_environment()
+        env.from_source(source).with_uid("in").to_sink(CollectSink())
+        self.source = source
+        self.clock = ManualClock()
+        self.coordinator = SourceCoordinator(source, operator_named(env.build_plan(), "in"), self.clock)
+        self.offset = offset
+
+    def batch(self) -> list[str]:
+        """What is read in the next micro-batch, an hour later."""
+        self.clock.advance(3_600_000)
+        before, self.offset = self.offset, self.coordinator.next(self.offset)
+        if self.offset == before:
+            return []
+        found = orders(self.offset, self.source.split_serializer)
+        return [f"{split.stop.name} {split.start.position}" for order in found for split in order.portions]
+
+
+def test_files_are_given_out_in_order_as_there_is_room(tmp_path: Path) -> None:
+    for name in ("b", "a", "d", "c"):
+        (tmp_path / name).write_text("12345\n" * 10)
+    driver = Driver(FilesSource(tmp_path, text_lines(int), bytes_per_batch=90))
+    assert [driver.batch() for _ in range(4)] == [["a 0", "b 0"], ["a 45", "b 45", "c 0"], ["d 0"], []]
+    driver = Driver(FilesSource(tmp_path, text_lines(int), files_per_batch=3))
+    assert [driver.batch() for _ in range(3)] == [["a 0", "b 0", "c 0"], ["d 0"], []]
+    assert driver.coordinator.ended
+
+
+def test_new_files_are_found_and_old_ones_are_not_read_again(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("1\n")
+    (tmp_path / ".hidden").write_text("1\n")
+    (tmp_path / "_part").write_text("1\n")
+    (tmp_path / "folder").mkdir()
+    source = FilesSource(tmp_path, text_lines(int), discovery_interval_ms=1)
+    driver = Driver(source)
+    assert driver.batch() == ["b 0"]
+    (tmp_path / "a").write_text("1\n")
+    assert driver.batch() == ["a 0"]
+    assert Driver(source, driver.offset).batch() == []
+    (tmp_path / "c").write_text("1\n")
+    (tmp_path / "b").unlink()
+    again = Driver(source, driver.offset)
+    assert again.batch() == ["c 0"]
+    assert again.offset["enumerator"]["finished"] == ["a", "c"]
+
+
+def test_patterns_reach_into_folders(tmp_path: Path) -> None:
+    (tmp_path / "day" / "_tmp").mkdir(parents=True)
+    for name in ("x.json", "day/y.json", "day/z.txt", "day/_tmp/w.json"):
+        (tmp_path / name).write_text("{}\n")
+    assert Driver(FilesSource(tmp_path, json_lines(dict), pattern="**/*.json")).batch() == ["day/y.json 0", "x.json 0"]
+
+
+def hour_of(record: int) -> int:
+    return record
+
+
+class Times(OneInputEventTimeStreamProcessFunction[int, int]):
+    def process_record(self, record: int, output: Collector[int], ctx: Any) -> None: ...
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[int], ctx: NonPartitionedContext[int]) -> None:
+        output.collect(timestamp)
+
+
+def test_event_time_goes_on_from_file_to_file(tmp_path: Path) -> None:
+    for day in range(4):
+        (tmp_path / f"{day}").write_text("".join(f"{day * 10 + hour}\n" for hour in (3, 1, 7)))
+    strategy = EventTimeExtension.new_watermark_generator_builder(hour_of)
+    strategy.with_max_out_of_order_time(timedelta(milliseconds=2))
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
+    sink = CollectSink[int]()
+    source = FilesSource(tmp_path, text_lines(int), files_per_batch=1)
+    env.from_source(source, watermarks=strategy.build_as_watermark_strategy()).process(Times()).to_sink(sink)
+    env.execute()
+    assert sink.results == [4, 14, 24, 34, 2**63 - 1]
+
+
+# --- Bad input --------------------------------------------------------------------------------------------------------
+
+
+BAD = {
+    "json": ('{"place": "a", "price": 1}\n\n{"place": 5\n', "the line at byte 28: JSONDecodeError"),
+    "csv": ("place;price\na;1\nb;much\n", "row 2: ValueError"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_decoded_is_told_with_its_place(name: str, tmp_path: Path) -> None:
+    text, told = BAD[name]
+    (tmp_path / "bad").write_text(text)
+    with pytest.raises(UserFunctionError, match=f"{tmp_path}/bad, {told}"):
+        read(FilesSource(tmp_path, FORMATS[name]))
+
+
+def test_a_row_of_parquet_that_cannot_be_decoded(tmp_path: Path) -> None:
+    write("parquet", tmp_path / "bad", [*SALES[:4], Sale("x", -1)])
+    source = FilesSource(
+        tmp_path, parquet_rows(lambda row: [5][row["price"] if row["price"] < 0 else 0] / (row["price"] + 1))
+    )
+    with pytest.raises(UserFunctionError, match="bad, row 5: ZeroDivisionError"):
+        read(source)
+
+
+def test_a_directory_or_a_file_that_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"There is no directory .*nowhere"):
+        Driver(FilesSource(tmp_path / "nowhere", text_lines(str))).batch()
+    for name in "ab":
+        (tmp_path / name).write_text("1\n")
+    driver = Driver(FilesSource(tmp_path, text_lines(str), files_per_batch=1))
+    driver.batch()
+    (tmp_path / "b").unlink()
+    with pytest.raises(JobError, match="b is gone before it was read"):
+        driver.batch()
+
+
+def test_a_file_that_was_cut_off_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1\n")
+    with pytest.raises(JobError, match="a ends at byte 2: it was longer"):
+        list(text_lines(str).read(tmp_path / "a", 0, 4))
+
+
+def test_limits_that_make_no_sense(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="bytes_per_batch or files_per_batch"):
+        FilesSource(tmp_path, text_lines(str), bytes_per_batch=1, files_per_batch=1)
+    with pytest.raises(ConfigurationError, match="files_per_batch must be at least 1, not 0"):
+        FilesSource(tmp_path, text_lines(str), files_per_batch=0)

@@ -1,0 +1,72 @@
+"""A job over splits, of one source and then of another, to be killed.
+
+``python -m tests.spark.kill_splits_job FOLDER``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import FileSink
+from dsv2.sources import HybridSource
+from tests.spans import Item, Spans
+from tests.spark.kill_job import Counted, Total, new_session
+
+HISTORY = {"span-0": 1_000, "span-1": 1_500, "span-2": 2_000}
+LIVE = {"span-3": 2_500, "span-4": 3_000}
+LIMIT = 500
+SWITCH = sum(HISTORY.values()) // LIMIT
+"""The micro-batch that begins to read the second source."""
+
+
+def number_of(item: Item) -> int:
+    """Event time in ms."""
+    return item.number
+
+
+class CountPerSpan(OneInputStreamProcessFunction[Item, Counted]):
+    """Emits key and number of each record: the number that the span says if none is lost, doubled or out of order."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def process_record(self, record: Item, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
+        count = self.counts.get(record.span, 0)
+        if count != record.number:
+            raise ValueError(f"{record} comes after {count} others")
+        self.counts[record.span] = count + 1
+        output.collect(Counted(int(record.span[-1]), count + 1))
+
+
+class CountAll(OneInputStreamProcessFunction[Counted, Total]):
+    """Counts everything."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, record: Counted, output: Collector[Total], ctx: PartitionedContext[Total]) -> None:
+        self.total += 1
+        output.collect(Total(self.total))
+
+
+def main(folder: str) -> None:
+    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
+    spark = new_session(folder)
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    source = HybridSource([Spans(ends, limit=LIMIT, run=100) for ends in (HISTORY, LIVE)])
+    strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
+    items = env.from_source(source, watermarks=strategy).with_uid("spans").with_parallelism(3)
+    counted = items.key_by(lambda item: item.span).process(CountPerSpan()).with_uid("per-span")
+    counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
+    total = counted.global_().process(CountAll()).with_uid("all")
+    total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
+    env.execute("kill splits", checkpoint_location=f"{folder}/checkpoint")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,102 @@
+"""Sources that wait for each other, and sources one after the other, on Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, Trigger
+from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
+from tests.spans import Item, Span, Spans, SpansInFile, everything
+
+LIVE = new_builder("live").type_bool().combine_wait_for_all_channels(True).build()
+
+
+def number_of(item: Item) -> int:
+    return item.number
+
+
+class Wide(Spans):
+    """Makes 50 times as much event time of each record."""
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for run in super().read(start, stop):
+            yield Records([item._replace(number=item.number * 50) for item in run.records])
+
+
+class Ahead(TwoInputNonBroadcastEventTimeStreamProcessFunction[Item, Item, int]):
+    """Emits how far each record is ahead of event time."""
+
+    def __init__(self) -> None:
+        self.time = 0
+
+    def process_record_from_first_input(
+        self, record: Item, output: Collector[int], ctx: PartitionedContext[int]
+    ) -> None:
+        output.collect(record.number - self.time)
+
+    def process_record_from_second_input(
+        self, record: Item, output: Collector[int], ctx: PartitionedContext[int]
+    ) -> None:
+        output.collect(record.number - self.time)
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[int], ctx: NonPartitionedContext[int]) -> None:
+        self.time = timestamp
+
+
+def furthest(spark: SparkSession, checkpoint: str, strategy: WatermarkStrategy[Item]) -> int:
+    """How far a record is ahead of event time at most: 500 of the fast source in a micro-batch, 200 of the slow one."""
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    sink = CollectSink[int]()
+    fast = env.from_source(Wide({"fast": 40}, limit=10), "fast", watermarks=strategy)
+    slow = env.from_source(Spans({"slow": 2000}, limit=200), "slow", watermarks=strategy)
+    fast.connect_and_process(slow, Ahead()).to_sink(sink)
+    env.execute(checkpoint_location=checkpoint)
+    assert len(sink.results) == 2040
+    return max(sink.results)
+
+
+def test_sources_of_one_group_stay_near_each_other(spark: SparkSession, tmp_path: Path) -> None:
+    strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
+    aligned = strategy.with_watermark_alignment("g", timedelta(milliseconds=300), timedelta(milliseconds=1))
+    assert furthest(spark, str(tmp_path / "without"), strategy) >= 1300
+    assert furthest(spark, str(tmp_path / "with"), aligned) <= 1000
+
+
+class Heard(OneInputStreamProcessFunction[Item, Any]):
+    """Passes records on, and says when the stream is live."""
+
+    def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect(record)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
+    ) -> WatermarkHandlingResult:
+        output.collect("live")
+        return WatermarkHandlingResult.PEEK
+
+
+def test_a_stream_follows_history_once_over_several_runs(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    file, history, heard = tmp_path / "ends", {"a": 7, "b": 4}, list[Any]()
+    for ends in ({"x": 0}, {"x": 3}, {"x": 3, "y": 4}):
+        file.write_text(json.dumps(ends))
+        live = SpansInFile(str(file), limit=2, assigner=RoundRobinSplitAssigner())
+        source = HybridSource([Spans(history, limit=5), live], watermark_at_switch=LIVE)
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        sink = CollectSink[Any]()
+        items = env.from_source(source).with_uid("both").with_parallelism(2)
+        items.process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        heard += sink.results
+    assert sorted(heard[:11]) == everything(history)
+    assert heard[11] == "live"
+    assert sorted(heard[12:]) == everything({"x": 3, "y": 4})

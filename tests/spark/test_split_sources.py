@@ -1,0 +1,273 @@
+"""Sources with splits on Spark: offsets in its log, readers in its tasks, restarts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import (
+    Collector,
+    ExecutionEnvironment,
+    JobError,
+    JobHandle,
+    JobStatus,
+    NonPartitionedContext,
+    PartitionedContext,
+    RuntimeExecutionMode,
+    Trigger,
+    UserFunctionError,
+)
+from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.sources import HashSplitAssigner, Portion, Records, RoundRobinSplitAssigner
+from tests.spans import Item, Span, Spans, SpansInFile, everything
+from tests.spark.test_restart import wait_until
+
+ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
+
+
+def same(item: Item) -> Item:
+    return item
+
+
+def build(spark: SparkSession, source: Spans, parallelism: int = 3) -> tuple[ExecutionEnvironment, CollectSink[Item]]:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(parallelism)
+    sink = CollectSink[Item]()
+    env.from_source(source).with_uid("spans").map(same).with_uid("same").to_sink(sink)
+    return env, sink
+
+
+def span_of(item: Item) -> str:
+    return item.span
+
+
+def in_order(results: list[Item]) -> bool:
+    numbers = defaultdict(list)
+    for span, number in results:
+        numbers[span].append(number)
+    return all(found == sorted(found) for found in numbers.values())
+
+
+def logged_offsets(checkpoint: str) -> list[dict[str, Any]]:
+    """The offsets of the first source, as they stand in Spark's log."""
+    files = sorted(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
+    return [json.loads(file.read_text().splitlines()[2]) for file in files]
+
+
+@pytest.mark.parametrize("limit", [None, 9])
+def test_every_record_comes_once_and_each_split_in_order(spark: SparkSession, checkpoint: str, limit: int) -> None:
+    env, sink = build(spark, Spans(ENDS, limit=limit))
+    result = env.execute(checkpoint_location=checkpoint)
+    assert sorted(sink.results) == everything(ENDS)
+    assert in_order(sink.results)
+    assert result.progress.batch_id == (0 if limit is None else 7)
+    assert result.progress.operators["same"].records_in == 70
+    offsets = logged_offsets(checkpoint)
+    assert [offset["batch"] for offset in offsets] == list(range(result.progress.batch_id + 1))
+    held = {split["at"]["name"] for reader in offsets[0]["readers"] for split in reader["splits"]}
+    assert held == ENDS.keys()
+
+
+def test_batch_mode(spark: SparkSession) -> None:
+    env, sink = build(spark, Spans(ENDS, limit=1))
+    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    env.execute()
+    assert sorted(sink.results) == everything(ENDS)
+    assert in_order(sink.results)
+
+
+def grow(file: Path, ends: dict[str, int]) -> dict[str, int]:
+    file.write_text(json.dumps(ends))
+    return ends
+
+
+def test_what_is_available_now_is_read_and_the_next_run_goes_on(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    file, results = tmp_path / "ends", list[Item]()
+    for ends in ({"a": 5, "b": 3}, {"a": 9, "b": 3, "c": 4}, {"a": 9, "b": 3, "c": 4}):
+        grow(file, ends)
+        env, sink = build(spark, SpansInFile(str(file), limit=4))
+        job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        assert job.await_termination(60)
+        assert job.status is JobStatus.FINISHED
+        results += sink.results
+        assert sorted(results) == everything(ends)
+
+
+def arrived(job: JobHandle, sink: CollectSink[Item], expected: list[Item]) -> bool:
+    assert job.exception() is None
+    return sorted(sink.results) == expected
+
+
+def test_a_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    file = tmp_path / "ends"
+    grow(file, {"a": 5})
+    env, sink = build(spark, SpansInFile(str(file), discovery_interval_ms=1))
+    job = env.execute_async(checkpoint_location=checkpoint)
+    for ends in ({"a": 5}, {"a": 6}, {"a": 6, "b": 3}):
+        grow(file, ends)
+        expected = everything(ends)
+        wait_until(partial(arrived, job, sink, expected))
+    job.stop()
+    assert sorted(sink.results) == everything({"a": 6, "b": 3})
+
+
+def test_a_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    file = tmp_path / "ends"
+    results = list[Item]()
+    for ends in ({"a": 2, "b": 2}, {"b": 5}, {"a": 9, "b": 5}):
+        grow(file, ends)
+        env, sink = build(spark, SpansInFile(str(file)))
+        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        results += sink.results
+    # One that comes back is new.
+    assert sorted(results) == sorted(everything({"a": 2}) + everything({"a": 9, "b": 5}))
+
+
+class Failing(Spans):
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        raise OSError("the disk is gone")
+
+
+class Lost(Spans):
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        raise OSError("no route to host")
+
+
+def test_a_reader_that_fails_is_named(spark: SparkSession, checkpoint: str) -> None:
+    env, _ = build(spark, Failing({"a": 1}), 1)
+    with pytest.raises(UserFunctionError, match="OSError: the disk is gone") as caught:
+        env.execute(checkpoint_location=checkpoint)
+    assert (caught.value.operator, caught.value.callback) == ("Source (uid 'spans')", "read")
+    assert caught.value.location.startswith(__file__)
+
+
+def test_an_enumerator_that_fails_is_named(spark: SparkSession, checkpoint: str) -> None:
+    env, _ = build(spark, Lost({"a": 1}), 1)
+    with pytest.raises(JobError, match=r"Source \(uid 'spans'\), .*, in advance: OSError: no route to host"):
+        env.execute(checkpoint_location=checkpoint)
+
+
+def test_two_groups_of_four_splits_at_parallelism_eight(spark: SparkSession, checkpoint: str) -> None:
+    ends = {f"{topic}{number}": 2 for topic in "ab" for number in range(4)}
+    env, sink = build(spark, Spans(ends, assigner=RoundRobinSplitAssigner()), 8)
+    env.execute(checkpoint_location=checkpoint)
+    assert sorted(sink.results) == everything(ends)
+    (offset,) = logged_offsets(checkpoint)
+    assert [len(reader["splits"]) for reader in offset["readers"]] == [1] * 8
+    found = Counter(split["at"]["name"] for reader in offset["readers"] for split in reader["splits"])
+    assert found == dict.fromkeys(ends, 1)
+
+
+class CountPerSpan(OneInputStreamProcessFunction[Item, tuple[str, int]]):
+    """How many of its span have come, itself included."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[str]()
+
+    def process_record(
+        self, record: Item, output: Collector[tuple[str, int]], ctx: PartitionedContext[tuple[str, int]]
+    ) -> None:
+        self.counts[record.span] += 1
+        output.collect((record.span, self.counts[record.span]))
+
+
+@pytest.mark.parametrize("assigner", [RoundRobinSplitAssigner(), HashSplitAssigner()], ids=["round-robin", "hash"])
+def test_three_readers_become_six_and_two_while_splits_come(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, assigner: Any
+) -> None:
+    file, results, held = tmp_path / "ends", list[tuple[str, int]](), list[int]()
+    for parallelism, count, end in ((3, 6, 5), (6, 12, 7), (2, 12, 9)):
+        ends = grow(file, {f"s{number}": end for number in range(count)})
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        sink = CollectSink[tuple[str, int]]()
+        items = env.from_source(SpansInFile(str(file), assigner=assigner)).with_uid("spans")
+        counts = items.with_parallelism(parallelism).map(same).with_uid("same").with_parallelism(parallelism)
+        counted = counts.key_by(span_of).process(CountPerSpan()).with_uid("count").with_parallelism(2)
+        counted.to_sink(sink)
+        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        results += sink.results
+        held = [len(reader["splits"]) for reader in logged_offsets(checkpoint)[-1]["readers"]]
+        assert (len(held), sum(held)) == (parallelism, count)
+        if isinstance(assigner, RoundRobinSplitAssigner):
+            assert max(held) == min(held)
+        assert sorted(results) == sorted((name, nth) for name, end in ends.items() for nth in range(1, end + 1))
+
+
+# --- Event time of splits ---------------------------------------------------------------------------------------------
+
+
+class Heard(OneInputEventTimeStreamProcessFunction[Item, Any]):
+    """Passes records on, and tells of event time."""
+
+    def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record.span, ctx.timestamp))
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[Any], ctx: NonPartitionedContext[Any]) -> None:
+        output.collect(timestamp)
+
+
+def number_of(item: Item) -> int:
+    return item.number
+
+
+def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[ExecutionEnvironment, CollectSink[Any]]:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    strategy = EventTimeExtension.new_watermark_generator_builder(number_of).with_idleness(idleness)
+    sink = CollectSink[Any]()
+    items = env.from_source(source, watermarks=strategy.build_as_watermark_strategy()).with_uid("spans")
+    items.with_parallelism(2).process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+    return env, sink
+
+
+def times_of(sink: CollectSink[Any]) -> list[int]:
+    return [entry for entry in sink.results if isinstance(entry, int)]
+
+
+def test_event_time_is_that_of_the_slowest_split_also_after_a_restart(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    file, heard = tmp_path / "ends", list[list[int]]()
+    # Both splits of one reader, and the only one of the other. In the second run "a" has nothing to read: what it had
+    # reached in the first one is remembered.
+    for ends in ({"a": 5, "b": 7, "c": 3}, {"a": 5, "b": 9, "c": 4}, {"a": 6, "b": 9, "c": 9}):
+        grow(file, ends)
+        source = SpansInFile(str(file), assigner=RoundRobinSplitAssigner())
+        env, sink = timed(spark, source, timedelta(0))
+        env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        heard.append(times_of(sink))
+    assert heard == [[1], [2], [4]]
+    archives = sorted(file.name for file in Path(checkpoint, "dsv2/reports").glob("[!.]*"))
+    assert archives == ["1.json", "2.json"]
+
+
+def test_a_split_without_records_falls_idle_and_comes_back(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ends"
+    grow(file, {"a": 5, "b": 2})
+    env, sink = timed(spark, SpansInFile(str(file), assigner=RoundRobinSplitAssigner()), timedelta(seconds=2))
+    job = env.execute_async(checkpoint_location=checkpoint)
+
+    def told(time: int) -> bool:
+        assert job.exception() is None
+        return time in times_of(sink)
+
+    wait_until(partial(told, 3))  # without data, "b" being idle, or both
+    grow(file, {"a": 20, "b": 2})
+    wait_until(partial(told, 18))
+    grow(file, {"a": 20, "b": 30})
+    wait_until(partial(told, 28))
+    job.stop()
+    assert times_of(sink) == sorted(times_of(sink))

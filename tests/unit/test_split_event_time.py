@@ -1,0 +1,416 @@
+"""Event time of splits: in one reader, from one micro-batch to the next, and through a whole job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, PlanError
+from dsv2.errors import ConfigurationError, UserFunctionError
+from dsv2.extension.event_time import (
+    EventTimeExtension,
+    EventTimeWatermarkGeneratorBuilder,
+    OneInputEventTimeStreamProcessFunction,
+    TwoInputNonBroadcastEventTimeStreamProcessFunction,
+)
+from dsv2.functions import FailedRecordError
+from dsv2.local import LocalRuntime
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, ReaderOrder, Report, orders
+from dsv2.runtime.split_watermarks import ReaderClock, SplitTime, combined
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.testing import ManualClock
+from tests.spans import Item, Span, Spans
+from tests.support import local_environment, operator_named
+
+SECOND = timedelta(seconds=1)
+
+
+def number_of(item: Item) -> int:
+    return item.number
+
+
+def builder() -> EventTimeWatermarkGeneratorBuilder[Item]:
+    return EventTimeExtension.new_watermark_generator_builder(number_of)
+
+
+# --- One reader -------------------------------------------------------------------------------------------------------
+
+
+def times(*splits: tuple[int | None, str]) -> list[SplitTime]:
+    """Splits with their watermarks; "idle" and "last" say so of one."""
+    return [SplitTime(watermark, "idle" in said, "last" in said) for watermark, said in splits]
+
+
+# fmt: off
+COMBINED: list[tuple[list[SplitTime], int | None, int | None]] = [
+    # the splits, what was sent, what is to be sent
+    (times(), None, None),
+    (times((5, "")), None, 5),
+    (times((5, ""), (3, "")), None, 3),
+    (times((5, ""), (None, "")), None, None),         # one that has said nothing is waited for
+    (times((5, ""), (None, "idle")), None, 5),        # unless it is idle
+    (times((5, ""), (3, "idle")), None, 5),
+    (times((5, "idle"), (3, "idle")), 2, None),       # all idle: nobody knows
+    (times((5, ""), (3, "")), 3, None),               # nothing new
+    (times((5, ""), (2, "")), 3, 5),                  # one that lags behind is not waited for
+    (times((2, "")), 3, None),
+    (times((None, "")), 3, None),
+    (times((5, "last"), (3, "")), None, 3),
+    (times((2, "last"), (3, "")), None, 3),           # it ends here, and nobody waits for it
+    (times((4, "last"), (7, "last")), None, 4),       # both end here
+    (times((4, "last"), (7, "idle")), None, 4),
+    (times((4, "last"), (None, "")), None, None),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("splits", "sent", "expected"), COMBINED)
+def test_the_watermark_of_a_reader_is_the_least_of_its_splits(
+    splits: list[SplitTime], sent: int | None, expected: int | None
+) -> None:
+    assert combined(splits, sent) == expected
+    assert combined(reversed(splits), sent) == expected
+
+
+def clock_of(strategy: WatermarkStrategy[Any], sent: int | None = None, **watermarks: int | None) -> ReaderClock:
+    return ReaderClock(strategy, {name: SplitTime(time, False, False) for name, time in watermarks.items()}, sent)
+
+
+def items(name: str, *numbers: int) -> list[Item]:
+    return [Item(name, number) for number in numbers]
+
+
+def test_a_periodic_watermark_comes_when_everything_is_read() -> None:
+    clock = clock_of(builder().with_max_out_of_order_time(timedelta(milliseconds=2)).build_as_watermark_strategy(), a=3)
+    (piece,) = clock.take("a", items("a", 5, 20, 9))
+    assert piece == (items("a", 5, 20, 9), [5, 20, 9], None)
+    list(clock.take("a", items("a", 1)))  # which is late, and moves nothing
+    assert (clock.finish(), clock.sent, clock.finish()) == (17, 17, None)
+
+
+def test_a_per_event_watermark_comes_behind_the_record_that_moves_it() -> None:
+    clock = clock_of(builder().per_event_watermark().build_as_watermark_strategy(), a=None, b=6)
+    pieces = list(clock.take("a", items("a", 3, 3, 5, 9, 10)))
+    assert pieces == [
+        (items("a", 3), [3], 2),
+        (items("a", 3, 5), [3, 5], 4),
+        (items("a", 9), [9], 6),  # there is another split
+        (items("a", 10), [10], None),
+    ]
+
+
+def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None:
+    clock = clock_of(builder().no_watermark().build_as_watermark_strategy(), a=None)
+    assert [stamps for _, stamps, _ in clock.take("a", items("a", 3, 5))] == [[3, 5]]
+    assert clock.finish() is None
+
+
+@pytest.mark.parametrize(
+    ("broken", "record"), [(lambda item: item.number / 2, 4), (lambda item: 1 // (2 - item.number), 2)]
+)
+def test_an_extractor_that_fails_is_told_with_the_record(broken: Any, record: int) -> None:
+    strategy = EventTimeExtension.new_watermark_generator_builder(broken).build_as_watermark_strategy()
+    with pytest.raises(FailedRecordError) as caught:
+        list(clock_of(strategy, a=None).take("a", items("a", 0, 2, 4)))
+    assert caught.value.record == Item("a", record)
+
+
+# --- From one micro-batch to the next ---------------------------------------------------------------------------------
+
+
+class Driver:
+    """A job without tasks: asks the coordinator for offsets, and reports what it is told to."""
+
+    def __init__(self, source: Spans, strategy: WatermarkStrategy[Any] | None, parallelism: int = 2) -> None:
+        env = local_environment(parallelism)
+        env.from_source(source, watermarks=strategy).with_uid("in").to_sink(CollectSink())
+        self.source = source
+        self.operator = operator_named(env.build_plan(), "in")
+        self.clock = ManualClock()
+        self.offset: Offset = BEFORE_START
+        self.reports: list[Report] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.offset = json.loads(json.dumps(self.offset))
+        self.coordinator = SourceCoordinator(self.source, self.operator, self.clock)
+
+    def batch(self, ms: int = 0, **watermarks: int) -> dict[int, ReaderOrder]:
+        """What the readers do next, ``ms`` later; splits have reached these ``watermarks`` in it."""
+        self.clock.advance(ms)
+        before = self.offset
+        self.offset = self.coordinator.next(before, None, reports=self.reports)
+        if self.offset == before:
+            return {}
+        found = {order.subtask: order for order in orders(self.offset, self.source.split_serializer)}
+        self.reports = [self._report(order, watermarks) for order in found.values()]
+        return found
+
+    def _report(self, order: ReaderOrder, watermarks: dict[str, int]) -> Report:
+        names = [split.stop.name for split in order.splits]
+        splits = {split.stop.name: watermarks.get(split.stop.name, split.watermark) for split in order.splits}
+        after = [SplitTime(splits[split.stop.name], split.idle, split.last) for split in order.splits]
+        sent = combined(after, order.sent)
+        assert names == list(splits)
+        return {
+            "batch": order.batch,
+            "subtask": order.subtask,
+            "parallelism": self.operator.parallelism,
+            "splits": splits,
+            "sent": order.sent if sent is None else sent,
+        }
+
+
+def tells(found: dict[int, ReaderOrder]) -> dict[int, tuple[str, ...]]:
+    return {subtask: order.tells for subtask, order in found.items()}
+
+
+def spans(ends: dict[str, int], **options: Any) -> Spans:
+    return Spans(ends, bounded=False, assigner=RoundRobinSplitAssigner(), **options)
+
+
+IDLE_AFTER_A_SECOND = builder().with_idleness(SECOND).build_as_watermark_strategy()
+
+
+def test_a_reader_without_splits_is_idle_until_it_has_one() -> None:
+    source = spans({"a": 1}, discovery_interval_ms=1)
+    driver = Driver(source, None)
+    assert tells(driver.batch()) == {0: (), 1: ("idle",)}
+    assert driver.batch(10_000) == {}
+    source.ends["b"] = 0
+    assert tells(driver.batch(1)) == {1: ("active",)}
+
+
+def test_a_split_with_nothing_to_read_for_some_time_is_idle_until_it_has() -> None:
+    source = spans({"a": 1, "b": 1, "c": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND)
+    assert tells(driver.batch(a=4, b=4, c=2)) == {0: (), 1: ()}
+    source.ends |= {"a": 2}
+    assert tells(driver.batch(999, a=9)) == {0: ()}
+    # b, the only split of its reader, and c; the other split of reader 0 is not held back by it any more.
+    found = driver.batch(1)
+    assert tells(found) == {0: ("watermark",), 1: ("idle",)}
+    assert [(split.stop.name, split.watermark, split.idle) for split in found[0].splits] == [
+        ("a", 9, False),
+        ("c", 2, True),
+    ]
+    assert driver.batch(1) == {}
+    assert tells(driver.batch(999)) == {0: ("idle",)}
+    source.ends |= {"b": 2, "c": 3}
+    found = driver.batch(1)
+    assert tells(found) == {0: ("active",), 1: ("active",)}
+    assert [split.idle for split in found[0].splits] == [True, False]
+
+
+def test_a_reader_whose_splits_have_ended_is_idle_if_no_others_come() -> None:
+    class Ending(Spans):
+        def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+            return Portion(Span(split.name, split.end, split.end), last=True)
+
+    source = Ending({"a": 3}, bounded=False, discovery_interval_ms=1)
+    driver = Driver(source, None, parallelism=1)
+    assert tells(driver.batch()) == {0: ()}
+    source.ends["b"] = 2
+    assert tells(driver.batch(1)) == {0: ()}
+    assert tells(driver.batch(1)) == {0: ("idle",)}
+    assert driver.batch(1) == {}
+    source.ends["c"] = 2
+    assert tells(driver.batch(1)) == {0: ("active",)}
+
+
+def test_a_reader_that_was_idle_is_active_for_its_last_records() -> None:
+    driver = Driver(Spans({"a": 3}, assigner=RoundRobinSplitAssigner()), IDLE_AFTER_A_SECOND)
+    driver.source.advance = lambda split, limit: None  # type: ignore[method-assign]  # for a while
+    assert tells(driver.batch()) == {0: (), 1: ()}
+    assert tells(driver.batch(1000)) == {0: ("idle",)}
+    del driver.source.advance
+    found = driver.batch(1)
+    assert tells(found) == {0: ("active",)}
+    assert found[0].last
+
+
+def test_what_readers_have_found_out_is_in_the_next_offset_and_is_there_after_a_restart() -> None:
+    source = spans({"a": 1, "b": 1, "c": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND)
+    driver.batch(a=7, b=5, c=3)
+    assert [split["watermark"] for split in driver.offset["readers"][0]["splits"]] == [None, None]
+    source.ends["b"] = 2
+    driver.batch(b=6)
+    first, second = driver.offset["readers"]
+    assert [split["watermark"] for split in first["splits"]] == [7, 3]
+    assert (first["sent"], second["sent"]) == (3, 5)
+    driver.restart()
+    source.ends["a"] = 2
+    found = driver.batch()
+    assert [(split.stop.name, split.watermark) for split in found[0].splits] == [("a", 7), ("c", 3)]
+    assert found[0].sent == 3
+
+
+def test_reports_of_another_micro_batch_do_not_count() -> None:
+    source = spans({"a": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND, parallelism=1)
+    driver.batch(a=7)
+    driver.reports[0]["batch"] = 5
+    source.ends["a"] = 2
+    driver.batch()
+    assert driver.offset["readers"][0]["splits"][0]["watermark"] is None
+
+
+def test_an_idle_split_is_idle_after_a_restart_too_and_nothing_is_told_twice() -> None:
+    source = spans({"a": 1, "b": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND)
+    driver.batch(a=4, b=4)
+    assert tells(driver.batch(1000)) == {0: ("idle",), 1: ("idle",)}
+    driver.restart()
+    assert driver.batch() == {}
+    source.ends["a"] = 2
+    assert tells(driver.batch()) == {0: ("active",)}
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_with_another_parallelism_every_reader_tells_how_it_is_and_splits_keep_their_time(parallelism: int) -> None:
+    source = spans({"a": 1, "b": 1})
+    driver = Driver(source, IDLE_AFTER_A_SECOND)
+    driver.batch(a=4, b=6)
+    driver.batch(1000)
+    again = Driver(source, IDLE_AFTER_A_SECOND, parallelism)
+    again.offset, again.reports = driver.offset, driver.reports
+    again.restart()
+    source.ends["b"] = 2
+    found = again.batch()
+    assert {split.stop.name: split.watermark for order in found.values() for split in order.splits} == {"a": 4, "b": 6}
+    b_goes_on = ("active", "watermark")  # which its new reader has not sent
+    idle = {1: {0: b_goes_on}, 3: {0: ("idle",), 1: b_goes_on, 2: ("idle",)}}
+    assert tells(found) == idle[parallelism]
+
+
+def test_without_idleness_nobody_falls_idle() -> None:
+    driver = Driver(spans({"a": 1, "b": 1}), builder().build_as_watermark_strategy())
+    driver.batch(a=4, b=4)
+    assert driver.batch(10**9) == {}
+
+
+# --- Whole jobs -------------------------------------------------------------------------------------------------------
+
+
+class Heard(OneInputEventTimeStreamProcessFunction[Item, str]):
+    """Says what comes, in its order."""
+
+    def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
+        output.collect(f"{record.span}{ctx.timestamp}")
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[str], ctx: NonPartitionedContext[str]) -> None:
+        output.collect(f"< {timestamp}")
+
+
+def heard(ends: dict[str, int], strategy: WatermarkStrategy[Item], **options: Any) -> list[str]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,), **options))
+    sink = CollectSink[str]()
+    env.from_source(Spans(ends), watermarks=strategy).process(Heard()).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_splits_of_a_reader_wait_for_each_other(restart: bool) -> None:
+    # Two records in a micro-batch, one of each split; then the rest of the longer one.
+    found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), restart=restart)
+    assert found == ["a0", "b0", "< -1", "a1", "b1", "< 0", "b2", "b3", "< 2", "b4", "< 3", f"< {2**63 - 1}"]
+
+
+def test_per_event_watermarks_stand_between_the_records() -> None:
+    found = heard({"a": 3}, builder().per_event_watermark().build_as_watermark_strategy())
+    assert found == ["a0", "< -1", "a1", "< 0", "a2", "< 1", f"< {2**63 - 1}"]
+
+
+class Late(Spans):
+    """Has nothing to read before it was asked ``wait`` times."""
+
+    wait = 60
+    asked = 0
+
+    def refresh(self) -> None:
+        self.asked += 1
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        return super().advance(split, limit) if self.asked > self.wait else None
+
+
+class Times(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
+    """Passes records on, and tells of event time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def process_record_from_first_input(self, record: Any, output: Collector[Any], ctx: Any) -> None:
+        output.collect(record)
+
+    def process_record_from_second_input(self, record: Any, output: Collector[Any], ctx: Any) -> None:
+        output.collect(record)
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[Any], ctx: Any) -> None:
+        output.collect((self.name, timestamp))
+
+
+def told(idle: timedelta, late: Iterable[str] = ("late",)) -> list[Any]:
+    """What two operators with two inputs tell, one behind the other, when a source has nothing for a long time."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,), clock=ManualClock(step_ms=10)))
+    strategy = builder().with_idleness(idle).build_as_watermark_strategy()
+    steady = env.from_source(Spans({"steady": 40}), watermarks=strategy)
+    other = env.from_source(Late(dict.fromkeys(late, 60)), watermarks=strategy)
+    third = env.from_source(Spans({"third": 50}), watermarks=strategy)
+    first = steady.connect_and_process(other, Times("first"))
+    sink = CollectSink[Any]()
+    first.connect_and_process(third, Times("second")).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def test_two_operators_with_two_inputs_go_on_without_an_idle_source() -> None:
+    waiting, going_on = told(timedelta(0)), told(timedelta(milliseconds=200))
+    for name, last in (("first", 38), ("second", 48)):
+        before = [entry for entry in waiting[: waiting.index(Item("late", 0))] if entry[0] == name]
+        assert before == []
+        before = [entry for entry in going_on[: going_on.index(Item("late", 0))] if entry[0] == name]
+        assert before[-1] == (name, last)
+        # Active again: what it has is late up to where the others were, and time goes on when it has caught up.
+        after = [entry for entry in going_on[going_on.index(Item("late", 0)) :] if entry[0] == name]
+        assert [time for _, time in after] == sorted(time for _, time in after)
+        assert after[-1] == (name, 2**63 - 1)
+
+
+def test_an_extractor_that_fails_is_named() -> None:
+    def broken(item: Item) -> int:
+        return 1 // (2 - item.number)
+
+    strategy = EventTimeExtension.new_watermark_generator_builder(broken)
+    with pytest.raises(UserFunctionError, match="ZeroDivisionError") as caught:
+        heard({"a": 4}, strategy.build_as_watermark_strategy())
+    assert (caught.value.callback, caught.value.record) == ("extract_timestamp", repr(Item("a", 2)))
+
+
+# --- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_only_sources_with_splits_take_watermarks() -> None:
+    env = local_environment()
+    with pytest.raises(PlanError, match="CollectionSource has no splits to tell event time of"):
+        env.from_source(CollectionSource([Item("a", 1)]), watermarks=builder().build_as_watermark_strategy())
+
+
+def test_time_spans_that_make_no_sense() -> None:
+    with pytest.raises(ConfigurationError, match="cannot be negative"):
+        builder().with_idleness(-SECOND).build_as_watermark_strategy()
+    strategy = builder().build_as_watermark_strategy()
+    with pytest.raises(ConfigurationError, match=r"drift .* cannot be negative"):
+        strategy.with_watermark_alignment("g", -SECOND)
+    with pytest.raises(ConfigurationError, match="must be greater than 0"):
+        strategy.with_watermark_alignment("g", SECOND, timedelta(0))
+    with pytest.raises(ConfigurationError, match="where there are none"):
+        builder().no_watermark().build_as_watermark_strategy().with_watermark_alignment("g", SECOND)
