@@ -115,6 +115,9 @@ class TickingFunction(ProcessFunction, ABC):
 class WrappingFunction(ProcessFunction, ABC):
     """A function that runs another one, which the user wrote; for extensions. Its own fields are not kept."""
 
+    kept_fields: Collection[str] = ()
+    """The names of those that are."""
+
     @property
     @abstractmethod
     def wrapped(self) -> object:
@@ -144,7 +147,7 @@ class FailedCallbackError(Exception):
 
 
 class FailedRecordError(Exception):
-    """Raised by ``process_run`` and ``process_keyed_run``, from what user code raised on ``record``."""
+    """Raised by ``process_run``, ``process_keyed_run`` and extensions, from what user code raised on ``record``."""
 
     def __init__(self, record: object) -> None:
         super().__init__(record)

@@ -121,6 +121,10 @@ class PartitionState:
         """The live entry of the current key, made if there is none; extensions keep their state in it."""
         return self._store.live.get(self.key) or self._store.entry(self.current_key)
 
+    def find(self) -> Entry | None:
+        """The entry of the current key to look at, or None; what is changed in it may be lost."""
+        return self._store.find(self.key)
+
     def get_state(self, declaration: Any) -> Any:
         """The handle on a state."""
         handle = self.handles.get(getattr(declaration, "name", ""))

@@ -6,7 +6,7 @@ import traceback
 from typing import Any, NoReturn
 
 from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
-from dsv2.functions import FailedCallbackError
+from dsv2.functions import FailedCallbackError, FailedRecordError
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import NO_KEY
 from dsv2.runtime.shortened import shorten
@@ -31,8 +31,12 @@ def raise_user_failure(
 
     An error that has its own words already goes on as it is.
     """
-    while isinstance(error, FailedCallbackError) and error.__cause__ is not None:
-        callback, error = error.callback, error.__cause__
+    while isinstance(error, FailedCallbackError | FailedRecordError) and error.__cause__ is not None:
+        if isinstance(error, FailedCallbackError):
+            callback = error.callback
+        else:
+            record = error.record
+        error = error.__cause__
     if isinstance(error, _OURS) or not isinstance(error, Exception | SystemExit):
         raise error
     raise UserFunctionError(

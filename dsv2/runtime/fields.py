@@ -6,7 +6,7 @@ threshold given to the constructor, say) and be obeyed. A function that defines 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -39,7 +39,10 @@ class FunctionFields:
         named: Mapping[Callable[..., Any], Callable[..., Any]],
     ) -> None:
         """``named``: what stands in pickles by the name of a function, and where the real thing is found again."""
+        self._wrapping = function
+        self._kept_of_wrapping: Collection[str] = ()
         if isinstance(function, WrappingFunction):
+            self._kept_of_wrapping = function.kept_fields
             function = function.wrapped
         self._function = function
         self._operator = operator
@@ -52,6 +55,12 @@ class FunctionFields:
 
     def snapshot(self) -> bytes:
         """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be pickled."""
+        fields = self._snapshot()
+        if not self._kept_of_wrapping:
+            return fields
+        return self._codec.dumps((fields, {name: getattr(self._wrapping, name) for name in self._kept_of_wrapping}))
+
+    def _snapshot(self) -> bytes:
         if self._custom:
             return self._dumps(self._function.__getstate__(), "what __getstate__ returned")
         fields = _as_dict(object.__getstate__(self._function))
@@ -71,6 +80,11 @@ class FunctionFields:
     def restore(self, data: bytes) -> None:
         """Put the fields of an earlier ``snapshot`` back."""
         state = self._codec.loads(data, f"Fields of {self._operator}", self._names)
+        if self._kept_of_wrapping:
+            data, kept = state
+            for name, value in kept.items():
+                setattr(self._wrapping, name, value)
+            state = self._codec.loads(data, f"Fields of {self._operator}", self._names)
         if self._custom:
             restore_state = getattr(self._function, "__setstate__", None)
             if restore_state is not None:

@@ -49,6 +49,7 @@ class PagedKeyedStore:
         self.touched: set[Any] = set()
         self.live: dict[Any, Entry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
+        self._found: dict[Any, Entry] = {}  # those that ``find`` has returned since then
         self._numbers: dict[Any, int] = {}  # the pages of these, as long as the number of pages stays
 
     def __len__(self) -> int:
@@ -94,7 +95,12 @@ class PagedKeyedStore:
 
     def find(self, key: Any) -> Entry | None:
         """The entry of ``key`` to look at, or None."""
-        return self._pages.load(self._pages.number_of(key)).get(key)
+        entry = self._found.get(key)
+        if entry is None:
+            entry = self._pages.load(self._pages.number_of(key)).get(key)
+            if entry is not None:
+                self._found[key] = entry
+        return entry
 
     def add_deadline(self, domain: int, key: Any, time: int) -> None:
         """Note a deadline that was put into the entry of ``key``."""
@@ -142,6 +148,7 @@ class PagedKeyedStore:
         if not self._count:
             self._pages.clear()
         self._numbers.clear()
+        self._found.clear()
         self.live.clear()  # whoever changes an entry from now on has to ask for it again
         deadlines = {domain: dict(pages) for domain, pages in self._earliest.items() if pages}
         return self._count, self._pages.snapshot(), deadlines, self.panes.snapshot()
@@ -156,6 +163,7 @@ class PagedKeyedStore:
             self._rebuild_heap(domain)
         self.touched.clear()
         self._numbers.clear()
+        self._found.clear()
         self.live.clear()
 
     def _added(self, number: int) -> None:

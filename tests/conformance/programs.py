@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance import (
+    programs_by_clock,
     programs_differences,
     programs_event_time,
     programs_event_time_kinds,
@@ -30,6 +31,7 @@ PROGRAMS = (
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,
+    *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
     *programs_differences.PROGRAMS,
 )

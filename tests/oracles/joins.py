@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from dsv2.extension.window import WindowStrategy
 from tests.oracles.windows import SlowWindows, Stamped
 
-__all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowJoin", "SlowWindowJoin")
+__all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowJoin", "SlowTemporalJoin", "SlowWindowJoin")
 
 
 class Row(NamedTuple):
@@ -149,3 +149,58 @@ class SlowWindowJoin:
         if self._type == "semi" and right:
             pairs += [(one, None) for one in left]
         return pairs
+
+
+class SlowTemporalJoin:
+    """Probe rows (side 0) with the latest row of their key (side 1), once the snapshot is over.
+
+    A number below 0 deletes. ``channels``: so many of the build side have to say that the snapshot is over.
+    """
+
+    def __init__(self, join_type: str, channels: int) -> None:
+        self._type = join_type
+        self._told: list[tuple[int, Row]] = []
+        self._channels = channels
+        self._over: set[int] = set()
+        self._joined = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether the snapshot is."""
+        return len(self._over) == self._channels
+
+    @property
+    def waiting(self) -> int:
+        """How many probe rows wait."""
+        return 0 if self.over else len([row for side, row in self._told if side == _LEFT])
+
+    @property
+    def keys(self) -> set[str]:
+        """Those that have a row now."""
+        told = {row.key for _, row in self._told}
+        return {key for key in told if self._row_of(key, len(self._told)) is not None}
+
+    def take(self, side: int, row: Row) -> list[Joined]:
+        """A row of ``side`` arrives: what comes of it."""
+        self._told.append((side, row))
+        return [self._join(len(self._told) - 1)] if self.over and side == _LEFT and self._joins(row) else []
+
+    def end_snapshot(self, channel: int) -> list[Joined]:
+        """A channel of the build side says that its part of the snapshot is over, or ends: what comes of it."""
+        was_over = self.over
+        self._over.add(channel)
+        if was_over or not self.over:
+            return []
+        probes = [place for place, (side, _) in enumerate(self._told) if side == _LEFT]
+        return [self._join(place, len(self._told)) for place in probes if self._joins(self._told[place][1])]
+
+    def _joins(self, probe: Row) -> bool:
+        return self._type == "left" or self._row_of(probe.key, len(self._told)) is not None
+
+    def _join(self, place: int, moment: int | None = None) -> Joined:
+        probe = self._told[place][1]
+        return (probe, self._row_of(probe.key, place if moment is None else moment)), probe.timestamp
+
+    def _row_of(self, key: str, moment: int) -> Row | None:
+        told = [row for side, row in self._told[:moment] if side == _RIGHT and row.key == key]
+        return told[-1] if told and told[-1].number >= 0 else None

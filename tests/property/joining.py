@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.testing import EndOfInput, IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
-from dsv2.watermark import LongWatermark
+from dsv2.watermark import LongWatermark, Watermark
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from tests.oracles.joins import Row
 from tests.support import long_lists
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """A row or a signal comes on a channel, or nothing does; before it the join may be put into bytes."""
 
     channel: int
-    element: Row | LongWatermark | IdleStatus | EndOfInput | Wait
+    element: Row | Watermark | IdleStatus | EndOfInput | Wait
     restart: bool = False
 
     @property

@@ -69,6 +69,26 @@ def alarmed(stream: Any) -> Any:
     return stream.key_by(str).process(Alarm()).shuffle().map(tuple)
 
 
+class EventAlarm(OneInputEventTimeStreamProcessFunction[str, Any]):
+    """The same with event timers."""
+
+    def init_event_time_process_function(self, manager: Any) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: str, output: Any, ctx: Any) -> None:
+        output.collect(("record", record))
+        self.event_time.register_timer(ctx.processing_time_manager.current_time() + SOON_MS)
+
+    def on_event_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("timer", ctx.state_manager.current_key, timestamp, self.event_time.current_time()))
+
+
+def alarmed_in_event_time(stream: Any) -> Any:
+    """Nobody says what event time is, so it is the wall clock."""
+    builder = EventTimeExtension.new_watermark_generator_builder(len).no_watermark()
+    return stream.process(builder.build_as_process_function()).key_by(str).process(EventAlarm()).shuffle().map(tuple)
+
+
 def alarms(records: list[Any]) -> list[Any]:
     return [record for record in records if record[0] == "timer"]
 
@@ -80,7 +100,10 @@ def batch_times(job: JobHandle) -> list[int]:
     return [round(datetime.fromisoformat(time).timestamp() * 1000) for time in times]
 
 
-def test_a_job_with_timers_and_no_data_fires_them_on_time(spark: SparkSession, checkpoint: str) -> None:
+@pytest.mark.parametrize("alarmed", [alarmed, alarmed_in_event_time], ids=["processing time", "event time by clock"])
+def test_a_job_with_timers_and_no_data_fires_them_on_time(
+    spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any]
+) -> None:
     sink = Await(lambda records: len(alarms(records)) == 4)
     trigger = Trigger.processing_time(INTERVAL_MS)
     # The first micro-batch takes seconds, because workers start; what it does not show is how long others wait.

@@ -28,10 +28,12 @@ from dsv2 import (
 from dsv2.extension.join import (
     JoinFunction,
     JoinType,
+    OnSnapshotTimeout,
     interval_join,
     join,
     join_by_key,
     join_keyed,
+    processing_time_temporal_join,
     window_join,
 )
 from dsv2.extension.window import WindowStrategy
@@ -453,3 +455,16 @@ def joins_with_none(g: Given) -> None:
     assert_type(connect(g.other_keyed, window_join(tumbling, right_alone, JoinType.RIGHT)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(tumbling, anyone_alone, JoinType.FULL)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(tumbling, left_only, JoinType.ANTI)), NonKeyed[bytes])
+
+
+def is_sunday(day: date) -> bool:
+    return day.isoweekday() == 7
+
+
+def temporal_joins(g: Given) -> None:
+    connect, temporal = g.keyed.connect_and_process, processing_time_temporal_join
+    assert_type(temporal(JoinedPair()), TwoInputNonBroadcastStreamProcessFunction[int, date, bytes])
+    assert_type(connect(g.other_keyed, temporal(every_pair, is_deletion=is_sunday)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, temporal(left_alone, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
+    temporal(every_pair, snapshot_timeout=timedelta(hours=1), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
+    temporal(left_alone, JoinType.LEFT, snapshot_timeout=60_000)

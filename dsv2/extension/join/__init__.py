@@ -1,16 +1,27 @@
-"""Joins of two keyed streams: over all time, in intervals of event time, in windows (FLIP-500, and what it lacks)."""
+"""Joins of two keyed streams: over all time, in intervals of event time, in windows, with a table as it is (FLIP-500,
+FLIP-326, and what they lack)."""
 
-from dsv2.extension.join.api import interval_join, join, join_by_key, join_keyed, window_join
+from dsv2.extension.join.api import (
+    interval_join,
+    join,
+    join_by_key,
+    join_keyed,
+    processing_time_temporal_join,
+    window_join,
+)
 from dsv2.extension.join.functions import JoinFunction, Joining, JoinType, LateRecord
+from dsv2.extension.join.temporal import OnSnapshotTimeout
 
 __all__ = (
     "JoinFunction",
     "JoinType",
     "Joining",
     "LateRecord",
+    "OnSnapshotTimeout",
     "interval_join",
     "join",
     "join_by_key",
     "join_keyed",
+    "processing_time_temporal_join",
     "window_join",
 )

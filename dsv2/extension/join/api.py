@@ -1,4 +1,4 @@
-"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), ``interval_join``, ``window_join``."""
+"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), and the other joins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, overload
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function, check_late
 from dsv2.extension.join.interval import new_interval_join
+from dsv2.extension.join.temporal import OnSnapshotTimeout, TemporalJoin
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
 from dsv2.extension.window import WindowStrategy
@@ -21,7 +22,7 @@ from dsv2.streams import (
     ProcessConfigurableAndNonKeyedPartitionStream,
 )
 
-__all__ = ("interval_join", "join", "join_by_key", "join_keyed", "window_join")
+__all__ = ("interval_join", "join", "join_by_key", "join_keyed", "processing_time_temporal_join", "window_join")
 
 K = TypeVar("K", bound=Hashable)
 IN1 = TypeVar("IN1")
@@ -152,7 +153,7 @@ def interval_join(
     Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for what
     cannot be called with a pair or a late record.
     """
-    earliest, latest = _milliseconds("lower", lower), _milliseconds("upper", upper)
+    earliest, latest = _milliseconds("interval_join: lower", lower), _milliseconds("interval_join: upper", upper)
     if earliest > latest:
         raise ConfigurationError(f"interval_join: no timestamp is between lower ({lower}) and upper ({upper}).")
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
@@ -234,6 +235,63 @@ def window_join(
     return WindowJoin(strategy, kind(as_join_function(function), join_type, on_late_left, on_late_right))
 
 
+@overload
+def processing_time_temporal_join(
+    function: Joining[IN1, IN2, OUT],
+    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    *,
+    is_deletion: Callable[[IN2], bool] | None = None,
+    snapshot_timeout: Duration = ...,
+    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+@overload
+def processing_time_temporal_join(
+    function: Joining[IN1, IN2 | None, OUT],
+    join_type: Literal[JoinType.LEFT],
+    *,
+    is_deletion: Callable[[IN2], bool] | None = None,
+    snapshot_timeout: Duration = ...,
+    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
+def processing_time_temporal_join(
+    function: Joining[Any, Any, Any],
+    join_type: JoinType = JoinType.INNER,
+    *,
+    is_deletion: Callable[[Any], bool] | None = None,
+    snapshot_timeout: Duration = timedelta(minutes=10),
+    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
+    """Join each record of the left side, the probe side, with the latest row of its key on the right, the build side.
+
+    For ``probes.connect_and_process(rows, processing_time_temporal_join(...))``, both keyed, also with a key selector
+    that keeps the result keyed. The build side tells of a table: a snapshot first, then changes (FLIP-326). Probe
+    records wait, in their order, until its snapshot is over; then each is joined as soon as it comes, with the row of
+    that moment. Results have the timestamp of the probe record.
+
+    The snapshot is over when all of the build side has emitted the watermark
+    ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended.
+
+    ``join_type``: INNER, or LEFT, for which a probe record without a row is joined with None. ``is_deletion(row)``:
+    whether a row of the build side takes that of its key away. ``snapshot_timeout`` (a ``timedelta`` or a number of
+    ms): how long, by the wall clock, probe records may wait. Then ``on_snapshot_timeout`` says whether the job fails,
+    or a warning is logged (and ``snapshot_timeouts`` counted) each time this span has passed. The counter
+    ``probe_records_waiting`` is how many wait now.
+
+    Raises ``ConfigurationError`` for another join type, a timeout of less than 1 ms, and for callables that are none.
+    """
+    if join_type not in (JoinType.INNER, JoinType.LEFT):
+        raise ConfigurationError(
+            f"processing_time_temporal_join joins the left records when they come, and the right ones never wait for "
+            f"them, so it is INNER or LEFT, not {join_type}."
+        )
+    if is_deletion is not None and not callable(is_deletion):
+        raise ConfigurationError(f"is_deletion is a callable (row) -> bool, not {is_deletion!r}.")
+    timeout = _milliseconds("processing_time_temporal_join: snapshot_timeout", snapshot_timeout)
+    if timeout < 1:
+        raise ConfigurationError(f"snapshot_timeout must be at least 1 ms, not {snapshot_timeout!r}.")
+    return TemporalJoin(as_join_function(function), join_type, is_deletion, timeout, on_snapshot_timeout)
+
+
 def _milliseconds(what: str, bound: Duration) -> int:
     if isinstance(bound, timedelta):
         milliseconds, rest = divmod(bound, _MILLISECOND)
@@ -241,6 +299,4 @@ def _milliseconds(what: str, bound: Duration) -> int:
             return milliseconds
     elif isinstance(bound, int) and not isinstance(bound, bool):
         return bound
-    raise ConfigurationError(
-        f"interval_join: {what} is a timedelta of whole milliseconds, or a number of them, not {bound!r}."
-    )
+    raise ConfigurationError(f"{what} is a timedelta of whole milliseconds, or a number of them, not {bound!r}.")

@@ -12,6 +12,7 @@ from dsv2.extension.join import (
     join,
     join_by_key,
     join_keyed,
+    processing_time_temporal_join,
     window_join,
 )
 from dsv2.extension.window import WindowStrategy
@@ -73,3 +74,15 @@ def late_records_are_those_of_their_side(g: Given) -> None:
 def a_life_is_long_as_declared() -> None:
     join(every_pair, ttl=1000)  # E: arg-type
     interval_join(every_pair, 0, 5, ttl=StateTtl(1000))  # E: call-overload
+
+
+def is_long(text: str) -> bool:
+    return len(text) > 7
+
+
+def a_temporal_join_is_an_inner_or_a_left_one_of_rows_that_it_knows(g: Given) -> None:
+    processing_time_temporal_join(every_pair, JoinType.LEFT)  # E: call-overload
+    processing_time_temporal_join(every_pair, JoinType.RIGHT)  # E: call-overload
+    wrong = processing_time_temporal_join(every_pair, is_deletion=is_long)
+    g.keyed.connect_and_process(g.other_keyed, wrong)  # E: misc
+    g.other_keyed.connect_and_process(g.keyed, processing_time_temporal_join(every_pair))  # E: arg-type

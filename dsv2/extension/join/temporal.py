@@ -1,0 +1,227 @@
+"""The join with a table as it is: a probe record meets the latest row of the build side (FLIP-326).
+
+The build side tells of a table: first all of its rows, the snapshot, then how they change. A probe record must see the
+snapshot at least, so it waits in the state until the build side says that it is over: by the flag of event time, or by
+its end. From then on nothing waits. Until then event time of the build side goes no further, or what waits would be
+late downstream.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, RuntimeContext
+from dsv2.errors import ContractError
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join.functions import JoinFunction, JoinType, require_keyed, written_by_user
+from dsv2.functions import (
+    FailedCallbackError,
+    FailedRecordError,
+    Position,
+    TwoInputNonBroadcastStreamProcessFunction,
+    WrappingFunction,
+)
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from dsv2.watermark.event_time import LONG_MAX
+
+__all__ = ("OnSnapshotTimeout", "TemporalJoin")
+
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+_Entry: TypeAlias = dict[Any, Any]
+
+# Under what an entry has them. Strings are the names of states, and numbers from 0 the runtime's own.
+_LATEST = -1
+_WAITING = -2
+"""Records, timestamps, and the time of the timer that finds out that they wait for too long."""
+
+_PROBES_WAITING = "probe_records_waiting"
+_TIMEOUTS = "snapshot_timeouts"
+
+_logger = logging.getLogger(__name__)
+
+
+class OnSnapshotTimeout(Enum):
+    """What becomes of a job whose probe records wait too long for the snapshot of the build side."""
+
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
+    """Made by ``processing_time_temporal_join``. ``timeout``: ms."""
+
+    remember_keys = False
+    kept_fields = ("_is_over",)
+
+    def __init__(
+        self,
+        function: JoinFunction[Any, Any, OUT],
+        join_type: JoinType,
+        is_deletion: Callable[[IN2], bool] | None,
+        timeout: int,
+        on_timeout: OnSnapshotTimeout,
+    ) -> None:
+        self._function = function
+        self._pads = join_type is JoinType.LEFT
+        self._is_deletion = is_deletion
+        self._timeout = timeout
+        self._on_timeout = on_timeout
+        self._is_over = False  # the snapshot of the build side
+        self._warned_at: int | None = None
+
+    @property
+    def wrapped(self) -> JoinFunction[Any, Any, OUT]:
+        return self._function
+
+    @property
+    def written_by_user(self) -> Collection[object]:
+        return written_by_user(self._function, self._is_deletion)
+
+    @property
+    def state_layout(self) -> str:
+        return "the latest row of each key of the build side, and the probe records that wait for its snapshot"
+
+    def check_position(self, position: Position) -> None:
+        require_keyed("A processing-time temporal join", position)
+
+    def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
+        # What it looks out for. Idleness may come from a source, undeclared, and would then not be shown.
+        return (
+            EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION,
+            EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION,
+        )
+
+    def open(self, ctx: NonPartitionedContext[OUT]) -> None:
+        ctx.metric_group.counter(_PROBES_WAITING)  # so that there is a 0 to see
+
+    def process_record_from_first_input(
+        self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
+    ) -> None:
+        if not self._is_over:
+            self._wait(record, ctx)
+            return
+        state: Any = ctx.state_manager
+        entry: _Entry | None = state.find()
+        self._join(record, entry.get(_LATEST) if entry else None, output, ctx)
+
+    def process_record_from_second_input(
+        self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
+    ) -> None:
+        state: Any = ctx.state_manager
+        if self._deletes(record):
+            state.entry().pop(_LATEST, None)
+        else:
+            state.entry()[_LATEST] = record
+
+    def on_watermark_from_second_input(
+        self, watermark: Watermark, output: Collector[OUT], ctx: NonPartitionedContext[OUT]
+    ) -> WatermarkHandlingResult:
+        is_time = EventTimeExtension.is_event_time_watermark(watermark)
+        is_end = is_time and watermark.value == LONG_MAX
+        if is_end or EventTimeExtension.is_use_processing_time_watermark(watermark):
+            self._end_snapshot(ctx)
+        holds = is_time or EventTimeExtension.is_idle_status_watermark(watermark)
+        return WatermarkHandlingResult.POLL if holds and not self._is_over else WatermarkHandlingResult.PEEK
+
+    def end_second_input(self, ctx: NonPartitionedContext[OUT]) -> None:
+        self._end_snapshot(ctx)
+
+    def on_processing_timer(self, timestamp: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        timers = ctx.processing_time_manager
+        now = timers.current_time()
+        if now < timestamp:
+            return  # it fires because all input ends, and so does the snapshot
+        if self._on_timeout is OnSnapshotTimeout.FAIL:
+            raise ContractError(self._complaint(ctx))
+        ctx.metric_group.counter(_TIMEOUTS).inc()
+        if self._warned_at != now:
+            self._warned_at = now
+            _logger.warning("%s: %s", ctx.task_info.task_name, self._complaint(ctx))
+        state: Any = ctx.state_manager
+        state.entry()[_WAITING][2] = now + self._timeout
+        timers.register_timer(now + self._timeout)
+
+    def _complaint(self, ctx: RuntimeContext) -> str:
+        return (
+            f"{ctx.metric_group.counter(_PROBES_WAITING).count} probe records in subtask "
+            f"{ctx.task_info.index_of_this_subtask} wait for the snapshot of the build side, some for "
+            f"{timedelta(milliseconds=self._timeout)} or longer, and it has not said that the snapshot is over. To say "
+            f"so, every subtask of its source (or of a function behind it) emits the watermark "
+            f"EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or ends. One that is "
+            f"idle has to emit it as well. If the snapshot just takes long, raise snapshot_timeout."
+        )
+
+    def _wait(self, record: IN1, ctx: PartitionedContext[OUT]) -> None:
+        state: Any = ctx.state_manager
+        entry: _Entry = state.entry()
+        waiting = entry.get(_WAITING)
+        if waiting is None:
+            due = ctx.processing_time_manager.current_time() + self._timeout
+            ctx.processing_time_manager.register_timer(due)
+            waiting = entry[_WAITING] = [[], [], due]
+        records, timestamps, _ = waiting
+        records.append(record)
+        timestamps.append(ctx.timestamp)
+        ctx.metric_group.counter(_PROBES_WAITING).inc()
+
+    def _end_snapshot(self, ctx: NonPartitionedContext[OUT]) -> None:
+        if not self._is_over:
+            self._is_over = True
+            ctx.apply_to_all_partitions(self._join_waiting)
+
+    def _join_waiting(self, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
+        state: Any = ctx.state_manager
+        if _WAITING not in (state.find() or ()):
+            return
+        entry: _Entry = state.entry()
+        records, timestamps, due = entry.pop(_WAITING)
+        ctx.processing_time_manager.delete_timer(due)
+        ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
+        row = entry.get(_LATEST)
+        for record, timestamp in zip(records, timestamps, strict=True):
+            collector = output if timestamp is None else _Stamping(output, timestamp)
+            try:
+                self._join(record, row, collector, ctx)
+            except FailedCallbackError as error:
+                raise FailedRecordError(record) from error
+
+    def _join(self, record: IN1, row: IN2 | None, output: Collector[OUT], ctx: RuntimeContext) -> None:
+        if row is None and not self._pads:
+            return
+        try:
+            self._function.process_record(record, row, output, ctx)
+        except Exception as error:
+            raise FailedCallbackError("process_record") from error
+
+    def _deletes(self, record: IN2) -> bool:
+        if self._is_deletion is None:
+            return False
+        try:
+            return self._is_deletion(record)
+        except Exception as error:
+            raise FailedCallbackError("is_deletion") from error
+
+
+class _Stamping(Generic[OUT]):
+    """The collector of a function, for the results of a record that has waited: they have its timestamp (ms)."""
+
+    __slots__ = ("_output", "_timestamp")
+
+    def __init__(self, output: Collector[OUT], timestamp: int) -> None:
+        self._output = output
+        self._timestamp = timestamp
+
+    def collect(self, record: OUT) -> None:
+        """Emit ``record`` with that timestamp."""
+        self._output.collect_and_overwrite_timestamp(record, self._timestamp)
+
+    def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
+        """Emit ``record`` with another one."""
+        self._output.collect_and_overwrite_timestamp(record, timestamp)

@@ -1,0 +1,182 @@
+"""Programs for event time that is the wall clock, and for the join that waits for it (FLIP-326)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from dsv2 import Collector, KeyedPartitionStream, PartitionedContext, RuntimeContext
+from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
+from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from tests.conformance.functions import NUMBERS, PassEither, mod3, parity
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.timing import END_OF_TIME
+
+__all__ = ("PROGRAMS",)
+
+BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
+LONG_AGO, FAR_AWAY = 1, 10**15
+THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
+
+
+class Alarms(OneInputEventTimeStreamProcessFunction[int, Any]):
+    """Sets event timers of which one is due, and one will not be; tells what time it is."""
+
+    def init_event_time_process_function(self, manager: EventTimeManager) -> None:
+        self.event_time = manager
+
+    def process_record(self, record: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        self.event_time.register_timer(LONG_AGO)
+        self.event_time.register_timer(FAR_AWAY)
+
+    def on_event_timer(self, timestamp: int, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect(("timer", ctx.state_manager.current_key, timestamp))
+
+    def on_event_time_watermark(self, timestamp: int, output: Collector[Any], ctx: Any) -> None:
+        by_clock = self.event_time.uses_processing_time()
+        output.collect(("time", ctx.task_info.index_of_this_subtask, timestamp, by_clock))
+
+
+class HearFlag(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
+    """Tells of each watermark."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect((ctx.task_info.index_of_this_subtask, watermark.identifier, watermark.value))
+        return WatermarkHandlingResult.PEEK
+
+
+class ByTheClock(Program):
+    """Event timers fire by the wall clock behind generators without watermarks, through two inputs and a shuffle."""
+
+    def build(self, p: Pipeline) -> None:
+        builder = EventTimeExtension.new_watermark_generator_builder(mod3).no_watermark()
+        live, other = (p.source(NUMBERS).process(builder.build_as_process_function()) for _ in range(2))
+        both = live.connect_and_process(other.shuffle(), PassEither())
+        p.collect(both.key_by(parity).process(Alarms()))
+        p.collect(both.shuffle().process(HearFlag()), "heard")
+
+    def check(self, run: Run) -> None:
+        timers = [told[1:] for told in run.out() if told[0] == "timer"]
+        assert {key for key, timestamp in timers if timestamp == LONG_AGO} == {0, 1}
+        assert sorted(key for key, timestamp in timers if timestamp == FAR_AWAY) == [0, 1], "when all has ended"
+        for subtask in range(run.parallelism):
+            *times, end = [told[2:] for told in run.out() if told[:2] == ("time", subtask)]
+            assert times, "the flag came before the end"
+            assert times == sorted(set(times))
+            assert all(timestamp in THIS_CENTURY and by_clock for timestamp, by_clock in times)
+            assert end == (END_OF_TIME, True)
+        flag = [told for told in run.out("heard") if told[1] == BY_CLOCK.identifier]
+        assert sorted(flag) == [(subtask, BY_CLOCK.identifier, True) for subtask in range(run.parallelism)]
+
+
+class Sale(NamedTuple):
+    """Of the probe side."""
+
+    article: int
+    number: int
+
+
+class Price(NamedTuple):
+    """Of the build side; below 0: the article is not sold any more. Article -1 stands for the end of the snapshot."""
+
+    article: int
+    cents: int
+
+
+SALES: Sequence[Sale] = [Sale(number % 5, number) for number in range(24)]
+SNAPSHOT: Sequence[Price] = [Price(0, 10), Price(1, 20), Price(1, 30), Price(2, 40), Price(2, -1), Price(3, 50)]
+CHANGES: Sequence[Price] = [Price(0, 11), Price(3, 51), Price(0, 12)]
+PRICES: Sequence[Price] = [*SNAPSHOT, Price(-1, 0), *CHANGES]
+IN_SNAPSHOT = {0: 10, 1: 30, 3: 50}
+AT_THE_END = {0: 12, 1: 30, 3: 51}
+
+
+class UntilTheMark(OneInputStreamProcessFunction[Price, Price]):
+    """Says that the snapshot is over when its mark comes."""
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [BY_CLOCK]
+
+    def process_record(self, record: Price, output: Collector[Price], ctx: PartitionedContext[Price]) -> None:
+        if record.article < 0:
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(BY_CLOCK.new_watermark(True))
+        else:
+            output.collect(record)
+
+
+def article_of(record: Sale | Price) -> int:
+    """A key selector."""
+    return record.article
+
+
+def is_gone(price: Price) -> bool:
+    """A row that takes one away."""
+    return price.cents < 0
+
+
+def priced(sale: Sale, price: Price | None, output: Collector[tuple[Sale, int | None]], ctx: RuntimeContext) -> None:
+    """The join function."""
+    output.collect((sale, None if price is None else price.cents))
+
+
+class Stamped(OneInputStreamProcessFunction[Any, Any]):
+    """Records with their timestamps."""
+
+    def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+@dataclass(frozen=True)
+class TemporalJoinOf(Program):
+    """No sale misses the snapshot, which ends with the table or goes before changes (``marked``)."""
+
+    join_type: Literal[JoinType.INNER, JoinType.LEFT]
+    marked: bool
+
+    @property
+    def name(self) -> str:
+        return f"temporal-join-{self.join_type.value}{'-marked' if self.marked else ''}"
+
+    def build(self, p: Pipeline) -> None:
+        function: Any = processing_time_temporal_join
+        join = function(priced, self.join_type, is_deletion=is_gone)
+        joined: Any = self.sales(p).connect_and_process(self.prices(p), join).with_uid(p.uid("join"))
+        p.collect(joined.process(Stamped()))
+
+    def sales(self, p: Pipeline) -> KeyedPartitionStream[int, Sale]:
+        builder = EventTimeExtension.new_watermark_generator_builder(number_of).per_event_watermark()
+        return p.source(SALES).process(builder.build_as_process_function()).key_by(article_of)
+
+    def prices(self, p: Pipeline) -> KeyedPartitionStream[int, Price]:
+        if self.marked:
+            told = p.source(PRICES, parallelism=1).process(UntilTheMark()).with_parallelism(1)
+            return told.key_by(article_of)
+        return p.source([*SNAPSHOT, *CHANGES], parallelism=1).key_by(article_of)
+
+    def check(self, run: Run) -> None:
+        left = self.join_type is JoinType.LEFT
+        wanted = [sale for sale in sorted(SALES) if left or sale.article in IN_SNAPSHOT]
+        results = sorted(run.out(), key=lambda result: result[0][0])
+        assert [(sale, timestamp) for (sale, _), timestamp in results] == [(sale, sale.number) for sale in wanted]
+        for (sale, cents), _ in results:
+            row = IN_SNAPSHOT.get(sale.article)
+            later = [price.cents for price in CHANGES if price.article == sale.article] if self.marked else []
+            assert cents in ([row, *later] if self.marked else [AT_THE_END.get(sale.article)])
+        assert run.progress("join").counters == {"probe_records_waiting": 0}
+
+
+def number_of(sale: Sale) -> int:
+    """An event time."""
+    return sale.number
+
+
+TYPES: Sequence[Literal[JoinType.INNER, JoinType.LEFT]] = (JoinType.INNER, JoinType.LEFT)
+PROGRAMS: tuple[Program, ...] = (
+    ByTheClock(),
+    *(TemporalJoinOf(join_type, marked) for join_type in TYPES for marked in (False, True)),
+)

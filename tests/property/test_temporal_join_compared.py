@@ -1,0 +1,92 @@
+"""The processing-time temporal join against a slow one, event by event: results, their order, what waits, and time."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join import JoinType, processing_time_temporal_join
+from dsv2.testing import EndOfInput, IdleStatus
+from dsv2.watermark.event_time import LONG_MAX
+from tests.oracles.joins import Joined, Row, SlowTemporalJoin
+from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
+from tests.support import long_lists, unhurried
+
+BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
+
+WHAT = st.one_of(
+    *[st.tuples(st.just("row"), st.sampled_from("abc"), st.integers(0, 9))] * 6,
+    st.tuples(st.just("deletion"), st.sampled_from("abc"), st.just(0)),
+    st.tuples(st.just("event time"), st.just(""), st.integers(0, 3)),
+    st.tuples(st.just("flag"), st.just(""), st.just(0)),
+    st.tuples(st.just("idle"), st.just(""), st.integers(0, 1)),
+    st.tuples(st.just("end"), st.just(""), st.just(0)),
+)
+STEPS = long_lists(st.tuples(WHAT, st.integers(0, CHANNELS - 1), st.booleans()), max_size=50)
+
+
+class History:
+    """Events as they may come: nothing behind an end, no event time behind the flag, and no probe row that is late."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._done: dict[int, set[str]] = {channel: set() for channel in range(CHANNELS)}
+        self._number = 0
+
+    def event(self, what: str, channel: int, key: str, number: int, restart: bool) -> Event | None:
+        done = self._done[channel]
+        if "end" in done or (what == "event time" and "flag" in done):
+            return None
+        self._number += 1
+        if what == "row" or what == "deletion":
+            sign = 1 if what == "row" or channel < 2 else -1
+            return Event(channel, Row(key, sign * self._number, self._newest + 1 + number), restart)
+        if what == "event time":
+            self._newest += number
+            return Event(channel, event_time(self._newest), restart)
+        if what == "idle":
+            return Event(channel, IdleStatus(bool(number)), restart)
+        done.add(what)
+        return Event(channel, BY_CLOCK if what == "flag" else EndOfInput(), restart)
+
+
+def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
+    """Between keys there is no order among those that have waited."""
+    kept: dict[str, list[Joined]] = {}
+    for joined, timestamp in results:
+        probe = joined[0]
+        assert probe is not None
+        kept.setdefault(probe.key, []).append((joined, timestamp))
+    return kept
+
+
+@pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
+@unhurried
+@given(steps=STEPS, ends=st.permutations(range(CHANNELS)))
+def test_it_gives_what_the_slow_one_gives(
+    join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]
+) -> None:
+    make: Any = processing_time_temporal_join
+    driver = JoinDriver(make(pair, join_type, is_deletion=lambda row: row.number < 0, snapshot_timeout=1000))
+    slow, history = SlowTemporalJoin(join_type.value, channels=2), History()
+    told = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
+    told += [history.event("end", channel, "", 0, False) for channel in ends]
+    for event in (event for event in told if event is not None):
+        results = driver.take(event)
+        expected: list[Joined] = []
+        if isinstance(event.element, Row):
+            expected = slow.take(event.side, event.element)
+        elif event.side == 1 and event.element in (BY_CLOCK, EndOfInput()):
+            expected = slow.end_snapshot(event.channel)
+        assert by_key([(joined, timestamp) for joined, timestamp, _ in results]) == by_key(expected)
+        assert all(timestamp > forwarded for _, timestamp, forwarded in results), "none is late downstream"
+        assert driver.counter("probe_records_waiting") == slow.waiting
+        assert slow.over or driver.moves == [], "what waits holds event time back"
+    assert driver.harness.ended
+    assert driver.moves[-1] == LONG_MAX
+    driver.harness.restart()
+    assert set(driver.harness.keys) == slow.keys, "nothing else is left"

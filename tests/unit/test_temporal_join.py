@@ -1,0 +1,534 @@
+"""The processing-time temporal join: what waits and for what, what is found out, what is kept, what is left of it."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pytest
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, UserFunctionError
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
+from dsv2.local import LocalRuntime
+from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
+from dsv2.runtime.keys import subtask_of
+from dsv2.sinks import CollectSink
+from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
+from dsv2.watermark import new_builder
+from tests.support import local_environment, operator_named, two_inputs
+
+any_join: Any = processing_time_temporal_join  # its overloads each take one type
+
+EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
+SECOND = timedelta(seconds=1)
+
+
+class Probe(NamedTuple):
+    key: str
+    number: int
+
+
+class Row(NamedTuple):
+    key: str
+    value: str | None
+
+
+def pair(probe: Probe, row: Row | None, output: Any, ctx: Any) -> None:
+    output.collect((probe.number, row.value if row is not None else None))
+
+
+def key_of(record: Any) -> str:
+    return str(record[0])
+
+
+def harness_of(function: Any = None, **options: Any) -> TwoInputNonBroadcastHarness[Probe, Row, Any]:
+    function = function if function is not None else any_join(pair, snapshot_timeout=SECOND)
+    options.setdefault("declarations", [EVENT])
+    options.setdefault("clock", ManualClock(5000))
+    return TwoInputNonBroadcastHarness(function, first_key=key_of, second_key=key_of, **options)
+
+
+def waiting(harness: TwoInputNonBroadcastHarness[Any, Any, Any]) -> int:
+    return harness.progress.counters["probe_records_waiting"]
+
+
+class TestRefused:
+    @pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
+    def test_types_that_would_have_rows_wait(self, join_type: JoinType) -> None:
+        if join_type in (JoinType.INNER, JoinType.LEFT):
+            any_join(pair, join_type)
+            return
+        with pytest.raises(ConfigurationError, match=f"so it is INNER or LEFT, not {join_type}"):
+            any_join(pair, join_type)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"snapshot_timeout": 0}, "snapshot_timeout must be at least 1 ms, not 0."),
+            ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not datetime"),
+            ({"snapshot_timeout": 1.5}, "snapshot_timeout is a timedelta of whole milliseconds, or a number of them"),
+            ({"is_deletion": "value"}, "is_deletion is a callable (row) -> bool, not 'value'."),
+        ],
+    )
+    def test_options_that_make_no_sense(self, options: dict[str, Any], said: str) -> None:
+        with pytest.raises(ConfigurationError) as refused:
+            any_join(pair, **options)
+        assert said in str(refused.value)
+
+    @pytest.mark.parametrize("function", [JoinFunction, two_inputs(), 7])
+    def test_what_cannot_be_called_with_a_pair(self, function: Any) -> None:
+        with pytest.raises(ConfigurationError, match="A join takes a JoinFunction"):
+            any_join(function)
+
+    @pytest.mark.parametrize("place", ["non-keyed", "global"])
+    def test_streams_without_keys(self, place: str) -> None:
+        env = local_environment()
+        stream: Any = env.from_collection([1])
+        stream = stream.global_() if place == "global" else stream
+        stream.connect_and_process(stream, any_join(pair))  # refused
+        with pytest.raises(PlanError) as refused:
+            env.build_plan()
+        assert f"{__file__}:" in str(refused.value)
+        assert "A processing-time temporal join works on two keyed streams" in str(refused.value)
+
+
+class TestWaiting:
+    def test_probe_records_wait_in_their_order_until_the_snapshot_is_over(self) -> None:
+        harness = harness_of()
+        harness.first_input.push(Probe("a", 1), Probe("a", 2))
+        harness.second_input.push(Row("a", "old"))
+        harness.first_input.push(Probe("a", 3))
+        harness.second_input.push(Row("a", "new"))
+        assert (harness.output.elements, waiting(harness)) == ([], 3)
+        harness.second_input.push_use_processing_time()
+        assert (harness.output.records, waiting(harness)) == ([(1, "new"), (2, "new"), (3, "new")], 0)
+
+    def test_from_then_on_each_meets_the_row_of_its_moment(self) -> None:
+        harness = harness_of()
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "old"))
+        harness.first_input.push(Probe("a", 2), Probe("b", 3))
+        harness.second_input.push(Row("a", "new"), Row("b", "other"))
+        harness.first_input.push(Probe("a", 4))
+        assert harness.output.records == [(2, "old"), (4, "new")]
+        assert waiting(harness) == 0
+
+    def test_a_left_join_waits_as_well_and_misses_nobody(self) -> None:
+        harness = harness_of(any_join(pair, JoinType.LEFT))
+        harness.first_input.push(Probe("a", 1), Probe("b", 2))
+        harness.second_input.push(Row("b", "row"))
+        assert harness.output.records == []
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("c", 3))
+        assert sorted(harness.output.records[:2]) == [(1, None), (2, "row")]
+        assert harness.output.records[2:] == [(3, None)]
+
+    @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
+    def test_a_row_may_be_deleted_and_come_back(self, join_type: JoinType) -> None:
+        harness = harness_of(any_join(pair, join_type, is_deletion=lambda row: row.value is None))
+        harness.second_input.push(Row("a", "first"), Row("b", "gone"), Row("b", None), Row("c", None))
+        harness.first_input.push(*(Probe(key, number) for number, key in enumerate("abc")))
+        harness.second_input.push_use_processing_time()
+        missed = [(1, None), (2, None)] if join_type is JoinType.LEFT else []
+        assert sorted(harness.output.records) == [(0, "first"), *missed]
+        harness.output.clear()
+        harness.second_input.push(Row("a", None))
+        harness.first_input.push(Probe("a", 3))
+        harness.second_input.push(Row("a", "second"))
+        harness.first_input.push(Probe("a", 4))
+        assert harness.output.records == [*([(3, None)] if join_type is JoinType.LEFT else []), (4, "second")]
+
+    def test_without_is_deletion_no_row_is_one(self) -> None:
+        harness = harness_of()
+        harness.second_input.push(Row("a", None))
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("a", 1))
+        assert harness.output.records == [(1, None)]
+
+    def test_all_of_the_build_side_has_to_say_so(self) -> None:
+        harness = harness_of(channels=3)
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "row"), channel=2)
+        harness.second_input.push_use_processing_time(channel=0)
+        harness.second_input.push_idle(channel=1)
+        harness.second_input.push_use_processing_time(channel=2)
+        assert (harness.output.elements, waiting(harness)) == ([], 1), "idle is not through"
+        harness.second_input.push_use_processing_time(channel=1)
+        assert harness.output.records == [(1, "row")]
+
+    @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
+    def test_its_end_says_so_too(self, declarations: list[Any]) -> None:
+        harness = harness_of(channels=2, declarations=declarations)
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "row"))
+        harness.second_input.push_use_processing_time(channel=0)
+        harness.second_input.end(channel=1)
+        assert harness.output.records == [(1, "row")]
+        ended = harness_of(declarations=declarations)
+        ended.first_input.push(Probe("a", 1))
+        ended.second_input.end()
+        ended.first_input.push(Probe("a", 2))
+        assert (ended.output.records, waiting(ended)) == ([], 0)
+
+    def test_a_source_that_is_done_without_an_end_says_so_with_the_greatest_event_time(self) -> None:
+        harness = harness_of()
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "row"))
+        harness.second_input.push_event_time(2**63 - 2)
+        assert harness.output.records == []
+        harness.second_input.push_event_time(2**63 - 1)
+        assert harness.output.records == [(1, "row")]
+
+    def test_what_the_probe_side_says_ends_nothing(self) -> None:
+        harness = harness_of()
+        harness.second_input.push(Row("a", "row"))
+        harness.first_input.push(Probe("a", 1))
+        harness.first_input.push_use_processing_time()
+        harness.first_input.end()
+        assert (harness.output.elements, waiting(harness)) == ([], 1)
+        harness.second_input.push_use_processing_time()
+        assert harness.output.elements == [StampedRecord((1, "row")), BY_CLOCK]
+
+    def test_both_sides_with_the_flag(self) -> None:
+        harness = harness_of()
+        harness.first_input.push_use_processing_time()
+        harness.second_input.push_use_processing_time()
+        harness.second_input.push(Row("a", "row"))
+        harness.first_input.push(Probe("a", 1))
+        assert harness.output.elements == [BY_CLOCK, StampedRecord((1, "row"))]
+
+
+class TestTime:
+    def test_results_have_the_timestamp_of_the_probe_record(self) -> None:
+        harness = harness_of()
+        harness.second_input.push(Row("a", "row"), timestamp=50)
+        harness.first_input.push(Probe("a", 1), timestamp=7)
+        harness.first_input.push(Probe("a", 2))
+        harness.first_input.push(Probe("a", 3), timestamp=5)
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("a", 4), timestamp=9)
+        harness.first_input.push(Probe("a", 5))
+        assert harness.output.timestamps == [7, None, 5, 9, None]
+
+    def test_a_result_may_be_given_another_one(self) -> None:
+        def stamped(probe: Probe, row: Row, output: Any, ctx: Any) -> None:
+            output.collect_and_overwrite_timestamp(probe.number, probe.number)
+            output.collect(probe.number)
+
+        harness = harness_of(any_join(stamped))
+        harness.second_input.push(Row("a", "row"))
+        harness.first_input.push(Probe("a", 30), timestamp=7)
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("a", 40), timestamp=8)
+        assert harness.output.stamped_records == [
+            StampedRecord(30, 30),
+            StampedRecord(30, 7),
+            StampedRecord(40, 40),
+            StampedRecord(40, 8),
+        ]
+
+    def test_event_time_waits_with_the_records(self) -> None:
+        """That of the build side may be far ahead, or not wanted because it is idle."""
+        harness = harness_of(channels=2)
+        harness.second_input.push(Row("a", "row"))
+        for channel in (0, 1):
+            harness.second_input.push_event_time(1000, channel=channel)
+            harness.first_input.push_event_time(10, channel=channel)
+        harness.first_input.push(Probe("a", 1), timestamp=11)
+        for channel in (0, 1):
+            harness.first_input.push_event_time(20, channel=channel)
+            harness.second_input.push_idle(channel=channel)
+        assert harness.output.elements == []
+        for channel in (0, 1):
+            harness.second_input.push_use_processing_time(channel=channel)
+        assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
+        for channel in (0, 1):
+            harness.first_input.push_event_time(30, channel=channel)
+        assert harness.output.event_times == [20, 30], "from now on it is that of the probe side"
+
+    def test_its_end_lets_event_time_go_behind_the_results(self) -> None:
+        harness = harness_of()
+        harness.second_input.push(Row("a", "row"))
+        harness.first_input.push(Probe("a", 1), timestamp=11)
+        harness.first_input.push_event_time(20)
+        harness.second_input.end()
+        assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
+
+    def test_the_join_is_idle_only_when_nothing_waits(self) -> None:
+        harness = harness_of()
+        harness.second_input.push_idle()
+        harness.first_input.push_idle()
+        assert harness.output.elements == []
+        harness.second_input.push_use_processing_time()
+        assert harness.output.elements == [IdleStatus(True)]
+        harness.first_input.push_idle(False)
+        harness.second_input.push_idle(False)
+        harness.first_input.push_idle()
+        assert harness.output.idle_statuses == [True, False], "the build side is active"
+        harness.second_input.push_idle()
+        assert harness.output.idle_statuses == [True, False, True]
+
+
+class TestFoundOut:
+    """A build side that never says that its snapshot is over."""
+
+    def test_it_is_an_error_if_that_is_wanted(self) -> None:
+        harness = harness_of(
+            any_join(pair, snapshot_timeout=timedelta(minutes=2), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
+        )
+        harness.first_input.push(Probe("a", 1), Probe("b", 2))
+        harness.restart()
+        harness.advance_clock(119_999)
+        with pytest.raises(UserFunctionError) as failed:
+            harness.advance_clock(1)
+        error = failed.value
+        assert (error.callback, error.cause_type, error.key) == ("on_processing_timer", "ContractError", "'a'")
+        assert error.location.startswith(__file__)
+        assert "2 probe records in subtask 0 wait for the snapshot of the build side, some for 0:02:00" in str(error)
+        assert "USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or ends." in str(error)
+
+    def test_else_it_is_a_warning_each_time(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        harness = harness_of()
+        harness.first_input.push(*(Probe(key, 1) for key in "abc"))
+        harness.advance_clock(999)
+        assert (caplog.messages, harness.progress.counters.get("snapshot_timeouts")) == ([], None)
+        harness.advance_clock(1)
+        (message,) = caplog.messages
+        assert "3 probe records in subtask 0 wait for the snapshot of the build side, some for 0:00:01" in message
+        assert message.startswith("Keyed-TwoInput-Process: ")
+        assert harness.progress.counters["snapshot_timeouts"] == 3, "of each key"
+        harness.restart()
+        harness.advance_clock(999)
+        assert len(caplog.messages) == 1
+        harness.advance_clock(1)
+        assert len(caplog.messages) == 2
+        harness.second_input.push_use_processing_time()
+        harness.advance_clock(10_000)
+        assert (len(caplog.messages), waiting(harness)) == (2, 0)
+
+    @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
+    @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
+    def test_not_if_all_input_ends_in_time(self, order: tuple[str, str], declarations: list[Any]) -> None:
+        """Timers that are left fire then, but nothing has waited for too long."""
+        harness = harness_of(any_join(pair, on_snapshot_timeout=OnSnapshotTimeout.FAIL), declarations=declarations)
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "row"))
+        for side in order:
+            (harness.first_input if side == "first" else harness.second_input).end()
+        assert (harness.output.records, harness.ended) == ([(1, "row")], True)
+
+    def test_a_snapshot_that_is_over_in_time_leaves_no_timers(self) -> None:
+        harness = harness_of(any_join(pair, snapshot_timeout=10, on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness.first_input.push(Probe("a", 1))
+        assert harness.processing_timers("a") == [5010]
+        harness.second_input.push_use_processing_time()
+        harness.first_input.push(Probe("a", 2))
+        assert harness.processing_timers("a") == []
+        harness.advance_clock(100)
+
+    def test_nobody_is_missed_where_nobody_waits(self) -> None:
+        harness = harness_of(any_join(pair, snapshot_timeout=10, on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness.second_input.push(Row("a", "row"))
+        harness.advance_clock(10**9)
+
+    def test_how_many_wait_is_seen_from_the_beginning(self) -> None:
+        assert harness_of().progress.counters == {"probe_records_waiting": 0}
+
+    def test_the_job_goes_on_without_data_to_find_out(self) -> None:
+        env = local_environment()
+        stream = env.from_collection([Probe("a", 1)]).key_by(key_of)
+        stream.connect_and_process(stream, any_join(pair)).with_uid("join").to_sink(CollectSink())
+        plan = env.build_plan()
+        assert plan.needs_clock(operator_named(plan, "join"))
+
+
+class Numbering(JoinFunction[Probe, Row, Any]):
+    """Counts its pairs in a field."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+
+    def process_record(self, left: Probe, right: Row, output: Any, ctx: Any) -> None:
+        self.pairs += 1
+        output.collect((self.pairs, left.number, right.value))
+
+
+class Choosy(Numbering):
+    """Says itself what is kept of it."""
+
+    def __getstate__(self) -> int:
+        return self.pairs * 10
+
+    def __setstate__(self, state: int) -> None:
+        self.pairs = state // 10
+
+
+class TestState:
+    @pytest.mark.parametrize("function", [Numbering(), Choosy()])
+    def test_a_restart_changes_nothing(self, function: Any) -> None:
+        harness = harness_of(any_join(function))
+        for number in range(4):
+            harness.first_input.push(Probe("a", number))
+            harness.second_input.push(Row("a", f"row {number}"))
+            harness.restart()
+            if number == 1:
+                harness.second_input.push_use_processing_time()
+                harness.restart()
+        assert harness.output.records == [(1, 0, "row 1"), (2, 1, "row 1"), (3, 2, "row 1"), (4, 3, "row 2")]
+
+    @pytest.mark.parametrize("is_over", [False, True])
+    @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2)])
+    def test_it_may_be_rescaled(self, is_over: bool, before: int, after: int) -> None:
+        keys = [f"key {number}" for number in range(20)]
+
+        def subtasks(count: int, **options: Any) -> list[TwoInputNonBroadcastHarness[Probe, Row, Any]]:
+            return [harness_of(parallelism=count, max_parallelism=8, subtask=n, **options) for n in range(count)]
+
+        old = subtasks(before)
+        for key in keys:
+            own = old[subtask_of(key, 8, before)]
+            own.second_input.push(Row(key, f"of {key}"))
+            own.first_input.push(Probe(key, 1))
+        for one in old if is_over else []:
+            one.second_input.push_use_processing_time()
+        first = [record for one in old for record in one.output.records]
+        assert len(first) == (len(keys) if is_over else 0)
+        new = subtasks(after, rescaled=[one.snapshot() for one in old])
+        assert sum(map(waiting, new)) == (0 if is_over else len(keys))
+        for one in new:
+            if not is_over:
+                one.second_input.push_use_processing_time()
+        for key in keys:
+            new[subtask_of(key, 8, after)].first_input.push(Probe(key, 2))
+        results = first + [record for one in new for record in one.output.records]
+        assert sorted(results) == sorted((number, f"of {key}") for key in keys for number in (1, 2))
+        assert sum(map(waiting, new)) == 0
+
+    def test_what_has_waited_leaves_nothing_behind(self) -> None:
+        harness = harness_of()
+        harness.second_input.push_use_processing_time()
+        empty = len(harness.snapshot())
+        waited = harness_of()
+        for number in range(1000):
+            waited.first_input.push(Probe(f"key {number}", number))
+        assert len(waited.snapshot()) > 10 * empty
+        waited.second_input.push_use_processing_time()
+        assert abs(len(waited.snapshot()) - empty) < 10, "a few digits in counts of records"
+
+    def test_only_the_latest_row_is_kept_and_none_that_is_deleted(self) -> None:
+        harness = harness_of(any_join(pair, is_deletion=lambda row: row.value is None))
+        unused = len(harness.snapshot())
+        for number in range(500):
+            harness.second_input.push(Row("a", f"row {number}"))
+        assert len(harness.snapshot()) < unused + 200
+        harness.second_input.push(Row("a", None))
+        assert harness.keys == []
+        assert abs(len(harness.snapshot()) - unused) < 10
+
+    def test_probe_records_do_not_change_what_is_kept_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Else all pages of rows that are looked at would be encoded again."""
+        harness = harness_of()
+        harness.second_input.push(*(Row(f"key {number}", "row") for number in range(500)))
+        harness.first_input.push(Probe("key 7", 7))
+        harness.restart()
+        taken: list[str] = []
+        entry = PagedKeyedStore.entry
+
+        def take(store: PagedKeyedStore, key: str) -> Entry:
+            taken.append(key)
+            return entry(store, key)
+
+        monkeypatch.setattr(PagedKeyedStore, "entry", take)
+        harness.second_input.push_use_processing_time()
+        assert set(taken) == {"key 7"}, "which has waited"
+        taken.clear()
+        harness.restart()
+        harness.first_input.push(*(Probe(f"key {number}", number) for number in range(600)))
+        assert (len(harness.output.records), taken) == (501, [])
+
+
+class TestFailures:
+    def failing(self, probe: Probe, row: Row, output: Any, ctx: Any) -> None:
+        if probe.number == 2:
+            raise ValueError("on purpose")
+
+    def test_of_a_record_that_has_waited_is_named(self) -> None:
+        harness = harness_of(any_join(self.failing))
+        harness.first_input.push(Probe("a", 1), Probe("b", 2))
+        harness.second_input.push(Row("a", "row"), Row("b", "row"))
+        with pytest.raises(UserFunctionError) as failed:
+            harness.second_input.push_use_processing_time()
+        error = failed.value
+        assert (error.callback, error.cause_type, error.key) == ("process_record", "ValueError", "'b'")
+        assert error.record == "Probe(key='b', number=2)"
+        assert "in failing\n" in error.traceback_text
+
+    def test_of_one_that_has_not_is_named(self) -> None:
+        harness = harness_of(any_join(self.failing))
+        harness.second_input.push(Row("b", "row"))
+        harness.second_input.push_use_processing_time()
+        with pytest.raises(UserFunctionError) as failed:
+            harness.first_input.push(Probe("b", 2))
+        assert (failed.value.callback, failed.value.record) == ("process_record", "Probe(key='b', number=2)")
+
+    def test_of_is_deletion_is_named(self) -> None:
+        harness = harness_of(any_join(pair, is_deletion=lambda row: row.nothing))
+        with pytest.raises(UserFunctionError) as failed:
+            harness.second_input.push(Row("a", "row"))
+        assert (failed.value.callback, failed.value.cause_type) == ("is_deletion", "AttributeError")
+        assert failed.value.record == "Row(key='a', value='row')"
+
+    def test_results_must_keep_the_key_where_the_stream_does(self) -> None:
+        harness = harness_of(any_join(pair), output_key=lambda result: "z")
+        harness.first_input.push(Probe("a", 1))
+        harness.second_input.push(Row("a", "row"))
+        with pytest.raises(UserFunctionError) as failed:
+            harness.second_input.push_use_processing_time()
+        assert (failed.value.cause_type, failed.value.key) == ("InvalidKeyError", "'a'")
+
+
+def run(build: Any, seed: int) -> list[Any]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2], restart=True))
+    env.set_parallelism(2)
+    sink = CollectSink[Any]()
+    build(env).to_sink(sink)
+    env.execute()
+    return sorted(sink.results)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_whole_job(seed: int) -> None:
+    """The build side is a bounded collection, and ends; the key is kept."""
+    probes = [Probe("abc"[number % 3], number) for number in range(12)]
+
+    def build(env: ExecutionEnvironment) -> Any:
+        rows = env.from_collection([Row("a", "A"), Row("b", "B")]).key_by(key_of)
+        joined = (
+            env.from_collection(probes)
+            .key_by(key_of)
+            .connect_and_process(rows, any_join(with_key, JoinType.LEFT), key_of)
+        )
+        return joined.process(lambda result, output, ctx: output.collect((ctx.state_manager.current_key, result)))
+
+    names = {"a": "A", "b": "B", "c": None}
+    assert run(build, seed) == sorted((key, (key, number, names[key])) for key, number in probes)
+
+
+def with_key(probe: Probe, row: Row | None, output: Any, ctx: Any) -> None:
+    output.collect((probe.key, probe.number, row.value if row is not None else None))
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_watermarks_of_others_do_not_wait(is_over: bool) -> None:
+    other = new_builder("other").type_long().build()
+    harness = harness_of(declarations=[other])
+    if is_over:
+        harness.second_input.push_use_processing_time()
+    harness.first_input.push_watermark(other.new_watermark(1))
+    harness.second_input.push_watermark(other.new_watermark(2))
+    assert harness.output.watermarks == [other.new_watermark(1), other.new_watermark(2)]
