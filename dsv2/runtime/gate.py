@@ -14,7 +14,7 @@ from dsv2.errors import IncompatibleCheckpointError, InternalError
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Timestamps
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
-from dsv2.watermark.event_time import EVENT_TIME, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
 
 __all__ = ("GateListener", "InputGate")
 
@@ -107,7 +107,7 @@ class InputGate:
         """One control element of ``channel``; not for aligned watermarks of gates with several channels."""
         if kind == WATERMARK:
             if identifier == USE_PROCESSING_TIME:
-                identifier, value = EVENT_TIME, PROCESSING_TIME
+                identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # which is nothing new
             combined = self._combiner(identifier).update(channel, value)
             if combined is not None:
                 self._listener.on_watermark(self._input, identifier, combined)

@@ -71,6 +71,7 @@ class TestRefused:
             ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not datetime"),
             ({"snapshot_timeout": 1.5}, "snapshot_timeout is a timedelta of whole milliseconds, or a number of them"),
             ({"is_deletion": "value"}, "is_deletion is a callable (row) -> bool, not 'value'."),
+            ({"is_deletion": lambda: True}, "is_deletion is a callable (row) -> bool, not <function"),
         ],
     )
     def test_options_that_make_no_sense(self, options: dict[str, Any], said: str) -> None:

@@ -527,6 +527,15 @@ class TestPlainFunctions:
         assert not EventTimeExtension.is_use_processing_time_watermark(EVENT_TIME)
         assert harness.progress.watermarks == {USE_PROCESSING_TIME: (True,)}
 
+    def test_without_it_nothing_is_said(self) -> None:
+        """A function's is not even sent; that of a source may be."""
+        harness, heard = self.hearing(lambda watermark: False)
+        for channel in range(2):
+            harness.input.push_watermark(FLAG.new_watermark(False), channel=channel)
+        harness.input.push_event_time(4, channel=0)
+        harness.input.push_use_processing_time(channel=1)
+        assert heard == [EVENT.new_watermark(4)]
+
     def test_it_may_be_kept_here(self) -> None:
         harness, heard = self.hearing(EventTimeExtension.is_use_processing_time_watermark)
         harness.input.push_use_processing_time(channel=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
+from dsv2.callables import takes
 from dsv2.errors import ConfigurationError
 from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function, check_late
 from dsv2.extension.join.interval import new_interval_join
@@ -284,7 +285,7 @@ def processing_time_temporal_join(
             f"processing_time_temporal_join joins the left records when they come, and the right ones never wait for "
             f"them, so it is INNER or LEFT, not {join_type}."
         )
-    if is_deletion is not None and not callable(is_deletion):
+    if is_deletion is not None and not takes(is_deletion, 1):
         raise ConfigurationError(f"is_deletion is a callable (row) -> bool, not {is_deletion!r}.")
     timeout = _milliseconds("processing_time_temporal_join: snapshot_timeout", snapshot_timeout)
     if timeout < 1:

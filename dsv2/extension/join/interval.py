@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from dsv2.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
+from dsv2.extension.join.stamping import Stamping
 from dsv2.extension.join.waiting import MET, RECORD, TIME, Row, Waiting
 from dsv2.extension.window.entry import KeyInHand
 from dsv2.functions import (
@@ -76,7 +77,7 @@ class IntervalJoin(
         self._ctx: PartitionedContext[OUT] | None = None
         self._waiting: tuple[Waiting, Waiting]
         self._key: KeyInHand
-        self._stamping: _Stamping[OUT]
+        self._stamping: Stamping[OUT]
 
     @property
     def wrapped(self) -> JoinFunction[Any, Any, OUT]:
@@ -167,7 +168,7 @@ class IntervalJoin(
             return
         self._ctx = ctx
         self._key = cast(KeyInHand, ctx.state_manager)
-        self._stamping = _Stamping(output)
+        self._stamping = Stamping(output)
         left, right = (
             Waiting(
                 self._key.panes,
@@ -238,29 +239,6 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
         if self._type is JoinType.SEMI:
             collector = self._stamping.at(timestamp)
             self._function.process_record(left, None, collector, cast(RuntimeContext, self._ctx))
-
-
-class _Stamping(Generic[OUT]):
-    """The collector of a function, for results that have a timestamp of their own."""
-
-    __slots__ = ("_output", "_timestamp")
-
-    def __init__(self, output: Collector[OUT]) -> None:
-        self._output = output
-        self._timestamp = 0
-
-    def at(self, timestamp: int) -> Self:
-        """Give ``timestamp`` (ms) to what is collected from now on."""
-        self._timestamp = timestamp
-        return self
-
-    def collect(self, record: OUT) -> None:
-        """Emit ``record`` with that timestamp."""
-        self._output.collect_and_overwrite_timestamp(record, self._timestamp)
-
-    def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
-        """Emit ``record`` with another one."""
-        self._output.collect_and_overwrite_timestamp(record, timestamp)
 
 
 def new_interval_join(

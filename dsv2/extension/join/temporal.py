@@ -18,6 +18,7 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, R
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.functions import JoinFunction, JoinType, require_keyed, written_by_user
+from dsv2.extension.join.stamping import Stamping
 from dsv2.functions import (
     FailedCallbackError,
     FailedRecordError,
@@ -184,9 +185,9 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         records, timestamps, due = entry.pop(_WAITING)
         ctx.processing_time_manager.delete_timer(due)
         ctx.metric_group.counter(_PROBES_WAITING).inc(-len(records))
-        row = entry.get(_LATEST)
+        row, stamping = entry.get(_LATEST), Stamping(output)
         for record, timestamp in zip(records, timestamps, strict=True):
-            collector = output if timestamp is None else _Stamping(output, timestamp)
+            collector = output if timestamp is None else stamping.at(timestamp)
             try:
                 self._join(record, row, collector, ctx)
             except FailedCallbackError as error:
@@ -207,21 +208,3 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
             return self._is_deletion(record)
         except Exception as error:
             raise FailedCallbackError("is_deletion") from error
-
-
-class _Stamping(Generic[OUT]):
-    """The collector of a function, for the results of a record that has waited: they have its timestamp (ms)."""
-
-    __slots__ = ("_output", "_timestamp")
-
-    def __init__(self, output: Collector[OUT], timestamp: int) -> None:
-        self._output = output
-        self._timestamp = timestamp
-
-    def collect(self, record: OUT) -> None:
-        """Emit ``record`` with that timestamp."""
-        self._output.collect_and_overwrite_timestamp(record, self._timestamp)
-
-    def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
-        """Emit ``record`` with another one."""
-        self._output.collect_and_overwrite_timestamp(record, timestamp)

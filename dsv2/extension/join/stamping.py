@@ -1,0 +1,34 @@
+"""Results that have another timestamp than the record in hand."""
+
+from __future__ import annotations
+
+from typing import Generic, Self, TypeVar
+
+from dsv2.context import Collector
+
+__all__ = ("Stamping",)
+
+OUT = TypeVar("OUT")
+
+
+class Stamping(Generic[OUT]):
+    """The collector of a function, for results that have a timestamp of their own."""
+
+    __slots__ = ("_output", "_timestamp")
+
+    def __init__(self, output: Collector[OUT]) -> None:
+        self._output = output
+        self._timestamp = 0
+
+    def at(self, timestamp: int) -> Self:
+        """Give ``timestamp`` (ms) to what is collected from now on."""
+        self._timestamp = timestamp
+        return self
+
+    def collect(self, record: OUT) -> None:
+        """Emit ``record`` with that timestamp."""
+        self._output.collect_and_overwrite_timestamp(record, self._timestamp)
+
+    def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
+        """Emit ``record`` with another one."""
+        self._output.collect_and_overwrite_timestamp(record, timestamp)
