@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pytest
 
 from dsv2 import ExecutionEnvironment
-from dsv2.extension.join import JoinType, interval_join, join, window_join
+from dsv2.extension.join import JoinType, interval_join, join, processing_time_temporal_join, window_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, reduce, window
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -262,6 +262,15 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["AT(join): what its state is made of was sessions in event time, which hold records of two inputs, "
          "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
     ),
+    "another join": (
+        replace(PROGRAM, join=interval_join(pair, -5, 5)),
+        replace(PROGRAM, join=processing_time_temporal_join(pair)),
+        ["AT(join): its need of processing-time timers was False and is now True",
+         "AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
+         "now the latest row of each key of the build side, and the probe records that wait for its snapshot",
+         "watermark 'BUILTIN_API_EVENT_TIME_IDLE' is newly declared",
+         "watermark 'BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME' is newly declared"],
+    ),
     "time to live of a join": (
         replace(PROGRAM, join=join(pair)),
         replace(PROGRAM, join=join(pair, ttl=StateTtl(5))),
@@ -359,6 +368,15 @@ def test_how_early_windows_fire_may_change() -> None:
         replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(5, TimeType.EVENT))
     ]
     assert differences(*(program.manifest() for program in programs)) == []
+
+
+def test_a_temporal_join_may_be_of_another_type_and_wait_for_another_time() -> None:
+    joins: list[Any] = [
+        processing_time_temporal_join(pair),
+        processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=5, is_deletion=bool),
+    ]
+    before, after = (replace(PROGRAM, join=join) for join in joins)
+    assert differences(before.manifest(), after.manifest()) == []
 
 
 def test_the_bounds_of_an_interval_join_may_change() -> None:
