@@ -198,7 +198,7 @@ class BatchJob:
         self._began = self._ended = clock.now_ms()
         self._reports = _Reports(plan)
         self._failure: Dsv2Error | None = None
-        self._job_id = f"{frames.sparkSession.sparkContext.applicationId}-{next(_BATCH_JOBS)}"
+        self._job_id = f"{frames.sparkSession.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
 
