@@ -152,9 +152,13 @@ def test_an_idle_split_holds_nobody_back_and_one_that_waits_is_not_idle() -> Non
     job = Sources((source, aligned(10, idle=250)))
     job.batch(fast=100, slow=5)
     source.ends["slow"] = 1
-    for _ in range(3):
+    for _ in range(2):
         assert job.batch() == []
         source.ends["slow"] = 1
+    assert job.batch() == []  # now it is idle, which is told; "fast" is looked at next
+    (reader,) = job.offsets[0]["readers"]
+    assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]
+    source.ends["slow"] = 1
     assert job.batch() == ["fast"]
     (reader,) = job.offsets[0]["readers"]
     assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]

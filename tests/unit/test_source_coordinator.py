@@ -160,6 +160,7 @@ def test_without_a_refresh_nothing_new_is_found() -> None:
     source = Looking({"a": 3}, bounded=False)
     driver = coordinator(source, parallelism=1)
     first = driver.next(BEFORE_START, None, refresh=False)  # the first look has to be
+    assert plan_of(first, source) == {0: [("a", 0, 3)]}
     source.ends["a"] = 5
     assert driver.next(first, None, refresh=False) == first
     assert driver.next(first, None) != first
@@ -257,6 +258,26 @@ def test_readers_keep_their_splits_over_a_restart_unless_the_enumerator_gives_th
     assert [[split["at"]["position"] for split in reader["splits"]] for reader in second["readers"]] == [[2], [1]]
     alone = coordinator(source, parallelism=1).next(first, None)
     assert [split["at"]["name"] for split in alone["readers"][0]["splits"]] == ["a", "b"]
+
+
+def test_splits_that_readers_keep_are_dealt_out_to_fewer_of_them() -> None:
+    source = Plain(lambda ctx: ctx.assign_splits({number: [Span(f"s{number}", 0, 3)] for number in range(5)}))
+    five = coordinator(source, 5).next(BEFORE_START, None)
+    two = coordinator(source, 2).next(five, None)
+    assert [[split["at"]["name"] for split in reader["splits"]] for reader in two["readers"]] == [
+        ["s0", "s2", "s4"],
+        ["s1", "s3"],
+    ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_a_source_that_has_ended_stays_so(parallelism: int) -> None:
+    source = spans({"a": 4, "b": 2})
+    *_, last = offsets(coordinator(source))
+    again = coordinator(source, parallelism)
+    there = again.next(last, None)
+    assert again.ended
+    assert orders(there, source.split_serializer) == [] or there == last
 
 
 # fmt: off

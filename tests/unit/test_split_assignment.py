@@ -195,6 +195,14 @@ def test_a_failed_reader_that_was_given_nothing_since_the_checkpoint_reports_its
     assert job.owners() == {P1: 0, moved: 1}
 
 
+def test_what_a_failed_reader_had_read_to_its_end_or_is_dropped_does_not_come_back() -> None:
+    job = started(1, [P1, P2], RoundRobinSplitAssigner())
+    job.enumerator.advance(P1, None)
+    job.fail(0, P1, P2, P3)
+    job.register(0)
+    assert job.owners() == {P2: 0}
+
+
 def test_with_more_readers_and_more_partitions_all_are_given_out_anew() -> None:
     old, new = partitions("t", 6), partitions("t", 12)
     assigner = RoundRobinSplitAssigner()
@@ -288,6 +296,14 @@ def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes
     first.enumerator.refresh()
     first.enumerator.refresh()
     assert first.no_more == {0, 1}
+    assert first.enumerator.advance(P1, None) is not None
+    assert first.checkpoint().finished == ()  # nobody will ask
+    first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), bounded=True)
+    first.register_all()
+    first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), first.checkpoint(), bounded=True)
+    first.register_all()
+    first.enumerator.refresh()  # which is the first one: the checkpoint was taken before it
+    assert first.owners() == {P1: 0}
     discovery = Listed([P2])
     again = Job(2, discovery, RoundRobinSplitAssigner(), first.checkpoint(), bounded=True)
     again.register_all(first.holds)
