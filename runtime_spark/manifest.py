@@ -22,7 +22,7 @@ from runtime_spark.layout import Layout
 
 __all__ = ("differences", "is_new_checkpoint", "manifest_of", "path_exists", "write_manifest")
 
-_MANIFEST_VERSION = 2
+_MANIFEST_VERSION = 1
 _PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
 
