@@ -113,8 +113,9 @@ class SplitReading:
                 for run in reader.read(portion.start, portion.stop):
                     yield self._send(portion, run)
         except FailedRecordError as error:
-            cause = error.__cause__ or error
-            raise_user_failure(self._operator, self._order.subtask, "extract_timestamp", cause, record=error.record)
+            if self._operator.watermarks is not None and self._operator.watermarks.extract_timestamp is not None:
+                callback = "extract_timestamp"
+            raise_user_failure(self._operator, self._order.subtask, callback, error)
         except Exception as error:
             raise_user_failure(self._operator, self._order.subtask, callback, error)
         finally:
@@ -125,13 +126,13 @@ class SplitReading:
         if not isinstance(run, Records):
             raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
         records = list(run.records)
+        if run.timestamps is not None and len(run.timestamps) != len(records):
+            raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
         if self._clock is not None:
-            for piece, stamps, time in self._clock.take(portion.stop.split_id, records):
+            for piece, stamps, time in self._clock.take(portion.stop.split_id, records, run.timestamps):
                 self._task.send(piece, stamps)
                 self._send_time(time)
             return len(records)
-        if run.timestamps is not None and len(run.timestamps) != len(records):
-            raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
         self._task.send(records, None if run.timestamps is None else list(run.timestamps))
         return len(records)
 

@@ -6,7 +6,7 @@ it counts once it has caught up. A split that has said nothing is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class ReaderClock:
     """Follows what one reader reads in one micro-batch."""
 
     def __init__(self, strategy: WatermarkStrategy[Any], splits: dict[str, SplitTime], sent: int | None) -> None:
-        self._extract: Callable[[Any], Any] = strategy.extract_timestamp
+        self._extract: Callable[[Any], Any] | None = strategy.extract_timestamp
         self._behind = strategy.behind_ms
         self._emits = strategy.emits
         self._per_event = strategy.per_event and strategy.emits
@@ -50,24 +50,18 @@ class ReaderClock:
         self.sent = sent
         """The watermark that was sent last."""
 
-    def take(self, split_id: str, records: list[Any]) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
+    def take(
+        self, split_id: str, records: list[Any], given: Sequence[int | None] | None = None
+    ) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
         """``records`` of a split in pieces: records, their timestamps, and the watermark to send behind them, or None.
 
-        Raises ``FailedRecordError`` from what the extractor raises.
+        ``given``: the timestamps that the reader gives them. Raises ``FailedRecordError`` from what the extractor
+        raises, and for a record that has no timestamp.
         """
-        timestamps: list[Any] = []
-        extract, append, record = self._extract, timestamps.append, None
-        try:
-            for record in records:
-                append(extract(record))
-            newest = max(timestamps, default=None)
-            if newest is not None and not isinstance(newest, int):
-                record = records[timestamps.index(newest)]
-                raise ContractError(
-                    f"The timestamp of a record is a whole number of ms since the epoch, not {newest!r}."
-                )
-        except Exception as error:
-            raise FailedRecordError(record) from error
+        timestamps: list[int | None] = [None] * len(records) if given is None else list(given)
+        if self._extract is not None:
+            timestamps = _extracted(self._extract, records)
+        newest = _newest(records, timestamps)
         if self._per_event:
             yield from self._cut(split_id, records, timestamps)
         else:
@@ -99,3 +93,30 @@ class ReaderClock:
             return False
         split.watermark = timestamp - self._behind
         return True
+
+
+def _extracted(extract: Callable[[Any], Any], records: list[Any]) -> list[Any]:
+    timestamps: list[Any] = []
+    append, record = timestamps.append, None
+    try:
+        for record in records:
+            append(extract(record))
+    except Exception as error:
+        raise FailedRecordError(record) from error
+    return timestamps
+
+
+def _newest(records: list[Any], timestamps: list[Any]) -> int | None:
+    """The greatest of ``timestamps``, None if there is none."""
+    if not timestamps:
+        return None
+    try:
+        newest = max(timestamps)
+    except TypeError:
+        newest = next(timestamp for timestamp in timestamps if not isinstance(timestamp, int))
+    if isinstance(newest, int):
+        return newest
+    raise FailedRecordError(records[timestamps.index(newest)]) from ContractError(
+        f"The timestamp of a record is a whole number of ms since the epoch, not {newest!r}. Where a source gives "
+        f"none, say where to find it: new_watermark_generator_builder(extract)."
+    )

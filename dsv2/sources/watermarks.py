@@ -12,7 +12,7 @@ from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("WatermarkAlignment", "WatermarkStrategy")
 
-T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,17 @@ class WatermarkAlignment:
 
 
 @dataclass(frozen=True)
-class WatermarkStrategy(Generic[T]):
+class WatermarkStrategy(Generic[T_contra]):
     """How a source tells event time. Made by ``EventTimeWatermarkGeneratorBuilder.build_as_watermark_strategy``.
 
-    ``extract_timestamp(record)``: its event time in ms. A split's watermark is its greatest timestamp less
+    ``extract_timestamp(record)``: its event time in ms; None: the timestamps are those that the source gives its
+    records (Flink's strategies without ``withTimestampAssigner``). A split's watermark is its greatest timestamp less
     ``behind_ms``; that of a reader is the least of its splits, without those that are idle: that have had nothing to
     read for ``idle_after_ms`` (0: never). ``per_event``: it is sent behind every record that moves it, else once in a
     micro-batch; not at all if ``emits`` is False. ``declarations``: of the watermarks that come of it.
     """
 
-    extract_timestamp: Callable[[T], int]
+    extract_timestamp: Callable[[T_contra], int] | None
     behind_ms: int
     idle_after_ms: int = 0
     emits: bool = True
@@ -50,7 +51,7 @@ class WatermarkStrategy(Generic[T]):
         update_interval: timedelta = timedelta(seconds=1),
         *,
         allow_unaligned_splits: bool = False,
-    ) -> WatermarkStrategy[T]:
+    ) -> WatermarkStrategy[T_contra]:
         """This strategy, for a source of which splits that are ahead of others in event time are not read for now.
 
         ``group``: sources of the job with the same name wait for each other. ``max_drift``: how far a split may be

@@ -231,6 +231,24 @@ def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[Exec
     return env, sink
 
 
+class Stamped(Spans):
+    """Gives its records timestamps: their numbers by ten."""
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for run in super().read(start, stop):
+            yield Records(run.records, [item.number * 10 for item in run.records])
+
+
+def test_a_source_may_tell_the_time_of_its_records_itself(spark: SparkSession, checkpoint: str) -> None:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
+    sink = CollectSink[Any]()
+    items = env.from_source(Stamped({"a": 2, "b": 4}, limit=4), watermarks=strategy)
+    items.process(Heard()).to_sink(sink)
+    env.execute(checkpoint_location=checkpoint)
+    assert sink.results == [("a", 0), ("a", 10), ("b", 0), ("b", 10), 9, ("b", 20), ("b", 30), 29, 2**63 - 1]
+
+
 def times_of(sink: CollectSink[Any]) -> list[int]:
     return [entry for entry in sink.results if isinstance(entry, int)]
 

@@ -28,6 +28,7 @@ from dsv2.extension.event_time import (
     TwoOutputEventTimeStreamProcessFunction,
 )
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sources import WatermarkStrategy
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.streams import (
     ProcessConfigurableAndKeyedPartitionStream,
@@ -75,8 +76,18 @@ def generators(g: Given, extract: EventTimeExtractor[date]) -> None:
     assert_type(generator, OneInputStreamProcessFunction[date, date])
     assert_type(g.other_non_keyed.process(generator), NonKeyed[date])
     assert_type(g.other_keyed.process(generator, str), Keyed[str, date])
+    assert_type(new_builder(millisecond).build_as_watermark_strategy(), WatermarkStrategy[date])
     of_subclass: EventTimeWatermarkGeneratorBuilder[datetime] = new_builder(millisecond)
     assert_type(of_subclass.build_as_process_function(), OneInputStreamProcessFunction[datetime, datetime])
+
+
+def strategies(g: Given) -> None:
+    of_source = EventTimeExtension.new_watermark_strategy_builder().with_idleness(timedelta(seconds=1))
+    strategy = of_source.per_event_watermark().build_as_watermark_strategy()
+    assert_type(strategy, WatermarkStrategy[object])
+    assert_type(g.env.from_source(g.source, watermarks=strategy), NonKeyed[int])
+    aligned = strategy.with_watermark_alignment("group", timedelta(seconds=1))
+    assert_type(g.env.from_source(g.source, watermarks=aligned), NonKeyed[int])
 
 
 def watermarks(watermark: Watermark) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -23,7 +23,7 @@ from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, Offset, ReaderOrder, Report, orders
 from dsv2.runtime.split_watermarks import ReaderClock, SplitTime, combined
 from dsv2.sinks import CollectSink
-from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.sources import CollectionSource, Portion, Records, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.testing import ManualClock
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment, operator_named
@@ -33,6 +33,10 @@ SECOND = timedelta(seconds=1)
 
 def number_of(item: Item) -> int:
     return item.number
+
+
+def seven(record: object) -> int:
+    return 7
 
 
 def builder() -> EventTimeWatermarkGeneratorBuilder[Item]:
@@ -103,6 +107,21 @@ def test_a_per_event_watermark_comes_behind_the_record_that_moves_it() -> None:
         (items("a", 9), [9], 6),  # there is another split
         (items("a", 10), [10], None),
     ]
+
+
+def test_without_an_extractor_the_timestamps_count_that_the_source_gives() -> None:
+    strategy = EventTimeExtension.new_watermark_strategy_builder().per_event_watermark().build_as_watermark_strategy()
+    pieces = list(clock_of(strategy, a=None).take("a", items("a", 0, 1, 2), (70, 60, 80)))
+    assert pieces == [(items("a", 0), [70], 69), (items("a", 1, 2), [60, 80], 79)]
+
+
+@pytest.mark.parametrize("given", [None, (5, None, 7), (5, 9.5, 7), (None, None, None)])
+def test_a_record_without_a_timestamp_is_told_of(given: Any) -> None:
+    strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
+    with pytest.raises(FailedRecordError) as caught:
+        list(clock_of(strategy, a=None).take("a", items("a", 0, 2, 4), given))
+    assert caught.value.record == Item("a", 0 if given is None or given[0] is None else 2)
+    assert "not None" in str(caught.value.__cause__) or "not 9.5" in str(caught.value.__cause__)
 
 
 def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None:
@@ -383,6 +402,47 @@ def test_two_operators_with_two_inputs_go_on_without_an_idle_source() -> None:
         after = [entry for entry in going_on[going_on.index(Item("late", 0)) :] if entry[0] == name]
         assert [time for _, time in after] == sorted(time for _, time in after)
         assert after[-1] == (name, 2**63 - 1)
+
+
+class Stamped(Spans):
+    """Gives its records timestamps: their numbers by ten. ``without``: but for this one."""
+
+    def __init__(self, ends: dict[str, int], without: int | None = None) -> None:
+        super().__init__(ends)
+        self.without = without
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for run in super().read(start, stop):
+            stamps = [None if item.number == self.without else item.number * 10 for item in run.records]
+            yield Records(run.records, stamps)
+
+
+def heard_of(source: Stamped, strategy: WatermarkStrategy[object]) -> list[str]:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,), restart=True))
+    sink = CollectSink[str]()
+    env.from_source(source, watermarks=strategy).process(Heard()).to_sink(sink)
+    env.execute()
+    return sink.results
+
+
+def test_a_source_may_tell_the_time_of_its_records_itself() -> None:
+    strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
+    found = heard_of(Stamped({"a": 2, "b": 3}), strategy)
+    assert found == ["a0", "b0", "< -1", "a10", "b10", "< 9", "b20", "< 19", f"< {2**63 - 1}"]
+
+
+def test_a_record_that_the_source_gives_no_timestamp_is_named() -> None:
+    strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
+    with pytest.raises(UserFunctionError, match=r"not None\. Where a source gives none, say where") as caught:
+        heard_of(Stamped({"a": 4}, without=2), strategy)
+    assert (caught.value.callback, caught.value.record) == ("read", repr(Item("a", 2)))
+
+
+def test_an_extractor_counts_more_than_the_source() -> None:
+    found = heard_of(
+        Stamped({"a": 2}), EventTimeExtension.new_watermark_generator_builder(seven).build_as_watermark_strategy()
+    )
+    assert found == ["a7", "a7", "< 6", f"< {2**63 - 1}"]
 
 
 def test_an_extractor_that_fails_is_named() -> None:

@@ -9,7 +9,11 @@ from dsv2.extension.event_time.functions import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
     TwoOutputEventTimeStreamProcessFunction,
 )
-from dsv2.extension.event_time.generator import EventTimeExtractor, EventTimeWatermarkGeneratorBuilder
+from dsv2.extension.event_time.generator import (
+    EventTimeExtractor,
+    EventTimeWatermarkGeneratorBuilder,
+    WatermarkStrategyBuilder,
+)
 
 __all__ = (
     "EventTimeExtension",
@@ -21,4 +25,5 @@ __all__ = (
     "TwoInputBroadcastEventTimeStreamProcessFunction",
     "TwoInputNonBroadcastEventTimeStreamProcessFunction",
     "TwoOutputEventTimeStreamProcessFunction",
+    "WatermarkStrategyBuilder",
 )

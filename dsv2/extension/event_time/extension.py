@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from dsv2.extension.event_time import declarations
 from dsv2.extension.event_time.functions import EventTimeProcessFunction
-from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder
+from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder, WatermarkStrategyBuilder
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
 
@@ -52,6 +52,14 @@ class EventTimeExtension:
     ) -> EventTimeWatermarkGeneratorBuilder[T]:
         """Start a generator. ``extract_timestamp(record)`` gives the record's event time in ms since the epoch."""
         return EventTimeWatermarkGeneratorBuilder(extract_timestamp)
+
+    @staticmethod
+    def new_watermark_strategy_builder() -> WatermarkStrategyBuilder[object]:
+        """Start watermarks of a source that gives its records timestamps: those of Kafka's messages, say.
+
+        (Flink ``WatermarkStrategy`` without ``withTimestampAssigner``)
+        """
+        return WatermarkStrategyBuilder()
 
     @staticmethod
     def wrap_process_function(function: F) -> F:

@@ -27,7 +27,13 @@ from dsv2.sources import WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MIN
 
-__all__ = ("EventTimeExtractor", "EventTimeWatermarkGeneratorBuilder", "Mode", "WatermarkGenerator")
+__all__ = (
+    "EventTimeExtractor",
+    "EventTimeWatermarkGeneratorBuilder",
+    "Mode",
+    "WatermarkGenerator",
+    "WatermarkStrategyBuilder",
+)
 
 T = TypeVar("T")
 
@@ -45,13 +51,14 @@ class Mode(Enum):
     PER_EVENT = "per event"
 
 
-class EventTimeWatermarkGeneratorBuilder(Generic[T]):
-    """Says what a generator does; the last call of a kind wins."""
+class WatermarkStrategyBuilder(Generic[T]):
+    """Says what watermarks there are; the last call of a kind wins.
 
-    def __init__(self, extract_timestamp: EventTimeExtractor[T]) -> None:
-        if not takes(extract_timestamp, 1):
-            raise ConfigurationError(f"A generator takes a callable (record) -> ms, not {extract_timestamp!r}.")
-        self._extract = extract_timestamp
+    Made by ``EventTimeExtension.new_watermark_strategy_builder``: the timestamps are those that a source gives.
+    """
+
+    def __init__(self) -> None:
+        self._extract: EventTimeExtractor[T] | None = None
         self._mode = Mode.PERIODIC
         self._interval = _DEFAULT_INTERVAL
         self._idleness = timedelta(0)
@@ -86,15 +93,11 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
         self._mode = Mode.PER_EVENT
         return self
 
-    def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
-        """The generator, for ``process``. Raises ``ConfigurationError`` for a time span that makes no sense."""
-        interval, idle, slack = self._checked()
-        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
-
     def build_as_watermark_strategy(self) -> WatermarkStrategy[T]:
-        """The same for ``from_source(..., watermarks=...)``: event time of each split, put together in the readers.
+        """For ``from_source(..., watermarks=...)``: event time of each split, put together in the readers.
 
-        Periodic watermarks come once in each micro-batch then. Raises as ``build_as_process_function``.
+        Periodic watermarks come once in each micro-batch then. Raises ``ConfigurationError`` for a time span that makes
+        no sense.
         """
         _, idle, slack = self._checked()
         declared = (declarations.EVENT_TIME, declarations.IDLE_STATUS) if idle else (declarations.EVENT_TIME,)
@@ -117,6 +120,21 @@ class EventTimeWatermarkGeneratorBuilder(Generic[T]):
                 f"Idleness ({self._idleness}) and out-of-order time ({self._out_of_order}) cannot be negative."
             )
         return interval, idle, slack
+
+
+class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]):
+    """The same with an extractor of timestamps; made by ``EventTimeExtension.new_watermark_generator_builder``."""
+
+    def __init__(self, extract_timestamp: EventTimeExtractor[T]) -> None:
+        if not takes(extract_timestamp, 1):
+            raise ConfigurationError(f"A generator takes a callable (record) -> ms, not {extract_timestamp!r}.")
+        super().__init__()
+        self._extract: EventTimeExtractor[T] = extract_timestamp
+
+    def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
+        """The generator, for ``process``. Raises ``ConfigurationError`` for a time span that makes no sense."""
+        interval, idle, slack = self._checked()
+        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
 
 
 class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, TickingFunction, Generic[T]):

@@ -34,6 +34,9 @@ def generators(g: Given) -> None:
     new_builder(millisecond).periodic_watermark(200)  # E: arg-type
     g.other_non_keyed.process(new_builder(millisecond))  # E: call-overload
     g.non_keyed.process(new_builder(millisecond).build_as_process_function())  # E: arg-type
+    of_dates = new_builder(millisecond).build_as_watermark_strategy()
+    g.env.from_source(g.source, watermarks=of_dates)  # E: misc
+    EventTimeExtension.new_watermark_strategy_builder().build_as_process_function()  # E: attr-defined
     EventTimeExtension.wrap_process_function(g.one)  # E: type-var
     EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION.new_watermark("now")  # E: arg-type
     EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION.new_watermark(1)  # E: arg-type
