@@ -2,12 +2,14 @@
 
 The starter holds the other end of this process's standard input. When that closes, even because the starter was
 killed, the command gets ``SIGNAL``, and SIGKILL if that does not help in time. A byte that comes in means SIGKILL at
-once. ``USER`` is who runs the command; empty for whoever runs this.
+once. ``USER`` is who runs the command; empty for whoever runs this. Where the system can do it (Linux), the command
+dies with this process, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import sys
 import threading
 
 _PATIENCE_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 def main(stop: str, user: str, command: list[str]) -> int:
@@ -28,11 +31,16 @@ def main(stop: str, user: str, command: list[str]) -> int:
         user=user or None,
         group=user or None,
         extra_groups=[] if user else None,
+        preexec_fn=_die_with_parent if sys.platform == "linux" else None,
     )
     threading.Thread(target=_end_with_input, args=(child, signal.Signals[stop]), daemon=True).start()
     status = child.wait()
     _kill_group(child)  # what it has left behind
     return status
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_with_input(child: subprocess.Popen[bytes], stop: signal.Signals) -> None:

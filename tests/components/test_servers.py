@@ -49,6 +49,18 @@ def test_a_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     assert eventually(lambda: not listens(port))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_a_server_dies_with_its_guard() -> None:
+    (port,) = free_ports(1)
+    serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
+    command = [sys.executable, "-m", "components.guard", "SIGTERM", "", *serve]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as guard:
+        assert eventually(lambda: listens(port))
+        guard.kill()
+    assert eventually(lambda: not listens(port))
+
+
 @pytest.mark.parametrize("ignores", ["trap '' TERM", ":"])
 @pytest.mark.parametrize("end", [Server.stop, Server.kill])
 def test_a_server_ends_with_all_that_it_has_started(
