@@ -27,6 +27,7 @@ FOR_USERS = (
     "dsv2.sources",
     "dsv2.sinks",
     "dsv2.connectors.kafka",
+    "dsv2.connectors.postgres",
     "dsv2.state",
 )
 

@@ -1,0 +1,257 @@
+"""``PostgresSink`` on a real server: what is in the table after repeats, crashes and changes."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from components.postgres import PostgresServer
+from dsv2 import ConfigurationError, JobError
+from dsv2.connectors.postgres import PostgresSink
+from dsv2.sinks import SinkBatch, SinkInfo, SinkRun
+
+NUMBERS = itertools.count()
+
+
+class Item(NamedTuple):
+    id: int
+    text: str | None
+
+
+class Table:
+    """A table of a test, ``id`` and ``text``."""
+
+    def __init__(self, server: PostgresServer, *, unique: bool) -> None:
+        self.conninfo = server.conninfo
+        self.name = f"items_{next(NUMBERS)}"
+        self.job = f"job-{self.name}"
+        with psycopg.connect(self.conninfo) as connection:
+            key = "PRIMARY KEY" if unique else ""
+            connection.execute(f"CREATE TABLE {self.name} (id int {key}, text text)".encode())
+
+    def sink(self, **options: Any) -> PostgresSink[Item]:
+        options = {"columns": ["id", "text"], "retry_timeout_ms": 20_000, **options}
+        return PostgresSink(self.conninfo, self.name, **options)
+
+    def begin(self, sink: PostgresSink[Item], batch_id: int, parallelism: int = 2) -> None:
+        sink.begin(SinkInfo(self.job, "out", parallelism), batch_id)
+
+    def write(
+        self, sink: PostgresSink[Item], batch_id: int, *items: Item, subtask: int = 0, parallelism: int = 2
+    ) -> None:
+        runs = (SinkRun(items[at : at + 3]) for at in range(0, len(items), 3))
+        sink.write(SinkBatch(SinkInfo(self.job, "out", parallelism), subtask, batch_id, runs))
+
+    def rows(self) -> list[tuple[int, Any]]:
+        with psycopg.connect(self.conninfo) as connection:
+            return connection.execute(f"SELECT id, text FROM {self.name} ORDER BY id, text".encode()).fetchall()
+
+
+@pytest.fixture
+def table(postgres_server: PostgresServer) -> Table:
+    """A table that takes any rows."""
+    return Table(postgres_server, unique=False)
+
+
+@pytest.fixture
+def keyed(postgres_server: PostgresServer) -> Table:
+    """A table with a primary key."""
+    return Table(postgres_server, unique=True)
+
+
+def items(*numbers: int) -> list[Item]:
+    return [Item(number, f"n{number}") for number in numbers]
+
+
+def test_a_repeated_batch_is_written_once(table: Table) -> None:
+    sink = table.sink()
+    table.begin(sink, 0)
+    table.write(sink, 0, *items(1, 2))
+    table.write(sink, 0, *items(3), subtask=1)
+    table.write(sink, 1, *items(4))
+    table.begin(sink, 1)  # the job starts again: subtask 0 had committed its part, subtask 1 had not
+    table.write(sink, 1, *items(4))
+    table.write(sink, 1, *items(5), subtask=1)
+    table.write(sink, 2, *items(6))
+    table.write(sink, 1, *items(4))  # somebody who is very late
+    assert table.rows() == items(1, 2, 3, 4, 5, 6)
+
+
+def test_another_job_and_another_sink_are_no_repeats(table: Table) -> None:
+    sink = table.sink()
+    for number, (job, uid) in enumerate([("a", "x"), ("b", "x"), ("a", "y")]):
+        info = SinkInfo(f"{table.job}-{job}", uid, 1)
+        sink.begin(info, 0)
+        sink.write(SinkBatch(info, 0, 0, iter([SinkRun(items(number))])))
+    assert table.rows() == items(0, 1, 2)
+
+
+def test_rows_replace_those_with_their_key_and_are_deleted_by_it(keyed: Table) -> None:
+    sink = keyed.sink(key=["id"], deletes=lambda item: item.text == "gone")
+    keyed.begin(sink, 0)
+    keyed.write(sink, 0, Item(1, "a"), Item(2, "b"), Item(1, "c"), Item(3, "gone"), Item(4, None))
+    assert keyed.rows() == [(1, "c"), (2, "b"), (4, None)]
+    keyed.write(sink, 1, Item(2, "gone"), Item(1, "gone"), Item(1, "d"), Item(4, "gone"))
+    assert keyed.rows() == [(1, "d")]
+
+
+def test_a_key_of_all_columns_and_values_made_of_records(keyed: Table) -> None:
+    sink = PostgresSink[int](
+        keyed.conninfo, f"public.{keyed.name}", ["id"], row=lambda number: [number * 2], key=["id"]
+    )
+    info = SinkInfo(keyed.job, "out", 1)
+    sink.begin(info, 0)
+    sink.write(SinkBatch(info, 0, 0, iter([SinkRun([1, 2, 1])])))
+    assert keyed.rows() == [(2, None), (4, None)]
+
+
+def test_nothing_of_a_batch_that_fails_is_there(keyed: Table) -> None:
+    sink = keyed.sink()
+    keyed.begin(sink, 0)
+    with pytest.raises(JobError, match=rf"A row does not fit {keyed.name} \(id, text\): duplicate key value"):
+        keyed.write(sink, 0, *items(1, 2, 1))
+    with pytest.raises(JobError, match=r"A row does not fit .*invalid input syntax for type integer"):
+        keyed.write(sink, 0, Item(5, "five"), Item("six", "six"))  # type: ignore[arg-type]
+    assert keyed.rows() == []
+    keyed.write(sink, 0, *items(1, 2))
+    assert keyed.rows() == items(1, 2)
+
+
+@pytest.mark.parametrize("batch_id", [0, 1])
+def test_two_attempts_at_the_same_time(table: Table, batch_id: int) -> None:
+    sink = table.sink()
+    table.begin(sink, 0)
+    if batch_id:
+        table.write(sink, 0, *items(0))
+    second = threading.Thread(target=table.write, args=(sink, batch_id, *items(1, 2)))
+    write_while(table, sink, batch_id, second, *items(1, 2))
+    assert table.rows() == items(*range(1 - batch_id, 3))
+
+
+def test_a_job_that_begins_with_another_parallelism_waits_for_what_is_being_written(table: Table) -> None:
+    sink = table.sink()
+    table.begin(sink, 0)
+    refused = []
+
+    def begin() -> None:
+        with pytest.raises(JobError) as error:
+            table.begin(sink, 0, parallelism=3)
+        refused.append(error)
+
+    write_while(table, sink, 0, threading.Thread(target=begin), *items(1, 2))
+    assert len(refused) == 1
+
+
+def write_while(table: Table, sink: PostgresSink[Item], batch_id: int, other: threading.Thread, *rows: Item) -> None:
+    """Write ``rows`` in one transaction, in the middle of which ``other`` comes and waits."""
+
+    def runs() -> Iterator[SinkRun[Item]]:
+        yield SinkRun(rows[:1])
+        other.start()
+        while not waits_for_lock(table):
+            assert other.is_alive()
+        yield SinkRun(rows[1:])
+
+    sink.write(SinkBatch(SinkInfo(table.job, "out", 2), 0, batch_id, runs()))
+    other.join()
+
+
+def waits_for_lock(table: Table) -> bool:
+    query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%dsv2_batches%'"
+    with psycopg.connect(table.conninfo) as connection:
+        return connection.execute(query).fetchone() is not None
+
+
+def test_another_parallelism_after_a_batch_that_was_complete(table: Table) -> None:
+    sink = table.sink()
+    table.begin(sink, 0)
+    table.write(sink, 0, *items(1))
+    table.write(sink, 0, *items(2), subtask=1)
+    table.begin(sink, 1, parallelism=3)
+    for subtask in range(3):
+        table.write(sink, 1, *items(10 + subtask), subtask=subtask, parallelism=3)
+    table.begin(sink, 2, parallelism=1)
+    table.write(sink, 2, *items(20), parallelism=1)
+    assert table.rows() == items(1, 2, 10, 11, 12, 20)
+
+
+def test_another_parallelism_within_a_batch_is_refused(table: Table) -> None:
+    sink = table.sink()
+    table.begin(sink, 0, parallelism=3)
+    table.write(sink, 0, *items(2), subtask=2, parallelism=3)  # the others had not come so far
+    with pytest.raises(JobError) as refused:
+        table.begin(sink, 0, parallelism=2)
+    assert str(refused.value) == (
+        "Micro-batch 0 was written in part by 3 subtasks, before the job failed, and 2 cannot write the rest. Start "
+        "the job once with parallelism 3 of this sink, and change it when that micro-batch is done."
+    )
+    table.write(sink, 0, *items(1), subtask=1, parallelism=3)
+    table.begin(sink, 1, parallelism=2)
+    assert table.rows() == items(1, 2)
+
+
+def test_an_attempt_of_another_parallelism_cannot_write_once_the_job_has_begun_again(table: Table) -> None:
+    sink = table.sink()
+    table.begin(sink, 0, parallelism=3)
+    table.begin(sink, 0, parallelism=2)
+    with pytest.raises(JobError, match="the job has begun again meanwhile, with 2 subtasks of the sink"):
+        table.write(sink, 0, *items(1), subtask=2, parallelism=3)
+    assert table.rows() == []
+
+
+def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> None:
+    sink = PostgresSink[Item](table.conninfo, "nowhere", ["id", "text"])
+    table.begin(sink, 0)
+    with pytest.raises(JobError, match=r'A row does not fit nowhere .*relation "nowhere" does not exist'):
+        table.write(sink, 0, *items(1))
+    with pytest.raises(JobError, match=r'column "name" of relation .* does not exist'):
+        table.write(table.sink(columns=["id", "name"]), 0, *items(1))
+
+
+def test_a_server_that_does_not_answer() -> None:
+    sink = PostgresSink[Item]("host=127.0.0.1 port=1 password=hush", "t", ["id"], retry_timeout_ms=500)
+    with pytest.raises(JobError, match=r"The table dsv2_batches cannot be made .*Connection refused") as failed:
+        sink.begin(SinkInfo("job", "out", 1), 0)
+    assert "password=***" in str(failed.value)
+    assert "hush" not in str(failed.value) + repr(sink)
+
+
+def test_wrong_credentials_fail_at_once(table: Table) -> None:
+    sink = PostgresSink[Item](table.conninfo.replace("user=postgres", "user=nobody9"), "t", ["id"])
+    with pytest.raises(JobError, match='role "nobody9" does not exist'):
+        table.begin(sink, 0)
+
+
+def test_a_server_that_comes_late_is_waited_for(own_postgres_server: PostgresServer) -> None:
+    table = Table(own_postgres_server, unique=False)
+    sink = table.sink()
+    table.begin(sink, 0)
+    own_postgres_server.kill()
+    late = threading.Timer(0.5, own_postgres_server.start)
+    late.start()
+    try:
+        table.write(sink, 0, *items(1))
+    finally:
+        late.join()
+    assert table.rows() == items(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"columns": "id"}, "takes a list of the names of different columns, not 'id'"),
+        ({"columns": []}, "takes a list of the names of different columns"),
+        ({"columns": ["id", "id"]}, "takes a list of the names of different columns"),
+        ({"columns": ["id"], "key": ["name"]}, "The key of PostgresSink is among its columns, but name is not"),
+        ({"columns": ["id"], "deletes": bool}, "deletes rows by their key: give it one"),
+        ({"columns": ["id"], "retry_timeout_ms": 0}, "retry_timeout_ms must be at least 1, not 0"),
+    ],
+)
+def test_mistakes_are_found_when_the_sink_is_made(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        PostgresSink[Item]("host=h", "t", **options)
