@@ -204,6 +204,8 @@ class Run:
 
     def batch(self, limit: int | None = None) -> list[Any]:
         """The records of the next micro-batch, empty if nothing is new."""
+        if self.offset != BEFORE_START:
+            self.driver.commit(self.offset)
         there = self.driver.next(self.offset, limit)
         if there == self.offset:
             return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,49 +10,12 @@ from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 from dsv2.connectors.kafka.subscription import Subscription
 from dsv2.errors import JobError
-from dsv2.sources import (
-    AssigningEnumerator,
-    AssignmentState,
-    Portion,
-    SplitAssigner,
-    SplitDiscovery,
-    SplitEnumeratorContext,
-)
+from dsv2.sources import AssignmentState, Portion, SplitDiscovery
 
 if TYPE_CHECKING:
     from dsv2.connectors.kafka.broker import Broker
 
-__all__ = ("KafkaDiscovery", "KafkaEnumerator")
-
-
-class KafkaEnumerator(AssigningEnumerator[KafkaSplit]):
-    """The shared enumerator, over ``KafkaDiscovery``."""
-
-    def __init__(
-        self,
-        ctx: SplitEnumeratorContext[KafkaSplit],
-        restored: AssignmentState[KafkaSplit] | None,
-        discovery: KafkaDiscovery,
-        assigner: SplitAssigner[KafkaSplit],
-        *,
-        bounded: bool,
-        discovery_interval_ms: int | None,
-        limit_per_batch: int | None,
-    ) -> None:
-        super().__init__(
-            ctx,
-            restored,
-            discovery,
-            assigner,
-            bounded=bounded,
-            discovery_interval_ms=discovery_interval_ms,
-            limit_per_batch=limit_per_batch,
-        )
-        self._kafka = discovery
-
-    def snapshot_state(self) -> AssignmentState[KafkaSplit]:
-        self._kafka.commit()
-        return super().snapshot_state()
+__all__ = ("KafkaDiscovery",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +46,6 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         self._first_look = restored is None or not restored.discovered
         self._partitions = list(self._begun)
         self._ranges: Mapping[TopicPartition, _Range] | None = None
-        self._done: dict[TopicPartition, int] = {}  # read by micro-batches that are complete
-        self._ending: dict[TopicPartition, int] = {}  # read to the end by the micro-batch that is being decided on
         self._committed: dict[TopicPartition, int] = {}
 
     def discover(self) -> Collection[KafkaSplit]:
@@ -124,13 +85,9 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         if partition not in self._ranges:
             return self._gone(split)
         there = self._ranges[partition]
-        self._done.setdefault(partition, split.offset)
         if split.offset < there.earliest or split.offset > there.latest:
             return self._out_of_range(split, there)
-        portion = _portion(split, there.latest, limit)
-        if portion is not None and portion.last:
-            self._ending[partition] = portion.stop.offset
-        return portion
+        return _portion(split, there.latest, limit)
 
     def _look_up(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Range]:
         earliest, latest = self._broker.earliest(partitions), self._broker.latest(partitions)
@@ -163,13 +120,13 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         offset = there.earliest if policy == "earliest" else there.latest
         return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
 
-    def commit(self) -> None:
-        """Tell the consumer group what was read by micro-batches that are complete: what is advanced from."""
-        news = {place: offset for place, offset in self._done.items() if self._committed.get(place) != offset}
-        self._done, self._ending = self._ending, {}
-        if news and self._commits:
-            self._broker.commit(news)
-            self._committed.update(news)
+    def notify_checkpoint_complete(self, splits: Sequence[KafkaSplit], /) -> None:
+        if self._commits:
+            read = {split.topic_partition: split.offset for split in splits}
+            news = {place: offset for place, offset in read.items() if self._committed.get(place) != offset}
+            if news:
+                self._broker.commit(news)
+                self._committed.update(news)
 
     def close(self) -> None:
         self._broker.close()

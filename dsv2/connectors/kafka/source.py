@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Generic, Literal, TypeVar, get_args
 
 from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.discovery import KafkaDiscovery, KafkaEnumerator
+from dsv2.connectors.kafka.discovery import KafkaDiscovery
 from dsv2.connectors.kafka.message import KafkaDecoder
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
@@ -16,6 +16,7 @@ from dsv2.connectors.options import check_at_least_one, check_choice
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.sources import (
+    AssigningEnumerator,
     AssignmentState,
     AssignmentStateSerializer,
     DataclassSerializer,
@@ -74,8 +75,9 @@ class KafkaSource(
         ``decode``: makes records of messages: ``values(json.loads)``, ``keys_and_values(...)``, or a function.
         ``starting_offsets``: for the partitions that are there when the job first starts (default: the earliest);
         those found later are read from their beginning. ``stopping_offsets``: the source is bounded and ends there.
-        ``group_id``: the consumer group whose offsets are read and, unless ``commit_offsets`` is False, committed after
-        each micro-batch, for others to see: a job that goes on from its checkpoint does not look at them.
+        ``group_id``: the consumer group whose offsets are read and, unless ``commit_offsets`` is False, committed some
+        time after each micro-batch but the last of a run, for others to see: a job that goes on from its checkpoint
+        does not look at them.
         ``discovery_interval_ms``: how often new topics and partitions are looked for; None: when the job starts.
         ``split_assigner``: ``"hash"`` spreads the partitions of each topic evenly over the readers, ``"round-robin"``
         all of them together. ``records_per_batch``: a micro-batch has no more of them, over all partitions.
@@ -138,7 +140,7 @@ class KafkaSource(
 
         broker = Broker(self._connection, ctx.clock)
         discovery = KafkaDiscovery(broker, self._subscription, restored, commits=self._commits)
-        return KafkaEnumerator(
+        return AssigningEnumerator(
             ctx,
             restored,
             discovery,
