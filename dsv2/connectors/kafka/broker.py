@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
@@ -25,6 +25,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
+_FAREWELL_SECONDS = 5.0
 
 
 class CommittedOffset(NamedTuple):
@@ -42,6 +43,7 @@ class Broker:
         self._connection = connection
         self._clock = clock
         self._errors = ClientErrors()
+        self._commits: list[Future[ConsumerGroupTopicPartitions]] = []  # the last that were asked for
         config: Config = {**connection.client_config(), "error_cb": self._errors.remember}
         try:
             self._admin = AdminClient(config, logger=_LOG)
@@ -49,7 +51,8 @@ class Broker:
             raise failure_of(connection, "Kafka cannot be asked", error.args[0]) from error
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
+        wait(self._commits, _FAREWELL_SECONDS)
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -102,7 +105,9 @@ class Broker:
         """Let the group show how far it is; does not wait, and a failure is only logged."""
         assert self._connection.group_id is not None
         committed = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
-        for future in self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS).values():
+        asked = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
+        self._commits = list(asked.values())
+        for future in self._commits:
             future.add_done_callback(self._log_commit)
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
