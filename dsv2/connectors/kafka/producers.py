@@ -121,8 +121,8 @@ class TransactionalProducer(RecordProducer):
         """What is sent from here on is part of a transaction."""
         self._client.begin_transaction()
 
-    def commit(self, partition: TopicPartition, offset: int) -> None:
-        """Commit what was sent, and ``offset`` for the consumer group of the same name. Raises ``JobError``."""
+    def prepare(self, partition: TopicPartition, offset: int) -> None:
+        """Make ``offset``, for the consumer group of the same name, part of what is committed. Raises ``JobError``."""
         consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
         try:
             group = consumer.consumer_group_metadata()
@@ -130,6 +130,9 @@ class TransactionalProducer(RecordProducer):
             consumer.close()
         offsets = [confluent_kafka.TopicPartition(*partition, offset)]
         self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
+
+    def commit(self) -> None:
+        """Commit what was sent. Raises ``JobError``."""
         self._call(_WRITING, self._client.commit_transaction)
 
     def abort(self) -> None:

@@ -87,7 +87,8 @@ class Transactions:
             try:
                 for run in batch.runs:
                     producer.send(run, encoder)
-                producer.commit(self.marker, batch.batch_id + 1)
+                producer.prepare(self.marker, batch.batch_id + 1)
+                producer.commit()
             except BaseException:
                 producer.abort()
                 raise

@@ -1,0 +1,79 @@
+"""From Kafka to Kafka under kill -9: each message once in what readers of committed messages see.
+
+Where in a micro-batch the kill comes is chosen by gates, at which the job waits for it. A short form runs with all
+tests; ``DSV2_KILLS=7 ./run test tests/spark/test_kafka_kills.py`` kills so often, at one gate after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from components.kafka import KafkaBroker
+from tests.spark.kafka_job import KEYS, RECORDS_PER_BATCH
+from tests.spark.processes import Gate, JobProcess
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+KILLS = int(os.environ.get("DSV2_KILLS", "2"))
+MESSAGES = RECORDS_PER_BATCH * (3 * KILLS + 4)
+"""Enough: up to a kill, and for it, a run takes no more than three micro-batches."""
+
+GATES_IN_WORKERS = ("committing", "reading", "committed", "counting", "preparing", "sending")
+GATES_OF_DRIVER = ("committing", "written", "reading", "committed", "counting", "preparing", "sending")
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: KafkaBroker) -> Topics:
+    return Topics(kafka_broker.bootstrap_servers)
+
+
+class CopyingJob(JobProcess):
+    """``tests.spark.kafka_job`` with topics of its own."""
+
+    def __init__(self, folder: Path, topics: Topics) -> None:
+        self._topics = topics
+        self._in, self._out = topics.create(3), topics.create(2)
+        for partition in range(3):
+            topics.send(self._in, (b"%d" % number for number in range(partition, MESSAGES, 3)), partition)
+        super().__init__(folder, "kafka_job", topics.bootstrap_servers, self._in, self._out)
+
+    def check(self) -> None:
+        """Every message is there once, and was counted once."""
+        found = [value for values in self._topics.committed(self._out).values() for value in values]
+        pairs = [tuple(map(int, value.split())) for value in found]
+        assert sorted(number for number, _ in pairs) == list(range(MESSAGES))
+        for key in range(KEYS):
+            counts = sorted(count for number, count in pairs if number % KEYS == key)
+            assert counts == list(range(1, len(counts) + 1))
+
+
+def test_kills_of_the_driver(topics: Topics, tmp_path: Path) -> None:
+    job = CopyingJob(tmp_path, topics)
+    for name in islice(cycle(GATES_OF_DRIVER), KILLS):
+        gate = Gate(tmp_path, name)
+        job.start()
+        job.run_to(gate)
+        job.kill()
+        gate.open()
+    job.start()
+    job.finish()
+    job.check()
+
+
+def test_kills_of_a_worker_which_the_job_outlives(topics: Topics, tmp_path: Path) -> None:
+    job = CopyingJob(tmp_path, topics)
+    job.start()
+    for name in islice(cycle(GATES_IN_WORKERS), KILLS):
+        gate = Gate(tmp_path, name)
+        worker = job.run_to(gate)
+        assert worker != job.pid
+        os.kill(worker, signal.SIGKILL)
+        gate.open()
+    job.finish()
+    job.check()
