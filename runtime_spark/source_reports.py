@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dsv2.graph import Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.source_offset import Report
 from runtime_spark.manifest import path_exists
@@ -81,7 +81,8 @@ class ReportArchive:
     def __init__(self, spark: SparkSession, plan: Plan, checkpoint: str, folder: str) -> None:
         self._spark = spark
         self._place = f"{checkpoint}/dsv2/reports"
-        self._files = {op.uid: ReportFile(folder, op.id) for op in plan.operators if op.watermarks is not None}
+        sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+        self._files = {op.uid: ReportFile(folder, op.id) for op in sources if plan.readers_report(op)}
         self._latest: dict[str, list[Report]] = {}
         self._archived: list[int] = []  # the micro-batches of which there are files
 

@@ -94,14 +94,14 @@ def _frames_of(
 
 
 def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, folder: str | None) -> SplitFeed:
-    if operator.watermarks is None:
-        return SplitFeed(source)
-    if folder is None:
+    if folder is not None and plan.readers_report(operator):
+        return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder))
+    if operator.watermarks is not None:
         raise ConfigurationError(
             f"The source {operator}, defined at {operator.location}, has watermarks of its own, which take a job that "
             f"execute runs. For a DataFrame process its stream with the generator (build_as_process_function)."
         )
-    return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder))
+    return SplitFeed(source)
 
 
 def _indexed_batch(spark: SparkSession, source: IndexedSource[Any], operator: Operator, packed: bytes) -> DataFrame:

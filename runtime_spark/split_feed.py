@@ -46,7 +46,7 @@ class SplitFeed(Feed):
         encoder = FrameEncoder(job.plan, job.layout, job.codec())
         task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
         task.seek(portion.batch)
-        reading = SplitReading(self.source, operator, portion, task, job.plan.declarations)
+        reading = SplitReading(self.source, job.plan, operator, portion, task)
         for _ in reading.run():
             if encoder.size >= OUTPUT_BYTES:
                 yield encoder.take()

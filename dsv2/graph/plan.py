@@ -189,6 +189,10 @@ class Plan:
         by_clock = operator.body.has_event_time and USE_PROCESSING_TIME in self.declarations
         return by_clock or operator.body.uses_processing_timers()
 
+    def readers_report(self, source: Operator) -> bool:
+        """Whether the driver has to know what the readers of ``source``, one with splits, have sent of event time."""
+        return source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
+
     def sender(self, operator_id: int, channel: int) -> Operator:
         """The operator at the other end of a channel of ``operator_id``."""
         for edge in self.edges_into[operator_id]:

@@ -97,7 +97,7 @@ class SplitReader:
     def follow(self, order: ReaderOrder) -> None:
         """Do what ``order`` says, by and by."""
         assert isinstance(self._operator.body, Source)
-        self._reading = SplitReading(self._operator.body, self._operator, order, self.task, self._plan.declarations)
+        self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task)
         self._runs = self._reading.run()
         self._ends = order.last
         self.can_read = True

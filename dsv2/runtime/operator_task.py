@@ -12,12 +12,13 @@ from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import Tally
 from dsv2.runtime.fields import FunctionFields
-from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Timestamps
+from dsv2.runtime.frames import END, START, WATERMARK, Timestamps
 from dsv2.runtime.function_calls import FunctionCalls, Timing
 from dsv2.runtime.gate import InputGate
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.outputs import Collect, CollectStamped, Output
+from dsv2.runtime.time_sender import TimeSender
 from dsv2.runtime.timers import TimerService
 from dsv2.watermark import (
     BoolWatermark,
@@ -32,11 +33,9 @@ from dsv2.watermark.event_time import (
     EVENT_TIME,
     IDLE_STATUS,
     LONG_MAX,
-    LONG_MIN,
     PROCESSING_TIME,
     USE_PROCESSING_TIME,
     EventTimeOfInputs,
-    SentEventTime,
 )
 from dsv2.watermark.handling import is_forwarded
 
@@ -64,7 +63,7 @@ class OperatorTask:
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
         self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
         self._event_time = EventTimeOfInputs(len(channels))
-        self._sent_time = SentEventTime()
+        self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         self._calls = FunctionCalls(
@@ -75,7 +74,7 @@ class OperatorTask:
             job,
             self._store,
             Timing(self._event_time, event_timers, processing_timers),
-            send_watermark=self._send_watermark,
+            send_watermark=self._emit_watermark,
             has_ended=self._all_inputs_ended,
         )
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
@@ -207,7 +206,7 @@ class OperatorTask:
             self._calls.fire_event_timers(time)
             self._calls.event_time_watermark(time)
         if not self._all_inputs_ended():  # the end itself says the same
-            self._send_event_time(time)
+            self._sender.send(time)
 
     def _follow_clock(self) -> None:
         if not self._event_time.uses_processing_time:
@@ -267,7 +266,7 @@ class OperatorTask:
             "watermarks": self._watermarks,
             "across_inputs": {identifier: c.snapshot() for identifier, c in self._across_inputs.items()},
             "event_time": self._event_time.snapshot(),
-            "sent_time": self._sent_time.snapshot(),
+            "sent_time": self._sender.snapshot(),
             "inputs": (sorted(self._ended_inputs), sorted(self._idle_inputs), self._idle),
             "lifecycle": (self._opened, self._closed),
             "records_in": self.records_received(),
@@ -279,7 +278,7 @@ class OperatorTask:
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = Tally(name, count)
         self._event_time.restore(state["event_time"])
-        self._sent_time.restore(state["sent_time"])
+        self._sender.restore(state["sent_time"])
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
         self._store.restore(state["store"])
@@ -300,31 +299,8 @@ class OperatorTask:
     def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
         return is_forwarded(self._calls.watermark(input_index, watermark), strategy)
 
-    def _send_watermark(self, identifier: str, value: int | bool) -> None:
-        if identifier == IDLE_STATUS:
-            self._send_status(bool(value))
-        elif identifier == EVENT_TIME:
-            self._emit_event_time(value)
-        elif identifier == USE_PROCESSING_TIME:
-            self._emit_event_time(PROCESSING_TIME if value else LONG_MIN)
-        else:
-            self._control(WATERMARK, identifier, value)
-
-    def _emit_event_time(self, time: int) -> None:
-        self._sent_time.check(time, self._job.time.now_ms)
-        self._send_event_time(time)
-
-    def _send_event_time(self, time: int) -> None:
-        if not self._sent_time.sends(time):
-            return
-        if time == PROCESSING_TIME:
-            self._control(WATERMARK, USE_PROCESSING_TIME, True)
-        else:
-            self._control(WATERMARK, EVENT_TIME, time)
-
-    def _send_status(self, idle: bool) -> None:
-        self._sent_time.idle = idle
-        self._control(STATUS, "", idle)
+    def _emit_watermark(self, identifier: str, value: int | bool) -> None:
+        self._sender.emit(identifier, value, self._job.time.now_ms)
 
     def _control(self, kind: int, identifier: str, value: int | bool) -> None:
         for output in self._outputs:
@@ -347,4 +323,4 @@ class OperatorTask:
         idle = live > 0 and len(self._idle_inputs) == live
         if idle != self._idle:
             self._idle = idle
-            self._send_status(idle)
+            self._sender.tell_status(idle)

@@ -80,7 +80,7 @@ class SourceCoordinator:
         now_ms = self._clock.now_ms()
         for reader in self._readers.states:
             reader.end_batch(batch, now_ms, self._strategy)
-        there = self._snapshot(batch)
+        there = self._snapshot(batch, now_ms)
         if content(there) == content(offset) and not self._readers.any_tells:
             return offset
         self._offset = there
@@ -174,11 +174,11 @@ class SourceCoordinator:
                 raise ContractError(f"{held.at} cannot be read up to {portion.stop}, which is another split.")
         return portion
 
-    def _snapshot(self, batch: int) -> Offset:
+    def _snapshot(self, batch: int, now_ms: int) -> Offset:
         with self._calling("snapshot_state"):
             state = self._states.to_json(self._enumerator.snapshot_state())
         readers = [reader.to_json(self._splits) for reader in self._readers.states]
-        there = {"batch": batch, "enumerator": state, "readers": readers}
+        there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
         written: Offset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from dsv2.sources import Serializer
+from dsv2.watermark.event_time import SentEventTime
 
 __all__ = (
     "ACTIVE",
     "BEFORE_START",
     "IDLE",
+    "NOTHING_SENT",
     "WATERMARK",
     "Offset",
     "ReaderOrder",
@@ -35,9 +37,12 @@ ACTIVE: Final = "active"
 WATERMARK: Final = "watermark"
 IDLE: Final = "idle"
 
+NOTHING_SENT: Final = SentEventTime().snapshot()
+"""Of event time, by a reader that has just begun."""
+
 Report: TypeAlias = dict[str, Any]
 """What a reader has found out in a micro-batch, as JSON: ``source`` (uid), ``batch``, ``subtask``, ``parallelism``,
-``splits`` (watermark by id), ``sent`` (its last watermark)."""
+``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,9 @@ class SplitOrder:
 class ReaderOrder:
     """What one reader does in one micro-batch. ``first``: the job begins; ``last``: the reader ends.
 
-    ``sent``: the watermark that it has sent last (ms). ``tells``: what to send besides the records. ``watermarks``:
-    identifiers and values of what to send before them.
+    ``sent``: the watermark of its splits that it has sent last (ms). ``tells``: what to send besides the records.
+    ``watermarks``: identifiers and values of what to send before them. ``now_ms``: when this was decided on.
+    ``sender``: what the reader has sent of event time at all (``SentEventTime.snapshot``).
     """
 
     subtask: int
@@ -70,6 +76,8 @@ class ReaderOrder:
     sent: int | None = None
     tells: tuple[str, ...] = ()
     watermarks: tuple[tuple[str, int | bool], ...] = ()
+    now_ms: int = 0
+    sender: tuple[Any, ...] = NOTHING_SENT
 
     @property
     def portions(self) -> Sequence[SplitOrder]:
@@ -95,6 +103,8 @@ def orders(offset: Offset, splits: Serializer[Any]) -> list[ReaderOrder]:
             reader["sent"],
             tuple(reader["tells"]),
             tuple(reader["watermarks"].items()),
+            offset["now_ms"],
+            tuple(reader["sender"]),
         )
         for subtask, reader in enumerate(offset["readers"])
     ]

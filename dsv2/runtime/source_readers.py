@@ -8,10 +8,11 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.errors import ContractError
-from dsv2.runtime.source_offset import ACTIVE, IDLE, WATERMARK, Report
+from dsv2.runtime.source_offset import ACTIVE, IDLE, NOTHING_SENT, WATERMARK, Report
 from dsv2.runtime.split_watermarks import SplitTime, combined
 from dsv2.sources import Portion, ReaderInfo, Serializer, WatermarkStrategy
 from dsv2.watermark import Watermark
+from dsv2.watermark.event_time import SentEventTime
 
 __all__ = ("HeldSplit", "ReaderState", "Readers")
 
@@ -56,8 +57,9 @@ class HeldSplit:
 class ReaderState:
     """One reader. ``ended``: the micro-batch with which it ends, None if that has not come.
 
-    ``idle``: what it has told downstream, None if nobody knows. ``sent``: its last watermark (ms). ``tells``: what it
-    is to tell in this micro-batch, ``watermarks``: what it is to send besides, by identifier.
+    ``idle``: what it has told downstream, None if nobody knows. ``sent``: the last watermark of its splits (ms),
+    ``sender``: all that it has sent of event time. ``tells``: what it is to tell in this micro-batch, ``watermarks``:
+    what it is to send besides, by identifier.
     """
 
     splits: dict[str, HeldSplit] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class ReaderState:
     ended: int | None = None
     idle: bool | None = False
     sent: int | None = None
+    sender: Sequence[Any] = NOTHING_SENT
     tells: list[str] = field(default_factory=list)
     watermarks: dict[str, int | bool] = field(default_factory=dict)
 
@@ -105,6 +108,7 @@ class ReaderState:
             "ended": self.ended,
             "idle": self.idle,
             "sent": self.sent,
+            "sender": self.sender,
             "tells": self.tells,
             "watermarks": self.watermarks,
         }
@@ -138,11 +142,14 @@ class Readers:
             ]
         if len(before) == self.parallelism:
             for state, reader in zip(self.states, before, strict=True):
-                state.ended, state.idle, state.sent = reader["ended"], reader["idle"], reader["sent"]
+                state.ended, state.idle = reader["ended"], reader["idle"]
+                state.sent, state.sender = reader["sent"], reader["sender"]
         elif before:
             ended = [reader["ended"] for reader in before]
+            going_on = [reader["sender"] for reader in before if reader["ended"] is None]
             for state in self.states:
                 state.idle = None
+                state.sender = SentEventTime.successor(going_on)
                 state.ended = None if None in ended else max(ended)
 
     def all_held(self) -> list[HeldSplit]:
@@ -155,7 +162,8 @@ class Readers:
         for report in reports:
             watermarks |= report["splits"]
             if report["parallelism"] == self.parallelism:
-                self.states[report["subtask"]].sent = report["sent"]
+                reader = self.states[report["subtask"]]
+                reader.sent, reader.sender = report["sent"], report["sender"]
         for held in self.all_held():
             held.watermark = watermarks.get(held.at.split_id, held.watermark)
 

@@ -13,6 +13,7 @@ from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import END, MAX_FRAME_RECORDS, START, WATERMARK, Emit, Timestamps
 from dsv2.runtime.outputs import EdgeOutput
 from dsv2.runtime.record_loops import run_loop
+from dsv2.runtime.time_sender import TimeSender
 
 __all__ = ("SourceTask",)
 
@@ -40,10 +41,11 @@ class SourceTask:
         self._functions = functions
         self._watch = watch
         self._edges: list[EdgeOutput] = []
-        self._in_portions: list[tuple[RunFunction, WatermarkEmitter]] = []
+        self._in_portions: list[tuple[Operator, RunFunction, WatermarkEmitter]] = []
         self._tallies: list[tuple[Operator, Tally, Tally]] = []
         self._source = source
         self._ended = False
+        self.sender = TimeSender(self.control)
         self._collect = self._output(source)
 
     def start(self) -> None:
@@ -73,8 +75,11 @@ class SourceTask:
 
     def end_portion(self) -> None:
         """All that was to be read in this micro-batch has been sent."""
-        for function, watermarks in self._in_portions:
-            function.end_portion(watermarks)
+        for operator, function, watermarks in self._in_portions:
+            try:
+                function.end_portion(watermarks)
+            except Exception as error:
+                raise_user_failure(operator, self._index, "end_portion", error)
 
     def end(self) -> None:
         """Tell downstream that nothing more will come."""
@@ -123,6 +128,7 @@ class SourceTask:
 
     def _watermarks_to(self, edges: list[EdgeOutput]) -> WatermarkEmitter:
         def send(identifier: str, value: int | bool) -> None:
+            self.sender.check(value, now_ms=0)  # by the flag of the source, which has gone through here
             for edge in edges:
                 edge.control(WATERMARK, identifier, value)
 
@@ -136,7 +142,7 @@ class SourceTask:
         upstream = len(self._edges)
         collect = self._output(operator)
         if function.keeps_within_portions:
-            self._in_portions.append((function, self._watermarks_to(self._edges[upstream:])))
+            self._in_portions.append((operator, function, self._watermarks_to(self._edges[upstream:])))
 
         def emit(records: list[Any], timestamps: Timestamps) -> None:
             given.count += len(records)

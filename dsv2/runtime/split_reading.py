@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv2.functions import FailedRecordError
-from dsv2.graph import Operator
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.contexts import WatermarkEmitter
 from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import STATUS, WATERMARK
 from dsv2.runtime.source_offset import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.split_watermarks import ReaderClock, SplitTime
+from dsv2.runtime.time_sender import TimeSender
 from dsv2.sources import Records, Source, SourceReader
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
-from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS
+from dsv2.watermark.event_time import PROCESSING_TIME
 
 __all__ = ("SplitReading",)
 
@@ -24,45 +24,45 @@ class _Context(WatermarkEmitter):
     """The reader's view (``SourceReaderContext``)."""
 
     def __init__(
-        self, subtask: int, parallelism: int, task: SourceTask, declarations: Mapping[str, WatermarkDeclaration]
+        self,
+        order: ReaderOrder,
+        parallelism: int,
+        sender: TimeSender,
+        declarations: Mapping[str, WatermarkDeclaration],
     ) -> None:
         super().__init__(declarations, self._send_watermark)
-        self.subtask = subtask
+        self.subtask = order.subtask
         self.parallelism = parallelism
-        self._task = task
+        self._now_ms = order.now_ms
+        self._sender = sender
 
     def mark_idle(self) -> None:
         """Nothing comes for now."""
-        self._task.control(STATUS, "", True)
+        self._sender.tell_status(True)
 
     def mark_active(self) -> None:
         """There are records again."""
-        self._task.control(STATUS, "", False)
+        self._sender.tell_status(False)
 
     def _send_watermark(self, identifier: str, value: int | bool) -> None:
-        if identifier == IDLE_STATUS:
-            self._task.control(STATUS, "", value)
-        else:
-            self._task.control(WATERMARK, identifier, value)
+        self._sender.emit(identifier, value, self._now_ms)
 
 
 class SplitReading:
     """Does what ``order`` says, and hands it to ``task``."""
 
     def __init__(
-        self,
-        source: Source[Any, Any, Any],
-        operator: Operator,
-        order: ReaderOrder,
-        task: SourceTask,
-        declarations: Mapping[str, WatermarkDeclaration],
+        self, source: Source[Any, Any, Any], plan: Plan, operator: Operator, order: ReaderOrder, task: SourceTask
     ) -> None:
         self._source = source
         self._operator = operator
         self._order = order
         self._task = task
-        self._declarations = declarations
-        self._ctx = _Context(order.subtask, operator.parallelism, task, declarations)
+        self._sender = task.sender
+        self._sender.restore(order.sender)
+        self._reports = plan.readers_report(operator)
+        self._declarations = plan.declarations
+        self._ctx = _Context(order, operator.parallelism, self._sender, plan.declarations)
         self._clock: ReaderClock | None = None
         if operator.watermarks is not None:
             times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}
@@ -75,33 +75,47 @@ class SplitReading:
         reader raises.
         """
         if self._order.first:
-            self._task.start()
+            self._begin()
         if ACTIVE in self._order.tells:
-            self._task.control(STATUS, "", False)
-        for identifier, value in self._order.watermarks:
-            self._ctx.emit_watermark(self._watermark(identifier, value))
+            self._sender.tell_status(False)
+        self._send_watermarks()
         if self._order.portions:
             yield from self._read_portions()
         self._task.end_portion()
         if self._clock is not None:
             self._send_time(self._clock.finish())
         if IDLE in self._order.tells:
-            self._task.control(STATUS, "", True)
+            self._sender.tell_status(True)
         if self._order.last:
             self._task.end()
 
     def report(self) -> Report | None:
         """What the driver has to know when everything is read, if there is anything."""
-        if self._clock is None:
+        if not self._reports:
             return None
+        splits = {} if self._clock is None else self._clock.splits
         return {
             "source": self._operator.uid,
             "batch": self._order.batch,
             "subtask": self._order.subtask,
             "parallelism": self._operator.parallelism,
-            "splits": {split_id: split.watermark for split_id, split in self._clock.splits.items() if not split.last},
-            "sent": self._clock.sent,
+            "splits": {split_id: split.watermark for split_id, split in splits.items() if not split.last},
+            "sent": None if self._clock is None else self._clock.sent,
+            "sender": self._sender.snapshot(),
         }
+
+    def _begin(self) -> None:
+        self._task.start()
+        if self._operator.watermarks is not None and not self._operator.watermarks.emits:
+            self._sender.send(PROCESSING_TIME)
+
+    def _send_watermarks(self) -> None:
+        """Send what the enumerator wants every reader to send."""
+        try:
+            for identifier, value in self._order.watermarks:
+                self._ctx.emit_watermark(self._watermark(identifier, value))
+        except Exception as error:
+            raise_user_failure(self._operator, self._order.subtask, "emit_watermark", error)
 
     def _read_portions(self) -> Iterator[int]:
         reader: SourceReader[Any, Any] | None = None
@@ -143,4 +157,4 @@ class SplitReading:
 
     def _send_time(self, time: int | None) -> None:
         if time is not None:
-            self._task.control(WATERMARK, EVENT_TIME, time)
+            self._sender.send(time)

@@ -27,13 +27,14 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True)
 class WatermarkStrategy(Generic[T_contra]):
-    """How a source tells event time. Made by ``EventTimeWatermarkGeneratorBuilder.build_as_watermark_strategy``.
+    """How a source tells event time. Made by ``WatermarkStrategyBuilder.build_as_watermark_strategy``.
 
     ``extract_timestamp(record)``: its event time in ms; None: the timestamps are those that the source gives its
     records (Flink's strategies without ``withTimestampAssigner``). A split's watermark is its greatest timestamp less
     ``behind_ms``; that of a reader is the least of its splits, without those that are idle: that have had nothing to
     read for ``idle_after_ms`` (0: never). ``per_event``: it is sent behind every record that moves it, else once in a
-    micro-batch; not at all if ``emits`` is False. ``declarations``: of the watermarks that come of it.
+    micro-batch; if ``emits`` is False event time is the wall clock instead. ``declarations``: of the watermarks that
+    come of it.
     """
 
     extract_timestamp: Callable[[T_contra], int] | None

@@ -11,7 +11,7 @@ all have: an idle one that has not may still have something to say, and is waite
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dsv2.errors import ContractError
@@ -238,6 +238,11 @@ class SentEventTime:
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
         self.idle, self._greatest, self._by_clock = state
+
+    @staticmethod
+    def successor(states: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
+        """A snapshot for one of the senders that take the place of others, with ``states``, on new channels."""
+        return False, LONG_MIN, all(by_clock for _, _, by_clock in states)
 
 
 def _all_by_clock(times: list[int], ended: set[int]) -> bool:

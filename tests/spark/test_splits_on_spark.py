@@ -28,10 +28,20 @@ from dsv2 import (
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
-from dsv2.sources import HashSplitAssigner, Portion, Records, RoundRobinSplitAssigner
+from dsv2.sources import (
+    HashSplitAssigner,
+    Portion,
+    Records,
+    RoundRobinSplitAssigner,
+    SourceReader,
+    SourceReaderContext,
+)
+from dsv2.watermark import WatermarkDeclaration
 from tests.spans import Item, Span, Spans, SpansInFile, everything
 from tests.spark.test_restart import wait_until
 
+TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
+BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 ENDS = {"a": 40, "b": 7, "c": 0, "d": 23}
 
 
@@ -247,6 +257,45 @@ def test_a_source_may_tell_the_time_of_its_records_itself(spark: SparkSession, c
     items.process(Heard()).to_sink(sink)
     env.execute(checkpoint_location=checkpoint)
     assert sink.results == [("a", 0), ("a", 10), ("b", 0), ("b", 10), 9, ("b", 20), ("b", 30), 29, 2**63 - 1]
+
+
+class Switching(SpansInFile):
+    """Says behind number 3 that event time is the wall clock, and behind number 6 that it is 6."""
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [TIME, BY_CLOCK]
+
+    def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
+        return SwitchingReader(self, ctx)
+
+
+class SwitchingReader(SourceReader[Item, Span]):
+    def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
+        self.source, self.ctx = source, ctx
+
+    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        for run in self.source.read(start, stop):
+            yield run
+            numbers = [item.number for item in run.records]
+            if 3 in numbers:
+                self.ctx.emit_watermark(BY_CLOCK.new_watermark(True))
+            if 6 in numbers:
+                self.ctx.emit_watermark(TIME.new_watermark(6))
+
+
+def test_what_a_reader_has_sent_of_event_time_holds_after_a_restart(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ends"
+    for end in (5, 7):
+        grow(file, {"a": end})
+        env, sink = build(spark, Switching(str(file)), 1)
+        job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        if end == 5:
+            assert job.await_termination(60)
+            assert sorted(sink.results) == everything({"a": 5})
+    with pytest.raises(UserFunctionError, match="Event time is the wall clock here since use_processing_time was sent"):
+        job.await_termination(60)
 
 
 def times_of(sink: CollectSink[Any]) -> list[int]:

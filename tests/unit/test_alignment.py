@@ -14,7 +14,7 @@ from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStrea
 from dsv2.local import LocalRuntime
 from dsv2.runtime.alignment import LocalBoard
 from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, Report, orders
+from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, Offset, Report, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     Portion,
@@ -98,6 +98,7 @@ class Sources:
                             split.stop.name: reached.get(split.stop.name, split.watermark) for split in order.splits
                         },
                         "sent": None,
+                        "sender": NOTHING_SENT,
                     }
                     for order in found
                 ]

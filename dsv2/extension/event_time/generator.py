@@ -100,14 +100,13 @@ class WatermarkStrategyBuilder(Generic[T]):
         no sense.
         """
         _, idle, slack = self._checked()
-        declared = (declarations.EVENT_TIME, declarations.IDLE_STATUS) if idle else (declarations.EVENT_TIME,)
         return WatermarkStrategy(
             self._extract,
             behind_ms=slack + 1,
             idle_after_ms=idle,
             emits=self._mode is not Mode.NO_WATERMARK,
             per_event=self._mode is Mode.PER_EVENT,
-            declarations=declared,
+            declarations=_declared(self._mode, idle),
         )
 
     def _checked(self) -> tuple[int, int, int]:
@@ -159,8 +158,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         self._last_active: int | None = None
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        of_time = declarations.USE_PROCESSING_TIME if self._mode is Mode.NO_WATERMARK else declarations.EVENT_TIME
-        return (of_time, declarations.IDLE_STATUS) if self._idle_after else (of_time,)
+        return _declared(self._mode, self._idle_after)
 
     def open(self, ctx: NonPartitionedContext[T]) -> None:
         if self._mode is Mode.NO_WATERMARK:
@@ -255,6 +253,11 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         self._last = self._next
         watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))
         return True
+
+
+def _declared(mode: Mode, idle_after: int) -> tuple[WatermarkDeclaration, ...]:
+    of_time = declarations.USE_PROCESSING_TIME if mode is Mode.NO_WATERMARK else declarations.EVENT_TIME
+    return (of_time, declarations.IDLE_STATUS) if idle_after else (of_time,)
 
 
 def _milliseconds(span: timedelta) -> int:
