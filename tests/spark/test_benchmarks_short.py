@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.peers.environments import OWN
+from benchmarks.peers.jobs import JOBS
+
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
@@ -23,17 +26,25 @@ DETECTORS = ("document", "lazy")
 
 def run_short(name: str, results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     """What the benchmark prints, and the JSON that it keeps."""
+    run = run_program(name, "--results", str(results), *arguments)
+    assert (results / f"{name}.md").read_text() in run.stdout
+    return run.stdout, json.loads((results / f"{name}.json").read_text())
+
+
+def run_program(
+    name: str, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The short form of a benchmark, to its end."""
     run = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--short", "--results", str(results), *arguments],
+        [sys.executable, "-m", f"benchmarks.{name}", "--short", *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert run.returncode == 0, run.stderr
-    assert (results / f"{name}.md").read_text() in run.stdout
-    return run.stdout, json.loads((results / f"{name}.json").read_text())
+    return run
 
 
 def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
@@ -56,6 +67,20 @@ def test_hot_topics(tmp_path: Path) -> None:
     assert len({row[events] for row in main["rows"]}) == 1
     assert main["rows"][0][events] > 0
     assert len(profiles) == 2 * len(DETECTORS)
+
+
+def test_suite(tmp_path: Path) -> None:
+    """Contestants on Spark and the plain loops; the suite itself compares what comes out."""
+    results = tmp_path / "results"
+    nothing_installed = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run = run_program("suite", "--results", str(results), environment=nothing_installed)
+    for name, job in JOBS.items():
+        assert (results / f"{name}.md").read_text() in run.stdout
+        report = json.loads((results / f"{name}.json").read_text())
+        own = [contestant.name for contestant in job.contestants if contestant.environment == OWN]
+        assert [row[0] for row in report["tables"][0]["rows"]] == own
+        assert all(row[report["tables"][0]["header"].index("results")] > 0 for row in report["tables"][0]["rows"])
+    assert not (results / "rows").exists()
 
 
 def test_batch_overhead(tmp_path: Path) -> None:

@@ -1,0 +1,74 @@
+"""Measurements on file: one per contestant and setting, so that a suite can be measured in pieces."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.measure import Sample
+
+__all__ = ("Row", "Rows")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one contestant did in one setting."""
+
+    contestant: str
+    keys: int
+    kind: str
+    size: int
+    """Records in a batch, for those that can."""
+    records: int
+    """Records in a batch of this contestant."""
+    seconds: list[float] = field(default_factory=list)
+    results: int = 0
+    checksum: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+    date: str = ""
+    load: float = 0.0
+    """Of the machine before, in the average of a minute."""
+    missing: str = ""
+    """Why there are no numbers."""
+
+    @property
+    def sample(self) -> Sample:
+        """Of the measured batches."""
+        return Sample.of(self.seconds)
+
+    @property
+    def pace(self) -> float:
+        """Records per second, in the median."""
+        return self.records / self.sample.median
+
+
+class Rows:
+    """The measurements of one job, in ``DIR/rows/NAME.json``; without a folder they are only held."""
+
+    def __init__(self, folder: Path | None, name: str) -> None:
+        self._file = folder / "rows" / f"{name}.json" if folder is not None else None
+        self._rows: dict[tuple[str, int, str, int], Row] = {}
+        if self._file is not None and self._file.exists():
+            content: list[dict[str, Any]] = json.loads(self._file.read_text())
+            for row in content:
+                self._hold(Row(**row))
+
+    def all(self) -> list[Row]:
+        """Everything that is known."""
+        return [self._rows[place] for place in sorted(self._rows)]
+
+    def find(self, contestant: str, keys: int, kind: str, size: int) -> Row | None:
+        """What is known."""
+        return self._rows.get((contestant, keys, kind, size))
+
+    def put(self, row: Row) -> None:
+        """Write it down, in place of what was known."""
+        self._hold(row)
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write_text(json.dumps([asdict(row) for row in self.all()], indent=1, ensure_ascii=False) + "\n")
+
+    def _hold(self, row: Row) -> None:
+        self._rows[row.contestant, row.keys, row.kind, row.size] = row

@@ -1,0 +1,113 @@
+"""The rows of a job as a report: tables with ratios, targets, versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.common.report import Cell, Report
+from benchmarks.common.rows import Row
+from benchmarks.peers.roster import DSV2, PLAIN, Job
+
+__all__ = ("machine", "standings")
+
+_KINDS = ("tuple", "dataclass", "dict")
+
+_HEADER = (
+    "contestant",
+    "records/s",
+    "µs per record",
+    "records a batch",
+    "ms per batch",
+    "spread",
+    "dsv2 / it",
+    "of the plain loop",
+    "results",
+)
+
+
+def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
+    """Everything that is known of a job."""
+    report = Report(job.name, job.title, _conditions(rows, command))
+    places = {(row.size, row.kind, row.keys): list[Row]() for row in rows}
+    for row in _in_order(job, rows):
+        places[row.size, row.kind, row.keys].append(row)
+    for (size, kind, keys), here in sorted(places.items(), key=lambda place: (-place[0][0], _KINDS.index(place[0][1]))):
+        title = f"{keys:,} keys, records as {kind}s, batches of {size:,}"
+        report.table(title, _HEADER, [_cells(job, row, here) for row in here])
+    for target in job.targets:
+        largest = max((size for size, kind, keys in places if (kind, keys) == (job.kinds[0], target.keys)), default=0)
+        here = places.get((largest, job.kinds[0], target.keys), [])
+        ours, theirs = _best(job, here, DSV2), _best(job, here, target.group)
+        if ours and theirs:
+            claim = f"{target.keys:,} keys: throughput in times of {target.group}, fastest set-up"
+            report.at_least(claim, ours.pace / theirs.pace, target.times)
+    absent = [*job.absent, *((f"{row.contestant}, {row.keys:,} keys", row.missing) for row in rows if row.missing)]
+    if absent:
+        report.table("Not measured", ("contestant", "why"), absent)
+    versions = {row.contestant: row.versions for row in _in_order(job, rows) if row.versions}
+    packages = [(name, ", ".join(map(" ".join, found.items()))) for name, found in versions.items()]
+    if packages:
+        report.table("Versions", ("contestant", "packages"), packages)
+    return report
+
+
+def _in_order(job: Job, rows: Iterable[Row]) -> list[Row]:
+    """As the job lists its contestants; those that it no longer has are left out."""
+    names = [contestant.name for contestant in job.contestants]
+    return sorted((row for row in rows if row.contestant in names), key=lambda row: names.index(row.contestant))
+
+
+def _cells(job: Job, row: Row, others: Sequence[Row]) -> tuple[Cell, ...]:
+    if not row.seconds:
+        return (row.contestant, *[""] * (len(_HEADER) - 1))
+    ours, plain = (_best(job, others, group) for group in (DSV2, PLAIN))
+    return (
+        row.contestant,
+        round(row.pace),
+        1e6 / row.pace,
+        row.records,
+        round(row.sample.median * 1000),
+        row.sample.spread,
+        ours.pace / row.pace if ours else "",
+        row.pace / plain.pace if plain else "",
+        row.results,
+    )
+
+
+def _best(job: Job, rows: Iterable[Row], group: str) -> Row | None:
+    names = {contestant.name for contestant in job.contestants if contestant.group == group}
+    found = [row for row in rows if row.contestant in names and row.seconds]
+    return max(found, key=lambda row: row.pace, default=None)
+
+
+def machine() -> dict[str, str]:
+    """Where a measurement is made."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cpus": str(os.cpu_count()),
+    }
+
+
+def _conditions(rows: Iterable[Row], command: str) -> dict[str, str]:
+    measured = [row for row in rows if row.seconds]
+    dates = sorted(row.date for row in measured) or [""]
+    loads = [row.load for row in measured]
+    return {
+        "date": dates[0] if dates[0] == dates[-1] else f"{dates[0]} – {dates[-1]}",
+        "command": command,
+        **machine(),
+        "batches measured": ", ".join(map(str, sorted({len(row.seconds) for row in measured}))),
+        "load average before": f"{min(loads):.2f} – {max(loads):.2f}" if loads else "",
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

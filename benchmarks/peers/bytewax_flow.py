@@ -1,0 +1,74 @@
+"""What dataflows of Bytewax share: a source that makes records and notes when, a sink that adds up, and the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from bytewax.dataflow import Dataflow
+from bytewax.inputs import DynamicSource, StatelessSourcePartition
+from bytewax.outputs import DynamicSink, StatelessSinkPartition
+from bytewax.testing import run_main
+
+from benchmarks.peers.protocol import Outcome, Task
+
+__all__ = ("Generated", "Tally", "run")
+
+T = TypeVar("T")
+_AT_ONCE = 8192
+"""Records that the source hands over in one call."""
+
+
+class _Made(StatelessSourcePartition, Generic[T]):
+    def __init__(self, task: Task, make: Callable[[int], T], times: list[float]) -> None:
+        self._task, self._make, self._times, self._next = task, make, times, 0
+
+    def next_batch(self) -> Iterable[T]:
+        begin = self._next
+        if begin % self._task.records == 0:
+            self._times.append(time.perf_counter())
+        if begin == self._task.total:
+            raise StopIteration
+        end = self._next = min(begin + _AT_ONCE, begin - begin % self._task.records + self._task.records)
+        return list(map(self._make, range(begin, end)))
+
+
+class Generated(DynamicSource, Generic[T]):
+    """Record number 0, 1, 2 ..., in the only worker; ``times`` gets the moment at which each batch begins."""
+
+    def __init__(self, task: Task, make: Callable[[int], T]) -> None:
+        self.times: list[float] = []
+        self._partition = _Made(task, make, self.times)
+
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> StatelessSourcePartition:
+        assert worker_count == 1
+        return self._partition
+
+
+class _Adding(StatelessSinkPartition):
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def write_batch(self, items: list[tuple[str, int]]) -> None:
+        self._tally.results += len(items)
+        self._tally.checksum += sum([number for _, number in items])
+
+
+class Tally(DynamicSink):
+    """Adds up the numbers of ``(key, number)``."""
+
+    def __init__(self) -> None:
+        self.results = self.checksum = 0
+
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> StatelessSinkPartition:
+        return _Adding(self)
+
+
+def run(flow: Dataflow, task: Task, times: list[float], tally: Tally) -> Outcome:
+    """Run ``flow``, whose source wrote ``times``, to its end."""
+    run_main(flow)
+    seconds = [end - begin for begin, end in pairwise(times)]
+    return Outcome(seconds[task.warm_up :], tally.results, tally.checksum, {"bytewax": version("bytewax")})

@@ -1,0 +1,33 @@
+"""The pipeline of the example, as one streaming query, with as many extractors as detectors."""
+
+from __future__ import annotations
+
+from benchmarks.jobs.hot_topics import WINDOW, Tweets, threshold
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_dsv2
+from dsv2 import ExecutionEnvironment
+from dsv2.sinks import ForeachBatchSink
+from dsv2.sources import DataGeneratorSource
+from examples.hot_topics import HotTopic, build
+
+__all__ = ("measure", "pipeline")
+
+
+def measure(task: Task) -> Outcome:
+    """Modes as of the plain loop: ``document`` or lazy."""
+    return run_dsv2(lambda env: pipeline(env, task), task)
+
+
+def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
+    """Hot topics, counted on the driver."""
+    told: list[tuple[int, int]] = []
+
+    def write(events: list[HotTopic], batch_id: int) -> None:
+        told.append((len(events), sum(event.count for event in events)))
+
+    source = DataGeneratorSource(Tweets(task.keys), count=task.total, records_per_batch=task.records)
+    tweets = env.from_source(source, "tweets")
+    lazy = "document" not in task.mode
+    hot = build(tweets, threshold=threshold(task), window=WINDOW, lazy=lazy, extractors=task.parallelism)
+    hot.to_sink(ForeachBatchSink(write)).with_uid("hot")
+    return told

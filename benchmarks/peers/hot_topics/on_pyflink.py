@@ -1,0 +1,71 @@
+"""PyFlink: tweets carry the newest posting time along, as PyFlink has no watermarks of one's own.
+
+Heaps are in a field of the function, as the document has them. Flink does not checkpoint those, but keyed state would
+mean to take each heap apart and to put it together again, which is much slower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from pyflink.common import Types
+from pyflink.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+
+from benchmarks.jobs.hot_topics import WINDOW, Tweets, threshold
+from benchmarks.peers.protocol import Notes, Outcome, Task
+from benchmarks.peers.pyflink_job import Clock, numbers, run
+
+__all__ = ("measure",)
+
+TIMED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
+"""Topic, posting time, and the newest posting time of the tweets before."""
+
+
+class Extractor(MapFunction):
+    """Makes the tweet of a number."""
+
+    def __init__(self, task: Task, notes: Notes) -> None:
+        self.make = Tweets(task.keys)
+        self.clock = Clock(task, notes)
+        self.newest = -1
+
+    def map(self, value: int) -> tuple[str, int, int]:
+        self.clock.see(value)
+        newest = self.newest
+        topic, posting_time = self.make(value)
+        if posting_time > newest:
+            self.newest = posting_time
+        return topic, posting_time, newest
+
+    def close(self) -> None:
+        self.clock.end()
+
+
+class Detector(KeyedProcessFunction):
+    """Emits how many tweets of a topic are held whenever they are too many."""
+
+    def __init__(self, task: Task) -> None:
+        self.threshold = threshold(task)
+        self.heaps: dict[str, list[int]] = {}
+
+    def process_element(self, value: tuple[str, int, int], ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        topic, posting_time, newest = value
+        heap = self.heaps.setdefault(topic, [])
+        oldest_kept = newest - WINDOW
+        while heap and heap[0] < oldest_kept:
+            heappop(heap)
+        heappush(heap, posting_time)
+        if len(heap) > self.threshold:
+            yield len(heap)
+
+
+def measure(task: Task) -> Outcome:
+    """One subtask of everything: PyFlink's functions run in one core's time at most, however many there are."""
+
+    def build(env: StreamExecutionEnvironment, notes: Notes) -> DataStream:
+        tweets = numbers(env, task.total).map(Extractor(task, notes), output_type=TIMED)
+        keyed = tweets.key_by(lambda tweet: tweet[0], key_type=Types.STRING())
+        return keyed.process(Detector(task), output_type=Types.LONG())
+
+    return run(task, build)

@@ -1,0 +1,74 @@
+"""What jobs of PyFlink share: the environment, numbers to make records of, an end that adds up, and the run.
+
+Mode ``process``: functions run in Python processes beside Flink's; ``thread``: within Flink's own.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import Any
+
+from pyflink.common import Configuration, Types, WatermarkStrategy
+from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+
+from benchmarks.peers.protocol import Notes, Outcome, Task
+
+__all__ = ("Clock", "Tally", "numbers", "run")
+
+
+class Clock:
+    """Notes when a batch is over, for the first function, which tells it of each number and of the end."""
+
+    def __init__(self, task: Task, notes: Notes) -> None:
+        self._task = task
+        self._notes = notes
+
+    def see(self, number: int) -> None:
+        """``number`` has come."""
+        if number % self._task.records == 0:
+            self._notes.passed(number // self._task.records)
+
+    def end(self) -> None:
+        """All numbers have come."""
+        self.see(self._task.total)
+
+
+class Tally(ProcessFunction):
+    """Adds up numbers, and drops them."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._results = self._checksum = 0
+
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        self._results += 1
+        self._checksum += value
+        yield from ()
+
+    def close(self) -> None:
+        self._notes.told(self._results, self._checksum)
+
+
+def numbers(env: StreamExecutionEnvironment, count: int) -> DataStream:
+    """So many, from 0 on."""
+    return env.from_source(NumberSequenceSource(0, count - 1), WatermarkStrategy.no_watermarks(), "numbers")
+
+
+def run(task: Task, build: Callable[[StreamExecutionEnvironment, Notes], DataStream]) -> Outcome:
+    """Run what ``build`` makes, whose results are whole numbers, to its end."""
+    config = Configuration()
+    config.set_string("python.execution-mode", task.mode)
+    config.set_string("python.executable", sys.executable)
+    config.set_string("python.client.executable", sys.executable)
+    config.set_string("taskmanager.memory.task.heap.size", "2g")
+    env = StreamExecutionEnvironment.get_execution_environment(config)
+    env.set_parallelism(task.parallelism)
+    with tempfile.TemporaryDirectory(prefix="dsv2-benchmark-") as folder:
+        notes = Notes(folder)
+        build(env, notes).process(Tally(notes), output_type=Types.LONG()).print()
+        env.execute("benchmark")
+        return notes.outcome(task, {"apache-flink": version("apache-flink")})

@@ -1,0 +1,150 @@
+"""All jobs, by dsv2 and by its peers, in one run or in pieces.
+
+Each contestant runs in a process and with a package of its own (``benchmarks/peers``); what is missing is installed
+apart from the project, in the user's cache directory. All do the same work: what comes out, its number and its sum, is
+compared with what the plain loop's functions give for as many records.
+
+**Steady state**: a run begins with batches that do not count, in which processes start, code is compiled and state
+fills up. On Spark a batch is a micro-batch, with everything that Spark does for it. Elsewhere it is so many records in
+a row, by the moments at which the first function has passed them on. The slowest get smaller batches than the others.
+
+**In pieces**: what has been measured is kept, one row per contestant and setting, and not measured again by the next
+call (unless ``--again``). The report tells everything that is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+
+from benchmarks.common.report import Arguments
+from benchmarks.common.rows import Row, Rows
+from benchmarks.common.standings import standings
+from benchmarks.peers.environments import OWN, Unavailable
+from benchmarks.peers.jobs import JOBS
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.roster import PLAIN, Contestant, Job
+from benchmarks.peers.runner import Failed, run_apart, run_here
+
+__all__ = ("main", "run_job")
+
+NAME = "suite"
+SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "keys": [100]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the jobs that command-line ``arguments`` name; returns the exit code."""
+    return _run(NAME, __doc__, None, arguments)
+
+
+def run_job(name: str, description: str | None, arguments: Sequence[str] | None) -> int:
+    """The same with one job only."""
+    return _run(name, description, [name], arguments)
+
+
+def _run(program: str, description: str | None, jobs: list[str] | None, arguments: Sequence[str] | None) -> int:
+    parser = Arguments(program, description)
+    add = parser.add_argument
+    if jobs is None:
+        add("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(JOBS)} (all)")
+    add("--contestants", nargs="+", metavar="NAME", help="whose names begin with one of these (all)")
+    add("--keys", type=int, nargs="+", help="numbers of keys (those of the job)")
+    add("--kinds", nargs="+", choices=("tuple", "dataclass", "dict"), help="of records (those of the job)")
+    add("--records", type=int, default=1_000_000, help="in a batch, at most (1,000,000)")
+    add("--batches", type=int, default=5, help="that are measured (5)")
+    add("--warm-up", type=int, default=2, help="batches before those (2)")
+    add("--limit", type=float, default=1200, metavar="SECONDS", help="for one contestant in one setting (1,200)")
+    add("--again", action="store_true", help="measure also what has been measured")
+    options = parser.parse(arguments, SHORT)
+    for name in jobs or options.jobs or JOBS:
+        job = JOBS.get(name)
+        if job is None:
+            parser.error(f"there is no job {name}; there are {', '.join(JOBS)}")
+        measure(job, options, f"./run bench suite {name}")
+    return 0
+
+
+def measure(job: Job, options: argparse.Namespace, command: str) -> None:
+    """Measure what is asked for and not known yet, then publish all that is known."""
+    rows = Rows(None if options.short else options.results, job.name)
+    for contestant, task in _settings(job, options):
+        known = rows.find(contestant.name, task.keys, task.kind, options.records)
+        if options.again or known is None or not (known.missing or _is_enough(known, task)):
+            row = _measured(job, contestant, task, options)
+            print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}s: {_in_short(row)}", file=sys.stderr)
+            rows.put(row)
+    standings(job, rows.all(), command).publish(options.results)
+
+
+def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestant, Task]]:
+    kinds, numbers = options.kinds or job.kinds, options.keys or job.keys
+    for keys in numbers:
+        for kind in kinds if keys == min(numbers) else kinds[:1]:
+            for contestant in job.contestants:
+                named = not options.contestants or contestant.name.startswith(tuple(options.contestants))
+                if not named or kind not in contestant.kinds or (options.short and not contestant.environment.exists()):
+                    continue
+                records, subtasks = contestant.records(options.records, keys), contestant.parallelism
+                yield (
+                    contestant,
+                    Task(records, options.batches, options.warm_up, keys, kind, subtasks, contestant.mode),
+                )
+
+
+def _is_enough(row: Row, task: Task) -> bool:
+    return row.records == task.records and len(row.seconds) >= task.batches
+
+
+def _measured(job: Job, contestant: Contestant, task: Task, options: argparse.Namespace) -> Row:
+    date, load = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(os.getloadavg()[0], 2)
+    row = Row(contestant.name, task.keys, task.kind, options.records, task.records, date=date, load=load)
+    try:
+        if options.short and contestant.environment == OWN:
+            outcome = run_here(job.name, contestant.program, task)
+        else:
+            outcome = run_apart(contestant.environment, job.name, contestant.program, task, options.limit)
+        _check(job, contestant, task, outcome)
+    except Unavailable as reason:
+        return replace(row, missing=f"not available: {reason}")
+    except Failed as reason:
+        if options.short:
+            raise
+        return replace(row, missing=str(reason))
+    return replace(
+        row,
+        seconds=[round(seconds, 4) for seconds in outcome.seconds],
+        results=outcome.results,
+        checksum=outcome.checksum,
+        versions=outcome.versions,
+    )
+
+
+def _check(job: Job, contestant: Contestant, task: Task, outcome: Outcome) -> None:
+    """Whether it is what the plain loop makes of as many records. Raises Failed."""
+    number, total = _expected(job, replace(task, parallelism=1, mode=""))
+    if outcome.results != number or abs(outcome.checksum - total) > contestant.near * total:
+        told = f"{outcome.results:,} results with the sum {outcome.checksum:,}"
+        raise Failed(f"wrong: {told}, {number:,} with the sum {total:,} expected")
+
+
+@cache
+def _expected(job: Job, task: Task) -> tuple[int, int]:
+    plain = next(contestant for contestant in job.contestants if contestant.group == PLAIN)
+    outcome = run_here(job.name, plain.program, task)
+    return outcome.results, outcome.checksum
+
+
+def _in_short(row: Row) -> str:
+    return f"{row.pace:,.0f} records/s, {row.sample.spread} ms" if row.seconds else row.missing
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from benchmarks import suite
+
+    sys.exit(suite.main())

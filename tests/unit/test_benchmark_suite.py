@@ -1,0 +1,175 @@
+"""What the benchmark suite keeps, compares and says; the contestants themselves run in the short form of the suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import suite
+from benchmarks.common.rows import Row, Rows
+from benchmarks.common.standings import standings
+from benchmarks.jobs.hot_topics import Tweets, rank_table, threshold
+from benchmarks.peers import runner
+from benchmarks.peers.environments import Unavailable
+from benchmarks.peers.jobs import JOBS
+from benchmarks.peers.protocol import Notes, Outcome, Task
+from benchmarks.peers.roster import DSV2, PLAIN, Contestant, Job, Target
+
+TASK = Task(records=1000, batches=2, warm_up=1, keys=10, kind="dict", parallelism=2, mode="a b")
+CONTESTANTS = (
+    Contestant("plain loop", PLAIN, "plain"),
+    Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, near=0.1),
+    Contestant("other", "other", "on_other"),
+    Contestant("other, slower", "other", "on_other", most=((5, 100),)),
+)
+JOB = Job("job", "A job", CONTESTANTS, keys=(2, 7), targets=(Target("other", 1.5, 7),))
+
+
+def row(contestant: str, seconds: float, keys: int = 7, records: int = 1000) -> Row:
+    """Of five batches."""
+    return Row(contestant, keys, "tuple", 1000, records, [seconds] * 5, 3, 4, {"package": "1.0"})
+
+
+def test_a_task_survives_the_command_line() -> None:
+    assert Task.parse(TASK.arguments()) == TASK
+
+
+def test_an_outcome_survives_its_file(tmp_path: Path) -> None:
+    outcome = Outcome([0.5, 0.25], 3, 4, {"package": "1.0"})
+    outcome.write(tmp_path / "outcome")
+    assert Outcome.read(tmp_path / "outcome") == outcome
+
+
+def test_a_batch_is_over_when_the_last_subtask_has_passed_it(tmp_path: Path) -> None:
+    (tmp_path / "times").write_text("0 1.0\n0 1.5\n1 2.0\n1 3.0\n2 4.0\n2 3.5\n3 6.0\n3 6.5\n")
+    notes = Notes(str(tmp_path))
+    notes.told(3, 10)
+    notes.told(4, 20)
+    assert notes.outcome(TASK, {}) == Outcome([1.0, 2.5], 7, 30)
+
+
+def test_measurements_are_kept_and_replaced(tmp_path: Path) -> None:
+    rows = Rows(tmp_path, "job")
+    rows.put(row("dsv2", 1.0))
+    rows.put(row("other", 1.0))
+    rows.put(row("dsv2", 2.0))
+    assert [(found.contestant, found.seconds[0]) for found in Rows(tmp_path, "job").all()] == [
+        ("dsv2", 2),
+        ("other", 1),
+    ]
+
+
+class Programs:
+    """Stands for the contestants: each gives one result with the sum 100, unless told otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran: list[str] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.unavailable: list[str] = []
+        monkeypatch.setattr(suite, "run_apart", lambda environment, job, program, task, limit: self.run(program, task))
+        monkeypatch.setattr(suite, "run_here", lambda job, program, task: Outcome([1.0], 1, 100))
+        monkeypatch.setitem(JOBS, JOB.name, replace(JOB, keys=(7,)))
+        suite._expected.cache_clear()
+
+    def run(self, program: str, task: Task) -> Outcome:
+        self.ran.append(program)
+        if program in self.unavailable:
+            raise Unavailable("no such package")
+        return self.outcomes.get(program, Outcome([0.5] * task.batches, 1, 100))
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return Programs(monkeypatch)
+
+
+def test_what_has_been_measured_is_not_measured_again_unless_asked(programs: Programs, tmp_path: Path) -> None:
+    results = ["--results", str(tmp_path)]
+    suite.main(["job", *results, "--contestants", "plain"])
+    assert programs.ran == ["plain"]
+    suite.main(["job", *results])
+    assert programs.ran == ["plain", "on_dsv2", "on_other", "on_other"]
+    suite.main(["job", *results])
+    assert len(programs.ran) == 4
+    suite.main(["job", *results, "--contestants", "dsv2", "--again"])
+    assert programs.ran[4:] == ["on_dsv2"]
+
+
+def test_more_batches_than_known_are_measured(programs: Programs, tmp_path: Path) -> None:
+    for batches in ("3", "5", "4"):
+        suite.main(["job", "--results", str(tmp_path), "--contestants", "dsv2", "--batches", batches])
+    assert len(programs.ran) == 2
+
+
+def test_wrong_results_count_for_nothing(programs: Programs, tmp_path: Path) -> None:
+    programs.outcomes = {"on_dsv2": Outcome([0.1] * 5, 1, 91), "on_other": Outcome([0.1] * 5, 1, 99)}
+    suite.main(["job", "--results", str(tmp_path)])
+    missing = {found.contestant: found.missing for found in Rows(tmp_path, "job").all()}
+    assert missing["dsv2"] == missing["plain loop"] == ""  # dsv2 may be off by a tenth
+    assert missing["other"] == "wrong: 1 results with the sum 99, 1 with the sum 100 expected"
+    assert "wrong: 1 results" in (tmp_path / "job.md").read_text()
+
+
+def test_a_package_that_cannot_be_installed_is_told(programs: Programs, tmp_path: Path) -> None:
+    programs.unavailable = ["on_other"]
+    suite.main(["job", "--results", str(tmp_path)])
+    assert "not available: no such package" in (tmp_path / "job.md").read_text()
+
+
+def test_the_fastest_set_up_counts_and_smaller_batches_by_their_own_size() -> None:
+    rows = [row("plain loop", 1.0), row("dsv2", 2.0), row("other", 4.0), row("other, slower", 1.0, records=100)]
+    report = standings(JOB, rows, "./run bench suite job")
+    (table, _) = report.tables
+    paces = {cells[0]: (cells[1], cells[table.header.index("dsv2 / it")]) for cells in table.rows}
+    assert paces == {"plain loop": (1000, 0.5), "dsv2": (500, 1), "other": (250, 2), "other, slower": (100, 5)}
+    (verdict,) = report.verdicts
+    assert (verdict.measured, verdict.met) == (2, True)
+
+
+def test_targets_count_with_their_number_of_keys_only() -> None:
+    assert not standings(JOB, [row("dsv2", 1.0, keys=2), row("other", 1.0, keys=2)], "").verdicts
+
+
+def test_small_batches_are_for_many_keys() -> None:
+    slower = CONTESTANTS[-1]
+    assert [slower.records(1000, keys) for keys in (4, 5, 6)] == [1000, 100, 100]
+    assert slower.records(10, 6) == 10
+
+
+def test_a_program_that_fails_or_takes_too_long_is_ended_and_told() -> None:
+    class Shell:
+        def exists(self) -> bool:
+            return True
+
+        def make(self) -> None:
+            pass
+
+        def command(self, job: str, program: str) -> list[str]:
+            return ["sh", "-c", program]
+
+        def variables(self) -> dict[str, str]:
+            return {}
+
+    with pytest.raises(runner.Failed, match=r"(?s)exit code 3:\nwhy"):
+        runner.run_apart(Shell(), "job", "echo why; exit 3", TASK, 10)
+    with pytest.raises(runner.Failed, match=r"not done after 0 s"):
+        runner.run_apart(Shell(), "job", "sleep 60", TASK, 0.1)
+
+
+@pytest.mark.parametrize("topics", [10, 1000, 50_000])
+def test_topics_follow_zipfs_law(topics: int) -> None:
+    table = rank_table(topics)
+    first, second = table.count(1), table.count(2)
+    assert first == pytest.approx(2 * second, rel=0.01)
+    assert max(table) <= topics
+    tweets = [Tweets(topics)(index) for index in range(10_000)]
+    share = sum(tweet.topic == "topic-1" for tweet in tweets) / len(tweets)
+    assert share == pytest.approx(first / len(table), rel=0.1)
+
+
+def test_only_the_first_topic_is_hot() -> None:
+    table = rank_table(1000)
+    held = 5 * 60 * 1000
+    assert table.count(2) / len(table) * held < threshold(Task(1_000_000)) < table.count(1) / len(table) * held
