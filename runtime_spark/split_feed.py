@@ -74,15 +74,9 @@ class SplitPlanner(Planner):
         reports = [] if self._reports is None else self._reports.read()
         while True:
             there = self._coordinator.next(start, refresh=refresh, reports=reports)
-            if there != start or not only_available or not self._is_more_to_come():
+            if there != start or not only_available or not self._coordinator.has_more_for_certain:
                 return there
-            time.sleep(PACE_SECONDS)
-
-    def _is_more_to_come(self) -> bool:
-        """Whether there is more to read for certain, so that an offset that stays would end the job too early."""
-        coordinator = self._coordinator
-        ends = self._source.bounded and not coordinator.ended and not coordinator.waits_for_others
-        return ends or coordinator.resumes_soon
+            time.sleep(PACE_SECONDS)  # an offset that stays would end the job
 
     def portions(self, start: Offset, end: Offset) -> Sequence[ReaderOrder]:
         return [] if start == end else orders(end, self._source.split_serializer)

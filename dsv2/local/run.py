@@ -96,6 +96,12 @@ class LocalRun:
         """Whether all that is left to read has yet to come."""
         return all(reader.ended for reader in self._indexed) and all(source.waits for source in self._split_sources)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all that was there when the job began has been read: for sources without an end."""
+        all_read = all(source.is_exhausted for source in self._split_sources)
+        return all_read and all(reader.ended for reader in self._indexed)
+
     def _process(self) -> None:
         while True:
             ready = [reader for reader in self._readers if reader.can_read]

@@ -12,7 +12,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
+from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions, Trigger
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
 from dsv2.runtime.codec import Codec
@@ -21,15 +21,19 @@ from dsv2.runtime.progress import job_progress
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
-from dsv2.sources import BaseSource, Crash, DataFrameSource, Pause, Stop
+from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
 
 __all__ = ("LocalRuntime",)
 
+_AVAILABLE_NOW = Trigger.available_now()
 _PACE_SECONDS = 0.01  # between two looks at sources that have nothing new
 
 
 class LocalRuntime:
-    """Runs bounded pipelines in this process, to their end, before ``execute_async`` returns.
+    """Runs pipelines in this process, to their end, before ``execute_async`` returns.
+
+    A source with splits that has no end needs ``Trigger.available_now()``: the job then ends when all that was there
+    at its beginning has been processed, without the end of input. (With ``restart`` it takes a new look each time.)
 
     ``seed``: which of the possible interleavings of channels is run. ``batches``: cut the input into micro-batches of
     so many records per source subtask, the last number repeating (default: no cut). ``restart``: put the state of all
@@ -37,7 +41,7 @@ class LocalRuntime:
     ``RecordMutatedError`` if a record is changed after it was emitted.
 
     It differs from Spark in this: one process, so state never outlives it; records are not copied between operators;
-    sources are all but DataFrames and have an end, sinks are those that end on the driver.
+    sources are all but DataFrames, sinks are those that end on the driver.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class LocalRuntime:
 
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         run.open()
+        bounded = all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
         sizes = self._sizes(plan)
         skipped_ms = 0
         for batch_id in itertools.count():
@@ -105,6 +110,8 @@ class LocalRuntime:
             job.progress = job_progress(plan, batch_id, run.progress())
             if not more:
                 break
+            if not bounded and run.is_exhausted:
+                return
             if self._restart:
                 run.restart()
             if run.waits:
@@ -160,9 +167,12 @@ def _check(plan: Plan, options: RunOptions) -> None:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
             raise ConfigurationError(f"The source {where} needs Spark; locally use another one, a collection say.")
-        if isinstance(operator.body, BaseSource) and not operator.body.bounded:
+        if isinstance(operator.body, IndexedSource) and not operator.body.bounded:
+            raise ConfigurationError(f"The source {where} has no end, and always more to read: give it a count.")
+        if isinstance(operator.body, BaseSource) and not operator.body.bounded and options.trigger != _AVAILABLE_NOW:
             raise ConfigurationError(
-                f"The source {where} has no end; the local runtime runs bounded jobs: give it one (count, say)."
+                f"The source {where} has no end. Locally a job reads what is there when it begins: say so by "
+                f"trigger=Trigger.available_now()."
             )
         if operator.kind is OperatorKind.SINK and not isinstance(
             operator.body, CollectSink | PrintSink | ForeachBatchSink

@@ -46,11 +46,16 @@ class SplitSourceRun:
         self.waits = False
         """Whether the last micro-batch had nothing to read."""
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether what was there when the job began has been read."""
+        return self.waits and not self._coordinator.has_more_for_certain
+
     def begin_batch(self, records: int | None) -> None:
         """Tell the readers what to read; ``records`` for each of them, if that is a limit."""
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
         limit = None if records is None else records * self._operator.parallelism
-        there = self._coordinator.next(self._offset, limit, reports=reports)
+        there = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=reports)
         self.waits = there == self._offset
         if not self.waits:
             self._offset = there

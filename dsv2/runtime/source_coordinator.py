@@ -69,9 +69,8 @@ class SourceCoordinator:
         batch = offset["batch"] + 1
         for reader in self._readers.states:
             reader.begin_batch()
-        if refresh:
-            with self._calling("refresh"):
-                self._enumerator.refresh()
+        with self._calling("refresh" if refresh else "hand_out"):
+            (self._enumerator.refresh if refresh else self._enumerator.hand_out)()
         self._readers.learn(report for report in reports if report["batch"] == offset["batch"])
         if self._aligner is not None:
             with self._calling("pause_or_resume_splits"):
@@ -100,6 +99,12 @@ class SourceCoordinator:
     def resumes_soon(self) -> bool:
         """Whether there is more to read when aligned sources look at each other next."""
         return self._aligner is not None and self._aligner.resumes_soon
+
+    @property
+    def has_more_for_certain(self) -> bool:
+        """Whether something comes, even if there is nothing new now: a job that reads what is there waits for it."""
+        ends = self._source.bounded and not self.ended and not self.waits_for_others
+        return ends or self.resumes_soon
 
     def commit(self, offset: Offset) -> None:
         """What lies before ``offset`` has been processed for good."""

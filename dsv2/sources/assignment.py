@@ -181,6 +181,9 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             self._looked = True
         self._settle()
 
+    def hand_out(self) -> None:
+        self._settle()
+
     @property
     def limit_per_batch(self) -> int | None:
         return self._limit

@@ -185,6 +185,13 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
 
     def refresh(self) -> None:
         self._inner.refresh()
+        self._switch_when_read()
+
+    def hand_out(self) -> None:
+        self._inner.hand_out()
+        self._switch_when_read()
+
+    def _switch_when_read(self) -> None:
         while self._inner_ctx.is_read and self._number + 1 < len(self._hybrid.sources):
             self._switch()
 

@@ -111,8 +111,8 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
     """Decides who reads what, and how far (Flink ``SplitEnumerator``). Lives on the driver.
 
     When a job starts, for the first time or again: ``start``, then ``add_reader`` for each reader. Before every
-    micro-batch: ``refresh``, ``advance`` for each split that a reader holds, ``snapshot_state``. At the end of the run
-    ``close``, unless the process is killed. An exception of any of them fails the job, as a ``JobError``.
+    micro-batch: ``refresh`` or ``hand_out``, ``advance`` for each split that a reader holds, ``snapshot_state``. At
+    the end of the run ``close``, unless the process is killed. An exception of any fails the job, as a ``JobError``.
     """
 
     def start(self) -> None:
@@ -130,6 +130,9 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
     def refresh(self) -> None:
         """Look for new splits and new data. Called before every micro-batch; under ``Trigger.available_now()`` before
         the first one only, for what is there now is then all that is read."""
+
+    def hand_out(self) -> None:
+        """Called where there is no ``refresh``: give out splits that have waited for their turn, without a new look."""
 
     @property
     def limit_per_batch(self) -> int | None:

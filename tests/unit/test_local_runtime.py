@@ -28,6 +28,7 @@ from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
 from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.spans import Spans
 from tests.support import NoRows, local_environment, one_input, two_inputs
 
 NEWEST = new_builder("newest").type_long().combine_function_max().build()
@@ -292,7 +293,9 @@ def test_the_users_own_function_object_is_not_touched() -> None:
 # fmt: off
 REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
     (lambda env: numbers_in(env).to_sink(CollectSink()),
-     "The source Source (uid 'Source-0'), defined at HERE, has no end; the local runtime runs bounded jobs"),
+     "The source Source (uid 'Source-0'), defined at HERE, has no end, and always more to read: give it a count."),
+    (lambda env: env.from_source(Spans({"a": 1}, bounded=False)).to_sink(CollectSink()),
+     "The source Source (uid 'Source-0'), defined at HERE, has no end. Locally a job reads what is there when it"),
     (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
      "The source Source (uid 'Source-0'), defined at HERE, needs Spark; locally use another one"),
     (lambda env: env.from_collection([1]).to_sink(FileSink("out", schema="value int")),
@@ -301,7 +304,7 @@ REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("build", "message"), REFUSED, ids=["unbounded", "DataFrame", "file"])
+@pytest.mark.parametrize(("build", "message"), REFUSED, ids=["always more", "unbounded", "DataFrame", "file"])
 def test_what_needs_spark_is_refused(build: Any, message: str) -> None:
     env = local_environment()
     build(env)

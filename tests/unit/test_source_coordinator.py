@@ -166,6 +166,18 @@ def test_without_a_refresh_nothing_new_is_found() -> None:
     assert driver.next(first, None) != first
 
 
+def test_without_a_refresh_splits_that_wait_for_their_turn_get_it() -> None:
+    class InTurn(Spans):
+        def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+            return waiting[:1]
+
+    source = InTurn({"a": 3, "b": 2}, bounded=False)
+    driver = coordinator(source, parallelism=1)
+    first = driver.next(BEFORE_START)
+    assert plan_of(first, source) == {0: [("a", 0, 3)]}
+    assert plan_of(driver.next(first, refresh=False), source) == {0: [("b", 0, 2)]}
+
+
 def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
     source = spans({"a": 3}, bounded=False, discovery_interval_ms=1)
     clock = ManualClock(step_ms=1)

@@ -1,0 +1,125 @@
+"""Sources without an end on the local runtime: what is there when the job begins is read, and then the job ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment, JobStatus, NonPartitionedContext, Trigger
+from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.sinks import CollectSink
+from dsv2.sources import HybridSource, Portion, Source
+from dsv2.testing import ManualClock
+from tests.spans import Item, Span, Spans, everything
+
+ENDS = {"a": 9, "b": 4, "c": 0}
+
+
+def number_of(item: Item) -> int:
+    return item.number
+
+
+class Ending(OneInputStreamProcessFunction[Any, Any]):
+    """Passes records on, and tells of the end."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+    def end_input(self, ctx: NonPartitionedContext[Any]) -> None:
+        ctx.apply_to_all_partitions(lambda output, ctx: output.collect("end"))
+
+
+def run(*sources: Source[Any, Any, Any], parallelism: int = 2, watermarks: Any = None, **options: Any) -> list[Any]:
+    """What the sources bring, each through a function that tells of its end."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(**options))
+    env.set_parallelism(parallelism)
+    sinks = [CollectSink[Any]() for _ in sources]
+    for source, sink in zip(sources, sinks, strict=True):
+        env.from_source(source, watermarks=watermarks).process(Ending()).with_parallelism(1).to_sink(sink)
+    job = env.execute_async(trigger=Trigger.available_now())
+    assert job.exception() is None
+    assert job.status is JobStatus.FINISHED
+    return [record for sink in sinks for record in sink.results]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(("batches", "limit"), [((), None), ((1,), None), ((3, 1), 2)])
+def test_all_that_is_there_is_read_and_the_input_does_not_end(
+    batches: tuple[int, ...], limit: int | None, restart: bool
+) -> None:
+    found = run(Spans(ENDS, bounded=False, limit=limit), batches=batches, restart=restart)
+    assert sorted(found) == everything(ENDS)
+
+
+def test_a_bounded_source_beside_it_is_read_to_its_end() -> None:
+    class Slow(Spans):
+        """Has nothing to read for some time."""
+
+        looks = 0
+
+        def refresh(self) -> None:
+            self.looks += 1
+
+        def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+            return super().advance(split, limit) if self.looks > 9 else None
+
+    found = run(Spans({"a": 3}, bounded=False), Slow({"b": 2}), batches=(2,))
+    assert found == [*everything({"a": 3, "b": 2}), "end"]
+
+
+def test_a_collection_beside_it_is_read_to_its_end() -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,)))
+    sink = CollectSink[Any]()
+    env.from_source(Spans({"a": 1}, bounded=False)).to_sink(CollectSink())
+    env.from_collection(range(5)).process(Ending()).to_sink(sink)
+    env.execute(trigger=Trigger.available_now())
+    assert sink.results == [0, 1, 2, 3, 4, "end"]
+
+
+class Looking(Spans):
+    """Sees its ends when it looks; there is more by then whenever it is read."""
+
+    def refresh(self) -> None:
+        self.seen = dict(self.ends)
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        self.ends[split.name] += 1
+        stop = min(split.position + 1, self.seen[split.name])
+        return Portion(Span(split.name, stop, split.end)) if stop > split.position else None
+
+
+def test_what_comes_later_is_not_read() -> None:
+    assert run(Looking({"a": 3}, bounded=False), parallelism=1) == everything({"a": 3})
+
+
+def test_splits_that_wait_for_their_turn_are_there_already(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_text(f"{number}\n")
+    found = run(FilesSource(tmp_path, text_lines(int), files_per_batch=1, discovery_interval_ms=10**9))
+    assert found == [0, 1, 2, 3, 4]
+
+
+def test_the_source_behind_another_one_is_there_already() -> None:
+    found = run(HybridSource([Spans({"a": 5}), Spans({"b": 3}, bounded=False)]), batches=(1,), parallelism=1)
+    assert found == [Item("a", number) for number in range(5)] + [Item("b", number) for number in range(3)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_splits_that_are_paused_are_read_on_and_none_is_waited_for_in_vain(restart: bool) -> None:
+    strategy = EventTimeExtension.new_watermark_generator_builder(number_of)
+    aligned = strategy.build_as_watermark_strategy().with_watermark_alignment("g", timedelta(milliseconds=2))
+    clock = ManualClock(step_ms=300)
+    options: dict[str, Any] = {"batches": (1,), "restart": restart, "clock": clock, "watermarks": aligned}
+    both = {"a": 30, "b": 29}
+    assert sorted(run(Spans(both, bounded=False), **options)) == everything(both)
+    # The long one gets ahead, and the short one has nothing that would let it go on.
+    for bounded in (False, True):
+        found = run(Spans({"long": 30}, bounded=bounded), Spans({"short": 3}, bounded=False), **options)
+        assert [item for item in found if item.span == "short"] == everything({"short": 3})
+        assert len(found) < 15
