@@ -26,7 +26,6 @@ _PLACES = (
 )
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    "wal_level": "logical",  # changes of tables can be followed
     "max_wal_senders": "10",
     "max_replication_slots": "20",
     "fsync": "off",  # nothing here outlives the machine
@@ -66,13 +65,16 @@ class PostgresServer:
     ``conninfo`` is what clients connect with. The port stays the same when the server is stopped and started again.
     """
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
-        """``port``: where it listens; a free one if None. Raises ``MissingComponentError``."""
+    def __init__(self, folder: Path, port: int | None = None, *, wal_level: str = "logical") -> None:
+        """``port``: where it listens; a free one if None. ``wal_level``: without "logical" nobody can follow changes.
+
+        Raises ``MissingComponentError``.
+        """
         self._folder = folder
         self._user = _unprivileged_user()
         self.port = free_ports(1)[0] if port is None else port
         self.conninfo = f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
-        settings = {**_SETTINGS, "port": str(self.port), "unix_socket_directories": str(folder)}
+        settings = {**_SETTINGS, "wal_level": wal_level, "port": str(self.port), "unix_socket_directories": str(folder)}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [postgres_program("postgres"), "-D", str(folder / "data"), *options]
         self._server = Server(

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,7 @@ _MARKERS = {
     "own_kafka_broker": "kafka",
     "postgres_server": "postgres",
     "own_postgres_server": "postgres",
+    "postgres_server_without_decoding": "postgres",
 }
 _SERVERS = {name for name in _MARKERS if name != "spark"}
 
@@ -116,6 +118,13 @@ def postgres_server() -> Iterator[PostgresServer]:
 def own_postgres_server() -> Iterator[PostgresServer]:
     """A database server that a test may stop, kill and start again."""
     with _running(PostgresServer) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_server_without_decoding() -> Iterator[PostgresServer]:
+    """A database server set up as they come, so that changes cannot be followed."""
+    with _running(partial(PostgresServer, wal_level="replica")) as server:
         yield server
 
 

@@ -1,5 +1,8 @@
-"""PostgreSQL as a sink: ``pip install "dsv2[postgres]"``."""
+"""PostgreSQL as a source and as a sink: ``pip install "dsv2[postgres]"``."""
 
+from dsv2.connectors.postgres.change import ChangeKind, RowChange
 from dsv2.connectors.postgres.sink import PostgresSink
+from dsv2.connectors.postgres.source import PostgresSource, drop_replication
+from dsv2.connectors.postgres.split import PostgresSplit
 
-__all__ = ("PostgresSink",)
+__all__ = ("ChangeKind", "PostgresSink", "PostgresSource", "PostgresSplit", "RowChange", "drop_replication")

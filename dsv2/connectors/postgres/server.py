@@ -24,7 +24,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 # How values are written as text, whatever the server is set to: the same from a table as from the log.
 _SETTINGS = b"""
 SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; SET extra_float_digits = 1;
-SET bytea_output = 'hex'; SET client_encoding = 'UTF8'; SET row_security = off
+SET client_encoding = 'UTF8'; SET row_security = off
 """
 # What a server says that will answer soon, in words: there is no code for it before one is connected.
 _SOON = ("the database system is ", "too many clients", "connection slots are reserved")

@@ -1,0 +1,109 @@
+"""Reading pieces of a snapshot, and ranges of the log, in the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+from psycopg import sql
+
+from dsv2.connectors.postgres.change import ChangeKind, RowChange
+from dsv2.connectors.postgres.following import Following
+from dsv2.connectors.postgres.log import Log
+from dsv2.connectors.postgres.pgoutput import RelationChange
+from dsv2.connectors.postgres.replication import ROW_NUMBER
+from dsv2.connectors.postgres.server import Connection, Server, statement
+from dsv2.connectors.postgres.split import LOG, PostgresSplit
+from dsv2.connectors.postgres.table import FollowedTable, table_numbered
+from dsv2.connectors.postgres.values import LogValues
+from dsv2.errors import JobError
+from dsv2.sources import Records, SourceReader
+
+__all__ = ("PostgresReader",)
+
+T_co = TypeVar("T_co", covariant=True)
+
+_AT_ONCE = 2048
+
+
+class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]):
+    """Reads in one task."""
+
+    def __init__(self, following: Following, decode: Callable[[dict[str, Any]], T_co]) -> None:
+        self._following = following
+        self._decode = decode
+        self._server = Server(following.connection)
+
+    def read(self, start: PostgresSplit, stop: PostgresSplit, /) -> Iterator[Records[RowChange[T_co]]]:
+        table = self._table(start)
+        if start.name == LOG:
+            return self._read_log(table, start.position, stop.position)
+        return self._read_snapshot(table, start.position, stop.position)
+
+    def close(self) -> None:
+        self._server.close()
+
+    def _table(self, split: PostgresSplit) -> FollowedTable:
+        name = self._following.table
+        return self._server.ask(
+            f"Table {name} cannot be read", lambda connection: table_numbered(connection, split.table, name)
+        )
+
+    def _read_snapshot(self, table: FollowedTable, first: int, stop: int) -> Iterator[Records[RowChange[T_co]]]:
+        found = self._server.stream(
+            f"The snapshot of {table.name} cannot be read",
+            lambda connection: self._rows(connection, table, first, stop),
+        )
+        while run := [self._change(ChangeKind.SNAPSHOT, table, row) for row in islice(found, _AT_ONCE)]:
+            yield Records(run)
+
+    def _rows(self, connection: Connection, table: FollowedTable, first: int, stop: int) -> Iterator[dict[str, Any]]:
+        query = statement(
+            "SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}",
+            sql.Identifier(table.schema, self._following.copy),
+            sql.Identifier(ROW_NUMBER),
+            sql.Literal(first),
+            sql.Literal(stop),
+        )
+        with connection.transaction(), connection.cursor("dsv2_snapshot") as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(query)
+            _, *names = [column.name for column in cursor.description or ()]  # without the number
+            for _, *values in cursor:
+                yield dict(zip(names, values, strict=True))
+
+    def _read_log(self, table: FollowedTable, start: int, stop: int) -> Iterator[Records[RowChange[T_co]]]:
+        values = LogValues(self._server, table)
+        found = (
+            (of_row, change.commit_ms)
+            for change in Log(self._server, self._following).changes(table.oid, start, stop)
+            for of_row in self._changes(values, table, change)
+        )
+        while run := list(islice(found, _AT_ONCE)):
+            yield Records([of_row for of_row, _ in run], [commit_ms for _, commit_ms in run])
+
+    def _changes(self, values: LogValues, table: FollowedTable, change: RelationChange) -> Iterator[RowChange[T_co]]:
+        old_key = values.old_key(change)
+        if change.new is None:
+            assert old_key is not None
+            yield RowChange(ChangeKind.DELETE, old_key, None)
+            return
+        row, kind = values.new_row(change), change.kind
+        if old_key is not None and old_key != _key_of(table, row):
+            yield RowChange(ChangeKind.DELETE, old_key, None)
+            kind = ChangeKind.INSERT
+        yield self._change(kind, table, row)
+
+    def _change(self, kind: ChangeKind, table: FollowedTable, row: dict[str, Any]) -> RowChange[T_co]:
+        key = _key_of(table, row)
+        try:
+            return RowChange(kind, key, self._decode(row))
+        except Exception as error:
+            raise JobError(
+                f"The row of {table.name} with key {key} cannot be decoded: {type(error).__qualname__}: {error}"
+            ) from error
+
+
+def _key_of(table: FollowedTable, row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in table.key)

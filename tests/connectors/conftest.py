@@ -1,0 +1,32 @@
+"""What tests of connectors share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from components.postgres import PostgresServer
+from tests.followed import Table
+
+
+@pytest.fixture
+def new_table(postgres_server: PostgresServer) -> Iterator[Callable[[str], Table]]:
+    """Makes tables of which the columns are told. What follows them is dropped when the test is over."""
+    made = []
+
+    def make(columns: str) -> Table:
+        made.append(Table(postgres_server.conninfo, columns))
+        return made[-1]
+
+    yield make
+    for table in made:
+        table.let_go()
+
+
+@pytest.fixture
+def table(new_table: Callable[[str], Table]) -> Table:
+    """A table with the rows 1 to 10."""
+    table = new_table("id int PRIMARY KEY, name text")
+    table.execute("INSERT INTO {} SELECT n, 'row ' || n FROM generate_series(1, 10) n")
+    return table

@@ -1,0 +1,367 @@
+"""``PostgresSource`` on a real server: the snapshot, then every change, the same however often it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from dsv2 import JobError
+from dsv2.connectors.postgres import ChangeKind, RowChange
+from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.following import Following
+from dsv2.connectors.postgres.log import Log
+from dsv2.connectors.postgres.server import Server
+from dsv2.runtime.source_offset import orders
+from tests.followed import Reader, Run, Table, state_after, told
+
+NewTable: TypeAlias = Callable[[str], Table]
+
+SNAPSHOT, INSERT, UPDATE, DELETE = ChangeKind.SNAPSHOT, ChangeKind.INSERT, ChangeKind.UPDATE, ChangeKind.DELETE
+
+
+def test_the_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
+    run = Run(table.source())
+    snapshot = run.batch()
+    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    table.execute("INSERT INTO {} VALUES (11, 'new')")
+    table.execute("UPDATE {} SET name = 'first' WHERE id = 1", "UPDATE {} SET name = 'second' WHERE id = 1")
+    table.execute("DELETE FROM {} WHERE id = 2")
+    table.execute("UPDATE {} SET id = 30 WHERE id = 3")
+    table.execute("INSERT INTO {} VALUES (11, 'again') ON CONFLICT (id) DO UPDATE SET name = 'upserted'")
+    assert told(run.batch()) == [
+        ("insert", 11, "new"),
+        ("update", 1, "first"),
+        ("update", 1, "second"),
+        ("delete", 2, None),
+        ("delete", 3, None),
+        ("insert", 30, "row 3"),
+        ("update", 11, "upserted"),
+    ]
+    assert run.batch() == []
+
+
+def test_the_log_begins_where_the_snapshot_was_taken_and_only_when_that_is_read(table: Table) -> None:
+    run = Run(table.source(records_per_batch=4))
+    first = run.batch()
+    assert len(first) == 4
+    # What changes while the snapshot is read is in the log, even if the row has not been read yet.
+    table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id > 5")
+    snapshot = first + run.batch() + run.batch()
+    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    start = run.at()["log"]
+    assert run.at() == {"snapshot-0": 5, "snapshot-1": 10, "log": start}
+    assert state_after(snapshot + run.batch()) == {(n,): "changed" for n in range(1, 6)}
+
+
+def test_a_repeated_micro_batch_reads_the_same_although_the_table_has_changed(table: Table) -> None:
+    run = Run(table.source(records_per_batch=6))
+    first = run.batch()
+    table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id = 1", "INSERT INTO {} VALUES (0, 'zero')")
+    assert run.repeated() == first
+    run.snapshot()
+    table.execute("UPDATE {} SET name = 'more' WHERE id = 5")
+    second = run.batch()
+    table.execute("UPDATE {} SET name = 'even more' WHERE id = 5")
+    assert run.repeated() == second
+    assert told(run.batch()) == [("update", 5, "even more")]
+
+
+def test_transactions_that_overlap_are_told_whole_in_the_order_of_their_commits(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    with psycopg.connect(table.conninfo) as slow, psycopg.connect(table.conninfo) as rolled_back:
+        slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 1".encode())
+        rolled_back.execute(f"UPDATE {table.name} SET name = 'never' WHERE id = 2".encode())
+        table.execute("UPDATE {} SET name = 'quick' WHERE id = 3")
+        assert told(run.batch()) == [("update", 3, "quick")]
+        slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 4".encode())
+        rolled_back.rollback()
+    assert told(run.batch()) == [("update", 1, "slow"), ("update", 4, "slow")]
+    assert run.batch() == []
+
+
+def test_the_flag_is_sent_by_all_readers_when_the_snapshot_is_over_and_once_in_later_runs(table: Table) -> None:
+    run = Run(table.source(records_per_batch=6))
+    assert len(run.batch()) == 6
+    assert run.told_to() == []
+    assert len(run.batch()) == 4
+    assert run.told_to() == []
+    assert run.batch() == []
+    assert run.told_to() == [0, 1]
+    table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
+    assert len(run.batch()) == 1
+    assert run.told_to() == []
+    later = Run(table.source(), run.offset, parallelism=3)
+    later.batch()
+    assert later.told_to() == [0, 1, 2]
+    offset = later.offset
+    assert later.batch() == []
+    assert later.offset == offset
+
+
+def test_a_source_that_sends_no_flag_declares_none(table: Table) -> None:
+    assert [declaration.identifier for declaration in table.source().declare_watermarks()] != []
+    source = table.source(sends_use_processing_time=False)
+    assert list(source.declare_watermarks()) == []
+    run = Run(source)
+    assert len(run.batch()) == 10
+    assert run.batch() == []
+    assert run.told_to() == []
+    table.execute("DELETE FROM {} WHERE id = 1")
+    assert told(run.batch()) == [("delete", 1, None)]
+
+
+def test_an_empty_table_has_a_snapshot_that_is_over_at_once(new_table: NewTable) -> None:
+    table = new_table("id int PRIMARY KEY, name text")
+    run = Run(table.source())
+    assert run.batch() == []
+    assert (list(run.at()), run.told_to()) == (["log"], [0, 1])
+    table.execute("INSERT INTO {} VALUES (1, 'one')")
+    assert told(run.batch()) == [("insert", 1, "one")]
+    table.let_go()
+
+
+def test_what_is_processed_is_forgotten_and_the_copy_dropped(table: Table) -> None:
+    def copy() -> Any:
+        ((found,),) = table.execute("SELECT to_regclass('dsv2_snapshot_{}')")
+        return found
+
+    run = Run(table.source())
+    run.snapshot()
+    start = run.at()["log"]
+    assert (kept_from(table), copy() is None) == (start, False)
+    positions = []
+    for name in ("first", "second", "third"):
+        table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
+        assert told(run.batch()) == [("update", 1, name)]
+        positions.append(run.at()["log"])
+    # One micro-batch behind: only the next one shows that one is done.
+    assert (kept_from(table), copy()) == (positions[-2], None)
+    table.let_go()
+    assert table.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}'") == []
+    assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'dsv2_{}'") == []
+
+
+def test_the_log_of_other_tables_brings_no_micro_batches(
+    table: Table, new_table: NewTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = new_table("id int PRIMARY KEY, name text")
+    run = Run(table.source())
+    run.snapshot()
+    run.batch()
+    before = run.offset
+    other.execute("INSERT INTO {} SELECT n, '' FROM generate_series(1, 1000) n")
+    assert run.batch() == []
+    assert run.offset == before
+    monkeypatch.setattr(Log, "changes", None)
+    assert run.batch() == []  # and what has not grown is not read again
+
+
+def test_what_the_slot_still_keeps_is_not_read_again(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    for name in ("first", "second", "third"):
+        table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
+        assert run.goes_on(commits=False)
+        assert told(run.repeated()) == [("update", 1, name)]
+
+
+def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    start = run.at()["log"]
+    for number in range(3):
+        table.execute(f"UPDATE {{}} SET name = '{number}' WHERE id < 3")
+    following = Following(PostgresConnection(table.conninfo, 1000), table.name, table.name)
+    server = Server(following.connection)
+    log, oid = Log(server, following), table.execute("SELECT '{}'::regclass::oid")[0][0]
+    end = log.end()
+    changes = list(log.changes(oid, start, end))
+    assert len(changes) == 6
+    for cut in (change.commit_lsn + by for change in changes for by in (-1, 0, 1, 20)):
+        first, second = list(log.changes(oid, start, cut)), list(log.changes(oid, cut, end))
+        assert [*first, *second] == changes
+    server.close()
+
+
+def test_a_micro_batch_is_bounded_by_the_log_that_it_goes_on(table: Table) -> None:
+    run = Run(table.source(log_bytes_per_batch=2_000))
+    run.snapshot()
+    for number in range(40):
+        table.execute(f"INSERT INTO {{}} VALUES (1000 + {number}, repeat('x', 200))")
+    start = run.at()["log"]
+    batches: list[int] = []
+    while sum(batches) < 40:
+        batches.append(len(run.batch()))
+        assert run.at()["log"] - start <= 2_000
+        start = run.at()["log"]
+    assert max(batches) < 20
+
+
+VALUES = """
+    id uuid, day workday, at timestamptz, flag boolean, real double precision, exact numeric(12, 4), big bigint,
+    bytes bytea, list int[], json jsonb, nothing text, "Odd name" text, made int GENERATED ALWAYS AS (1) STORED,
+    PRIMARY KEY (id, day) INCLUDE (flag)
+"""
+
+
+OTHER_FORMS = "-ctimezone=Asia/Tokyo -cdatestyle=German -cbytea_output=escape -cextra_float_digits=-10"
+ROW = {
+    "id": UUID(int=1),
+    "day": date(2024, 2, 29),
+    "at": datetime(2024, 7, 1, 10, tzinfo=UTC),
+    "flag": True,
+    "real": 0.1234567890123456,
+    "exact": Decimal("12345.6789"),
+    "big": 9007199254740993,
+    "bytes": b"\x00\xff",
+    "list": [1, None, 3],
+    "json": {"a": [1, None]},
+    "nothing": None,
+    "Odd name": "odd",
+}
+
+
+def test_values_are_the_same_in_snapshot_and_log(new_table: NewTable) -> None:
+    new_table("id int PRIMARY KEY").execute("CREATE DOMAIN day AS date", "CREATE DOMAIN workday AS day")
+    table = new_table(VALUES)
+    insert = (
+        "INSERT INTO {} VALUES ('00000000-0000-0000-0000-000000000001', '%s', '2024-07-01 12:00+02', true, "
+        "0.1234567890123456, 12345.6789, 9007199254740993, '\\x00ff', '{{1,NULL,3}}', "
+        "'{{\"a\": [1, null]}}', NULL, 'odd')"
+    )
+    table.execute(insert % "2024-02-29")
+    run = Run(table.source(decode=dict, conninfo=f"{table.conninfo} options='{OTHER_FORMS}'"))
+    snapshot = run.snapshot()
+    assert snapshot == [RowChange(SNAPSHOT, (UUID(int=1), date(2024, 2, 29)), ROW)]
+    table.execute(insert % "2025-03-01")
+    table.execute("DELETE FROM {} WHERE day = '2024-02-29'")
+    later = date(2025, 3, 1)
+    changes = run.batch()
+    assert changes == [
+        RowChange(INSERT, (UUID(int=1), later), {**ROW, "day": later}),
+        RowChange(DELETE, (UUID(int=1), date(2024, 2, 29)), None),
+    ]
+    assert [str(change.row["at"]) for change in (*snapshot, *changes) if change.row] == [
+        "2024-07-01 10:00:00+00:00"
+    ] * 2
+
+
+def test_changes_have_the_time_of_their_commit(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    before = int(datetime.now(UTC).timestamp() * 1000)
+    table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
+    run.batch()
+    (portion,) = (portion for order in orders(run.offset, run.source.split_serializer) for portion in order.portions)
+    reader = run.source.create_reader(Reader())
+    (records,) = reader.read(portion.start, portion.stop)
+    reader.close()
+    assert records.timestamps is not None
+    (timestamp,) = records.timestamps
+    assert timestamp is not None
+    assert before - 1 <= timestamp <= int(datetime.now(UTC).timestamp() * 1000)
+
+
+@pytest.mark.parametrize("change", ["name = 'c'", "id = 2"])
+def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: str) -> None:
+    table = new_table("id int PRIMARY KEY, name text, large text")
+    table.execute("ALTER TABLE {} ALTER large SET STORAGE EXTERNAL")
+    table.execute("INSERT INTO {} VALUES (1, 'a', repeat('x', 10000))")
+    run = Run(table.source(decode=lambda row: (row["name"], len(row["large"]))))
+    assert told(run.snapshot()) == [("snapshot", 1, ("a", 10_000))]
+    table.execute("ALTER TABLE {} REPLICA IDENTITY FULL")
+    table.execute("UPDATE {} SET name = 'b'")
+    assert told(run.batch()) == [("update", 1, ("b", 10_000))]
+    table.execute("ALTER TABLE {} REPLICA IDENTITY DEFAULT")
+    table.execute(f"UPDATE {{}} SET {change}")
+    with pytest.raises(JobError, match=r"large values that an update leaves alone, here of large\. .* IDENTITY FULL"):
+        run.batch()
+
+
+def test_a_column_that_is_added_meanwhile(table: Table) -> None:
+    run = Run(table.source(decode=dict))
+    run.snapshot()
+    table.execute("ALTER TABLE {} ADD added int DEFAULT 7")
+    table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
+    (change,) = run.batch()
+    assert change.row == {"id": 1, "name": "x", "added": 7}
+
+
+def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
+    table = new_table("id int PRIMARY KEY, name text")
+    table.execute('CREATE SCHEMA "Odd"', 'ALTER TABLE {} SET SCHEMA "Odd"', 'ALTER TABLE "Odd".{} RENAME TO "Table"')
+    table.execute('INSERT INTO "Odd"."Table" VALUES (1, \'one\')')
+    run = Run(table.source(table="Odd.Table"))
+    assert told(run.snapshot()) == [("snapshot", 1, "one")]
+    table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
+    run = Run(table.source(table="Odd.Other"), run.offset)  # the user has renamed it, and says so
+    assert told(run.batch()) == [("update", 1, None)]
+
+
+def test_rows_of_tables_that_inherit_are_not_its_own(table: Table) -> None:
+    table.execute("CREATE TABLE {0}_heir () INHERITS ({0})", "INSERT INTO {0}_heir VALUES (20, 'heir')")
+    run = Run(table.source())
+    assert len(run.snapshot()) == 10
+    table.execute("UPDATE {0} SET name = 'all' WHERE id >= 10")
+    assert told(run.batch()) == [("update", 10, "all")]
+    table.execute("DROP TABLE {0}_heir")
+
+
+def test_the_log_of_others_is_forgotten_too_in_micro_batches_without_records(table: Table, new_table: NewTable) -> None:
+    other = new_table("id int PRIMARY KEY, name text")
+    run = Run(table.source(log_bytes_per_batch=100_000))
+    run.snapshot()
+    before = run.at()["log"]
+    other.execute("INSERT INTO {} SELECT n, '' FROM generate_series(1, 5000) n")
+    assert run.batch() == []
+    assert run.at()["log"] == before + 100_000
+    run.batch()
+    assert kept_from(table) == before + 100_000
+
+
+def kept_from(table: Table) -> int:
+    query = "SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE slot_name = '{}'"
+    ((lsn,),) = table.execute(query)
+    return int(lsn)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happens_to_table_and_job_the_latest_rows_are_those_of_the_table(table: Table, seed: int) -> None:
+    random = Random(seed)
+    rows: dict[Any, Any] = {}
+    run = Run(table.source(records_per_batch=3, log_bytes_per_batch=random.choice([500, 5_000])))
+    for step in range(40):
+        found = run.batch()
+        if random.random() < 0.7:
+            table.execute(*(a_change(random, f"{step}.{number}") for number in range(random.randint(1, 4))))
+        if found:
+            assert run.repeated() == found
+        rows = state_after(found, rows)
+        if random.random() < 0.3:
+            limits = {"records_per_batch": random.randint(1, 5), "log_bytes_per_batch": random.choice([500, 5_000])}
+            run.driver.close()
+            run = Run(table.source(**limits), run.offset, parallelism=random.randint(1, 3))
+    while run.goes_on():
+        rows = state_after(run.repeated(), rows)
+    assert rows == {(key,): name for key, name in table.execute("SELECT id, name FROM {}")}
+
+
+def a_change(random: Random, name: str) -> str:
+    """A statement that changes a row, or none if there is no such row; ``{}`` is the table."""
+    key, other = random.randint(1, 12), random.randint(13, 30)
+    return random.choice(
+        [
+            f"INSERT INTO {{}} VALUES ({key}, '{name}') ON CONFLICT (id) DO UPDATE SET name = '{name}, again'",
+            f"UPDATE {{}} SET name = '{name}' WHERE id = {key}",
+            f"UPDATE {{0}} SET id = {other} WHERE id = {key} AND NOT EXISTS (SELECT FROM {{0}} WHERE id = {other})",
+            f"DELETE FROM {{}} WHERE id IN ({key}, {other})",
+        ]
+    )

@@ -1,0 +1,274 @@
+"""``PostgresSource`` when something is wrong: what is refused, and what is gone on from, with nothing lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import pytest
+
+from components.postgres import PostgresServer
+from dsv2 import ConfigurationError, JobError
+from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.runtime.source_offset import orders
+from tests.followed import Reader, Run, Table, told
+
+NewTable: TypeAlias = Callable[[str], Table]
+
+
+def test_a_row_that_cannot_be_decoded(table: Table) -> None:
+    with pytest.raises(JobError, match=rf"The row of {table.name} with key \(1,\) cannot be decoded: KeyError: 'nme'"):
+        Run(table.source(decode=lambda row: row["nme"]), parallelism=1).batch()
+
+
+def test_a_table_that_is_truncated(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    table.execute("TRUNCATE {}")
+    with pytest.raises(JobError, match=rf"Table {table.name} was truncated, of which the log tells no keys"):
+        run.batch()
+
+
+def test_what_a_start_has_made_that_came_to_nothing_is_taken_over(table: Table) -> None:
+    Run(table.source()).batch()  # whose offset nobody has logged
+    table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
+    run = Run(table.source())
+    assert sorted(told(run.batch())) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert told(run.snapshot()) == [("update", 1, "changed"), ("delete", 2, None)]
+
+
+def test_a_start_that_failed_between_copy_and_slot_begins_anew(table: Table) -> None:
+    Run(table.source()).batch()
+    table.execute("SELECT pg_drop_replication_slot('{}')")
+    table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id > 2")
+    run = Run(table.source())
+    assert sorted(told(run.snapshot())) == [("snapshot", 1, "changed"), ("snapshot", 2, "row 2")]
+    assert kept_slots(table) == [table.name]
+
+
+def kept_slots(table: Table) -> list[str]:
+    """Slots of the table that do not go with a connection."""
+    query = f"SELECT slot_name FROM pg_replication_slots WHERE NOT temporary AND slot_name ~ '^{table.name}($|_)'"
+    return [name for (name,) in table.execute(query)]
+
+
+@pytest.mark.parametrize("reads_on", [False, True])
+def test_a_slot_of_another_job_is_refused_unless_it_is_to_be_replaced(table: Table, reads_on: bool) -> None:
+    other = Run(table.source(records_per_batch=6))
+    other.batch()
+    other.batch()
+    if reads_on:
+        other.snapshot()
+    with pytest.raises(JobError, match=rf"There is a replication slot {table.name} already\. .*if_slot_exists='repl"):
+        Run(table.source()).batch()
+    table.execute("DELETE FROM {} WHERE id > 3")
+    assert len(Run(table.source(if_slot_exists="replace")).batch()) == 3
+
+
+def test_what_is_there_for_another_table_is_not_taken_over(table: Table, new_table: NewTable) -> None:
+    other = new_table("id int PRIMARY KEY, name text")
+    Run(other.source(slot_name=table.name)).batch()
+    with pytest.raises(JobError, match="There is a replication slot"):
+        Run(table.source()).batch()
+
+
+def test_a_slot_that_has_forgotten_what_the_job_wants(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    old, offset = Run(table.source(), run.offset), run.offset
+    table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
+    run.batch()
+    run.repeated()
+    assert told(old.batch()) == [("update", 1, "x")]
+    table.execute("UPDATE {} SET name = 'y' WHERE id = 1")
+    run.batch()
+    run.batch()
+    with pytest.raises(JobError, match=rf"The replication slot {table.name} has forgotten changes of {table.name}"):
+        old.repeated()
+    with pytest.raises(JobError, match=r"this one goes on from an older checkpoint"):
+        Run(table.source(), offset).batch()
+
+
+def test_a_slot_that_is_gone(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    run.driver.close()
+    table.execute("SELECT pg_drop_replication_slot('{}')")
+    with pytest.raises(JobError, match=rf"The replication slot {table.name} is gone, and with it what changed"):
+        Run(table.source(), run.offset).batch()
+
+
+@pytest.mark.parametrize(
+    ("columns", "statement", "found"),
+    [
+        ("id int", "", "has no primary key"),
+        ("id int PRIMARY KEY", "DROP TABLE {}", "There is no table followed_.* in the database"),
+        ("id int PRIMARY KEY", "ALTER TABLE {} SET UNLOGGED", "is no ordinary table"),
+        (
+            "id int PRIMARY KEY",
+            "ALTER TABLE {} REPLICA IDENTITY NOTHING",
+            r"Say ALTER TABLE public\..* DEFAULT",
+        ),
+        ("id int PRIMARY KEY, dsv2_row int", "", 'DuplicateColumn: column "dsv2_row"'),
+    ],
+)
+def test_tables_that_cannot_be_followed(new_table: NewTable, columns: str, statement: str, found: str) -> None:
+    table = new_table(columns)
+    if statement:
+        table.execute(statement)
+    with pytest.raises(JobError, match=found):
+        Run(table.source()).batch()
+    assert kept_slots(table) == []
+
+
+@pytest.mark.parametrize(
+    ("statements", "found"),
+    [
+        (["DROP TABLE {}"], r"not any more the one that the job began with"),
+        (["DROP TABLE {}", "CREATE TABLE {} (id int PRIMARY KEY)"], "not any more the one that the job began with"),
+        (["ALTER TABLE {0} RENAME TO {0}_old", "CREATE TABLE {0} (id int PRIMARY KEY)"], "{} is another one"),
+        (["ALTER PUBLICATION dsv2_{0} DROP TABLE {0}"], "The publication dsv2_{} has not all of table public.{}"),
+        (["ALTER PUBLICATION dsv2_{0} SET (publish = 'insert, update')"], "has not all of table public.{}"),
+    ],
+)
+def test_a_table_that_is_not_followed_any_more(table: Table, statements: list[str], found: str) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    table.execute(*statements)
+    with pytest.raises(JobError, match=found.format(table.name, table.name)):
+        run.batch()
+
+
+def test_a_key_that_is_not_the_one_of_the_log(table: Table) -> None:
+    run = Run(table.source())
+    run.snapshot()
+    table.execute("DELETE FROM {} WHERE id = 1")
+    table.execute("ALTER TABLE {0} DROP CONSTRAINT {0}_pkey, ADD PRIMARY KEY (name)")
+    with pytest.raises(JobError, match=r"The log does not tell the primary key \(name\) of a row"):
+        run.batch()
+
+
+@pytest.mark.parametrize(
+    "part", ["FOR TABLE {} (id)", "FOR TABLE {} WHERE (id > 3)", "FOR TABLE {} WITH (publish = 'insert, delete')"]
+)
+def test_a_publication_that_leaves_something_out(table: Table, part: str) -> None:
+    table.execute("CREATE PUBLICATION {0}_part " + part.replace("{}", "{0}"))
+    with pytest.raises(JobError, match=rf"The publication {table.name}_part does not have all of table public\."):
+        Run(table.source(publication=f"{table.name}_part")).batch()
+
+
+def test_a_publication_of_the_users_own(table: Table) -> None:
+    with pytest.raises(JobError, match=rf"The publication mine does not have all of table public\.{table.name}"):
+        Run(table.source(publication="mine")).batch()
+    table.execute("CREATE PUBLICATION mine FOR ALL TABLES")
+    run = Run(table.source(publication="mine"))
+    run.snapshot()
+    table.execute("CREATE TABLE {}_other (id int PRIMARY KEY)", "INSERT INTO {}_other VALUES (1)")
+    table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
+    assert told(run.batch()) == [("update", 1, "x")]
+    drop_replication(table.conninfo, table.name, table.name, "mine")
+    assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'mine'") == [(1,)]
+    table.execute("DROP PUBLICATION mine")
+
+
+@contextmanager
+def crashed(server: PostgresServer) -> Iterator[None]:
+    """The server crashes, and comes back in a while."""
+    server.kill()
+    late = threading.Timer(0.5, server.start)
+    late.start()
+    try:
+        yield
+    finally:
+        late.join()
+
+
+def test_a_server_that_crashes_at_every_point(
+    own_postgres_server: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = own_postgres_server
+    table = Table(server.conninfo, "id int PRIMARY KEY, name text")
+    table.execute("INSERT INTO {} SELECT n, 'row ' || n FROM generate_series(1, 30000) n")
+    run = Run(table.source(records_per_batch=20_000), parallelism=1)
+    with crashed(server):
+        first = run.batch()
+    assert read_in_a_crash(run, server) == first
+    with crashed(server):
+        rest = run.batch()
+    assert [change.key[0] for change in first + rest] == list(range(1, 30_001))
+    run.snapshot()
+    table.execute("UPDATE {} SET name = 'changed' WHERE id <= 10000")
+    with crashed(server):
+        changes = run.batch()
+    assert read_in_a_crash(run, server) == changes
+    assert told(changes) == [("update", number, "changed") for number in range(1, 10_001)]
+    assert f"Table {table.name} cannot be followed" in caplog.text
+    assert "Trying again." in caplog.text
+
+
+def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
+    """The last micro-batch, read by a task while the server crashes."""
+    (order,) = orders(run.offset, run.source.split_serializer)
+    reader = run.source.create_reader(Reader())
+    seen: list[RowChange[Any]] = []
+    for portion in order.portions:
+        runs = reader.read(portion.start, portion.stop)
+        seen += next(runs).records
+        with crashed(server):
+            seen += [change for run in runs for change in run.records]
+    reader.close()
+    return seen
+
+
+def test_a_server_that_does_not_answer() -> None:
+    source = PostgresSource[Any](
+        "host=127.0.0.1 port=1 password=hush", "t", slot_name="s", decode=dict, retry_timeout_ms=300
+    )
+    with pytest.raises(JobError, match=r"Table t cannot be followed .*Connection refused") as failed:
+        Run(source).batch()
+    assert "password=***" in str(failed.value)
+    assert "hush" not in str(failed.value)
+
+
+def test_wrong_credentials_fail_at_once_and_show_no_password(own_postgres_server: PostgresServer) -> None:
+    table = Table(own_postgres_server.conninfo, "id int PRIMARY KEY, name text")
+    table.execute("CREATE ROLE guarded LOGIN REPLICATION PASSWORD 'right'")
+    ((rules,),) = table.execute("SHOW hba_file")
+    rule = "host all guarded 127.0.0.1/32 scram-sha-256"
+    table.execute(f"COPY (SELECT '{rule}') TO '{rules}'", "SELECT pg_reload_conf()")
+    for password, found in (("wrong", "password authentication failed"), ("right", "permission denied")):
+        conninfo = f"{table.conninfo} password={password}".replace("user=postgres", "user=guarded")
+        source = PostgresSource[Any](conninfo, table.name, slot_name="s", decode=dict, retry_timeout_ms=600_000)
+        with pytest.raises(JobError, match=found) as failed:
+            Run(source).batch()
+        assert f"password={password}" not in str(failed.value)
+
+
+def test_a_server_that_does_not_log_enough(postgres_server_without_decoding: PostgresServer) -> None:
+    table = Table(postgres_server_without_decoding.conninfo, "id int PRIMARY KEY, name text")
+    with pytest.raises(JobError, match=r"wal_level is replica\. Set it to logical in postgresql\.conf, and start the"):
+        Run(table.source()).batch()
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"slot_name": "My-Slot"}, "slot_name is made of at most 40 lower-case letters, digits and underscores"),
+        ({"if_slot_exists": "drop"}, "if_slot_exists is 'fail' or 'replace', not 'drop'"),
+        ({"records_per_batch": 0}, "records_per_batch must be at least 1"),
+        ({"log_bytes_per_batch": 0}, "log_bytes_per_batch must be at least 1"),
+        ({"conninfo": ""}, "PostgresSource needs conninfo"),
+    ],
+)
+def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], found: str) -> None:
+    with pytest.raises(ConfigurationError, match=found):
+        PostgresSource(**{"conninfo": "host=h", "table": "t", "slot_name": "s", "decode": dict, **options})
+
+
+def test_a_password_does_not_show() -> None:
+    for conninfo in ("host=h password=hush", "host=h password = 'hush'", "postgresql://me:hush@h/db?sslpassword=hush"):
+        shown = repr(PostgresSource[Any](conninfo, "t", slot_name="s", decode=dict))
+        assert "hush" not in shown
+        assert "***" in shown

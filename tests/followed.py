@@ -1,0 +1,121 @@
+"""A PostgreSQL table that is followed, and jobs that are nothing but a ``PostgresSource`` of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import psycopg
+
+from dsv2.clock import SystemClock
+from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.sinks import CollectSink
+from tests.support import local_environment, operator_named
+
+__all__ = ("Reader", "Run", "Table", "state_after", "told")
+
+NUMBERS = itertools.count()
+
+
+class Table:
+    """A table of a test, and the slot by which it is followed."""
+
+    def __init__(self, conninfo: str, columns: str) -> None:
+        self.conninfo = conninfo
+        self.name = f"followed_{next(NUMBERS)}"
+        self.execute(f"CREATE TABLE {self.name} ({columns})")
+
+    def execute(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements in one transaction; the rows of the last one, if it has any. ``{}`` is the table."""
+        with psycopg.connect(self.conninfo) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement.format(self.name).encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def source(self, **options: Any) -> PostgresSource[Any]:
+        given = {"conninfo": self.conninfo, "table": self.name, "slot_name": self.name, **options}
+        return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout_ms": 20_000, **given})
+
+    def let_go(self) -> None:
+        """Drop what a source has made."""
+        drop_replication(self.conninfo, self.name, self.name)
+
+
+class Reader:
+    """What a reader sees of the job: nothing that it looks at."""
+
+    subtask, parallelism = 0, 1
+
+    def emit_watermark(self, watermark: Any, /) -> None: ...
+    def mark_idle(self) -> None: ...
+    def mark_active(self) -> None: ...
+
+
+class Run:
+    """A run of a job that is only this source: decides on micro-batches, and reads them."""
+
+    def __init__(self, source: PostgresSource[Any], offset: Offset = BEFORE_START, parallelism: int = 2) -> None:
+        env = local_environment(parallelism)
+        env.from_source(source).with_uid("in").to_sink(CollectSink())
+        self.source = source
+        self.offset = offset
+        self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), SystemClock())
+
+    def batch(self) -> list[RowChange[Any]]:
+        """The changes of the next micro-batch, empty if nothing is new."""
+        return self.repeated() if self.goes_on() else []
+
+    def goes_on(self, *, commits: bool = True) -> bool:
+        """Decide on the next micro-batch; whether there is one. ``commits``: the one before is done for good then."""
+        there = self.driver.next(self.offset)
+        if there == self.offset:
+            return False
+        if commits and self.offset != BEFORE_START:
+            self.driver.commit(self.offset)
+        self.offset = json.loads(json.dumps(there))
+        return True
+
+    def repeated(self) -> list[RowChange[Any]]:
+        """The changes of the last micro-batch, read again."""
+        splits = self.source.split_serializer
+        found = []
+        for order in orders(self.offset, splits):
+            reader = self.source.create_reader(Reader())
+            for portion in order.portions:
+                found += [change for run in reader.read(portion.start, portion.stop) for change in run.records]
+            reader.close()
+        return found
+
+    def snapshot(self) -> list[RowChange[Any]]:
+        """All of the snapshot, and the micro-batch in which readers are told that it is over."""
+        found = self.batch()
+        while not self.told_to():
+            found += self.batch()
+        return found
+
+    def told_to(self) -> list[int]:
+        """The readers that send a watermark in the last micro-batch."""
+        return [order.subtask for order in orders(self.offset, self.source.split_serializer) if order.watermarks]
+
+    def at(self) -> dict[str, int]:
+        """Where the splits stand."""
+        splits = (split["at"] for reader in self.offset["readers"] for split in reader["splits"])
+        return {split["name"]: split["position"] for split in splits}
+
+
+def told(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
+    return [(change.kind.value, change.key[0], change.row) for change in changes]
+
+
+def state_after(changes: list[RowChange[Any]], rows: dict[Any, Any] | None = None) -> dict[Any, Any]:
+    """The table as ``changes`` make it of ``rows``."""
+    rows = dict(rows or {})
+    for change in changes:
+        if change.row is None:
+            rows.pop(change.key, None)
+        else:
+            rows[change.key] = change.row
+    return rows
