@@ -107,7 +107,7 @@ class Run:
 
 
 def told(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
-    return [(change.kind.value, change.key[0], change.row) for change in changes]
+    return [(change.kind, change.key[0], change.row) for change in changes]
 
 
 def state_after(changes: list[RowChange[Any]], rows: dict[Any, Any] | None = None) -> dict[Any, Any]:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 __all__ = ("ChangeKind", "RowChange")
 
 T_co = TypeVar("T_co", covariant=True)
 
-
-class ChangeKind(Enum):
-    """Why a row is told of."""
-
-    SNAPSHOT = "snapshot"
-    """It was there when the job first started."""
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
+ChangeKind: TypeAlias = Literal["snapshot", "insert", "update", "delete"]
+"""Why a row is told of; "snapshot": it was there when the job first started."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ UNTOLD = _Untold()
 TextValue: TypeAlias = bytes | _Untold | None
 TextRow: TypeAlias = tuple[TextValue, ...]
 
+_KINDS: Mapping[str, ChangeKind] = {"I": "insert", "U": "update", "D": "delete"}
 _EPOCH_MS = 946_684_800_000  # 2000-01-01, from which the server counts
 
 
@@ -131,8 +132,7 @@ def _change(reader: _Reader, kind: str, relation: Relation, commit_lsn: int, com
             old = row
         else:  # K: only the key; all else is sent as if it were null
             old = tuple(value if column.is_key else UNTOLD for column, value in zip(relation.columns, row, strict=True))
-    kinds = {"I": ChangeKind.INSERT, "U": ChangeKind.UPDATE, "D": ChangeKind.DELETE}
-    return RelationChange(relation, kinds[kind], old, new, commit_lsn, commit_ms)
+    return RelationChange(relation, _KINDS[kind], old, new, commit_lsn, commit_ms)
 
 
 def _row(reader: _Reader) -> TextRow:

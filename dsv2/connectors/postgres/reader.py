@@ -55,7 +55,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             f"The snapshot of {table.name} cannot be read",
             lambda connection: self._rows(connection, table, first, stop),
         )
-        while run := [self._change(ChangeKind.SNAPSHOT, table, row) for row in islice(found, _AT_ONCE)]:
+        while run := [self._change("snapshot", table, row) for row in islice(found, _AT_ONCE)]:
             yield Records(run)
 
     def _rows(self, connection: Connection, table: FollowedTable, first: int, stop: int) -> Iterator[dict[str, Any]]:
@@ -87,12 +87,12 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
         old_key = values.old_key(change)
         if change.new is None:
             assert old_key is not None
-            yield RowChange(ChangeKind.DELETE, old_key, None)
+            yield RowChange("delete", old_key, None)
             return
         row, kind = values.new_row(change), change.kind
         if old_key is not None and old_key != _key_of(table, row):
-            yield RowChange(ChangeKind.DELETE, old_key, None)
-            kind = ChangeKind.INSERT
+            yield RowChange("delete", old_key, None)
+            kind = "insert"
         yield self._change(kind, table, row)
 
     def _change(self, kind: ChangeKind, table: FollowedTable, row: dict[str, Any]) -> RowChange[T_co]:
