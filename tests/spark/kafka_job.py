@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from unittest.mock import patch
 
-from pyspark.sql import SparkSession
-
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, TopicPartition, values
 from dsv2.connectors.kafka.producers import TransactionalProducer
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.job import Trigger
 from dsv2.sinks import ForeachBatchSink, SinkBatch
+from tests.spark.kill_job import new_session
 from tests.spark.processes import Gate
 
 RECORDS_PER_BATCH = 400
@@ -67,20 +66,6 @@ class GatedSink(KafkaSink[tuple[int, int]]):
 
         with patch(TRANSACTIONS, GatedProducer):
             super().write(batch)
-
-
-def new_session(folder: str) -> SparkSession:
-    """A session that tries a task again, as clusters do: up to four times."""
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2, 4]")
-        .appName("kafka")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:

@@ -1,4 +1,7 @@
-"""A job to be killed: two levels, two file sinks, many micro-batches. ``python -m tests.spark.kill_job FOLDER``."""
+"""A job to be killed: two levels, two file sinks, many micro-batches.
+
+``python -m tests.spark.kill_job FOLDER [RECORDS]``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
+from tests.spark.processes import Gate
 
 RECORDS = 24_000
 RECORDS_PER_BATCH = 1_000
@@ -29,10 +33,12 @@ class Total(NamedTuple):
 class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
     """Emits the number of the record among those of its key: 1, 2, 3, … if none is lost and none comes twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate) -> None:
         self.counts: dict[int, int] = {}
+        self._gate = gate
 
     def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
+        self._gate.pass_through()
         key = record % KEYS
         self.counts[key] = self.counts.get(key, 0) + 1
         output.collect(Counted(key, self.counts[key]))
@@ -41,10 +47,12 @@ class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
 class CountAll(OneInputStreamProcessFunction[Counted, Total]):
     """The same over everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: Gate) -> None:
         self.total = 0
+        self._gate = gate
 
     def process_record(self, record: Counted, output: Collector[Total], ctx: PartitionedContext[Total]) -> None:
+        self._gate.pass_through()
         self.total += 1
         output.collect(Total(self.total))
 
@@ -55,9 +63,9 @@ def number(index: int) -> int:
 
 
 def new_session(folder: str) -> SparkSession:
-    """A session for a job in ``folder``."""
+    """A session for a job in ``folder``, which tries a task again, as clusters do: up to four times."""
     spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2, 4]")
         .appName("kill")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -68,19 +76,25 @@ def new_session(folder: str) -> SparkSession:
     return spark
 
 
-def main(folder: str) -> None:
+def run(spark: SparkSession, folder: str, records: int) -> None:
     """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
-    spark = new_session(folder)
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
-    source = DataGeneratorSource(number, count=RECORDS, records_per_batch=RECORDS_PER_BATCH)
-    counted = env.from_source(source).key_by(lambda record: record % KEYS).process(CountPerKey()).with_uid("per-key")
+    source = DataGeneratorSource(number, count=records, records_per_batch=RECORDS_PER_BATCH)
+    keyed = env.from_source(source).key_by(lambda record: record % KEYS)
+    counted = keyed.process(CountPerKey(Gate(folder, "per-key"))).with_uid("per-key")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted))
-    total = counted.global_().process(CountAll()).with_uid("all")
+    total = counted.global_().process(CountAll(Gate(folder, "all"))).with_uid("all")
     total.to_sink(FileSink(f"{folder}/total", format="json", schema=Total))
     env.execute("kill", checkpoint_location=f"{folder}/checkpoint")
+
+
+def main(folder: str, records: str = str(RECORDS)) -> None:
+    """Run it with a session of its own."""
+    spark = new_session(folder)
+    run(spark, folder, int(records))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -21,7 +21,7 @@ from tests.topics import Topics
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("DSV2_KILLS", "2"))
-MESSAGES = RECORDS_PER_BATCH * (3 * KILLS + 4)
+MESSAGES = RECORDS_PER_BATCH * (3 * KILLS + 2)
 """Enough: up to a kill, and for it, a run takes no more than three micro-batches."""
 
 GATES_IN_WORKERS = ("committed", "reading", "committing", "counting", "preparing", "sending")

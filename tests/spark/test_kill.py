@@ -1,4 +1,4 @@
-"""kill -9 of the driver, its JVM and its workers, at chosen points of a micro-batch: nothing is lost, nothing doubled.
+"""kill -9 at chosen points of a micro-batch, of the driver with all it has or of one worker: it leaves no trace.
 
 The moment is chosen by the files that Spark and the sinks write, never by the clock, and checked afterwards: a kill
 that came too late does not count.
@@ -9,16 +9,18 @@ A short form runs with all tests. ``DSV2_KILLS=10 ./run test tests/spark/test_ki
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.spark import kill_splits_job
+from tests.spark import kill_job, kill_splits_job
 from tests.spark.kill_job import KEYS, RECORDS, RECORDS_PER_BATCH, number
-from tests.spark.processes import JobProcess
+from tests.spark.processes import Gate, JobProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -94,3 +96,30 @@ def test_kills_of_a_job_over_splits_before_in_and_after_the_switch_to_the_second
     assert written(tmp_path) == (everything, list(range(1, len(everything) + 1)))
     log = (tmp_path / "checkpoint/offsets" / str(switch)).read_text()
     assert '"enumerator": {"source": 1' in log
+
+
+def states(spark: SparkSession, folder: Path) -> list[list[tuple[object, ...]]]:
+    """What both levels keep, by slot, as bytes."""
+    reader = spark.read.format("statestore")
+    levels = [reader.option("operatorId", level).load(str(folder / "checkpoint")).collect() for level in (0, 1)]
+    return [sorted((tuple(key), tuple(value)) for key, value, *_ in rows) for rows in levels]
+
+
+def test_a_worker_that_is_killed_leaves_no_trace(spark: SparkSession, tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    undisturbed.mkdir()
+    killed.mkdir()
+    records = 6 * RECORDS_PER_BATCH
+    kill_job.run(spark, str(undisturbed), records)
+
+    job = JobProcess(killed, "kill_job", str(records))
+    job.start()
+    for name in ("per-key", "all"):
+        gate = Gate(killed, name)
+        worker = job.run_to(gate)
+        assert worker != job.pid
+        os.kill(worker, signal.SIGKILL)
+        gate.open()
+    job.finish()
+    assert written(killed) == written(undisturbed)
+    assert states(spark, killed) == states(spark, undisturbed)
