@@ -10,45 +10,23 @@ import os
 import shutil
 import subprocess
 import tempfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.maven import maven_classpath
 from components.server import MissingComponentError, Server, free_ports
 
 __all__ = ("PASSWORD", "USER", "KafkaBroker", "kafka_classpath")
 
 USER, PASSWORD = "dsv2", "not-a-secret"  # for the listener that asks for them; it is for trying that out
 _POM = Path(__file__).with_name("kafka-pom.xml")
-_RESOLVER = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 _CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 _JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
 def kafka_classpath() -> str:
-    """The jars of a broker, from Maven's own folder below the home directory; got from the network the first time.
-
-    Raises ``MissingComponentError`` if there is no Java, no Maven, or no way to the jars.
-    """
-    known = Path.home() / ".m2" / f"dsv2-kafka-{zlib.crc32(_POM.read_bytes()):08x}.classpath"
-    if known.exists() and all(map(os.path.exists, known.read_text().split(os.pathsep))):
-        return known.read_text()
-    if shutil.which("mvn") is None:
-        raise MissingComponentError(
-            "A Kafka broker comes through Maven, and there is no mvn on the PATH. Install it (apt-get install maven, "
-            "dnf install maven, brew install maven), or let ./run do so: ./run kafka."
-        )
-    known.parent.mkdir(exist_ok=True)
-    partial = known.with_suffix(f".{os.getpid()}")
-    command = ["mvn", "-q", "-B", "-f", str(_POM), _RESOLVER, f"-Dmdep.outputFile={partial}"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode != 0:
-        raise MissingComponentError(
-            "Maven could not get the jars of a Kafka broker. Is its repository in reach, and room on the disk? "
-            f"It said:\n{run.stdout[-2000:]}"
-        )
-    partial.rename(known)
-    return known.read_text()
+    """The jars of a broker. Raises ``MissingComponentError``."""
+    return maven_classpath(_POM, "A Kafka broker")
 
 
 def java_program(name: str) -> str:

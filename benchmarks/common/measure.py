@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,10 +28,10 @@ SETTINGS = {
 
 
 @contextmanager
-def spark_session(name: str) -> Iterator[SparkSession]:
-    """A session of ``SETTINGS`` for the length of the block."""
+def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A session of ``SETTINGS``, and of ``settings`` besides, for the length of the block."""
     builder = SparkSession.builder.appName(name)
-    for setting, value in SETTINGS.items():
+    for setting, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     try:
