@@ -20,6 +20,7 @@ _HOPELESS = {
     KafkaError._INVALID_ARG: "The client library does not take the options",
 }
 _OVERTAKEN = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _SILENCE = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -40,6 +41,7 @@ class ClientErrors:
     def __init__(self) -> None:
         self.last: KafkaError | None = None
         self.undelivered: KafkaError | None = None
+        self.purged: KafkaError | None = None
 
     def remember(self, error: KafkaError) -> None:
         """The client's callback for errors."""
@@ -47,9 +49,13 @@ class ClientErrors:
             self.last = error
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """A producer's callback for messages."""
-        if error is not None and self.undelivered is None:
-            self.undelivered = error
+        """A producer's callback for messages. That they were given up is only what comes of another error."""
+        if error is None:
+            return
+        if error.code() in _PURGED:
+            self.purged = self.purged or error
+        else:
+            self.undelivered = self.undelivered or error
 
     @property
     def hopeless(self) -> KafkaError | None:

@@ -15,11 +15,12 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder
+from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
 from dsv2.sinks import SinkRun
 
-__all__ = ("RecordProducer", "TransactionalProducer")
+__all__ = ("RecordProducer", "TransactionalProducer", "producers")
 
 T = TypeVar("T")
 
@@ -77,6 +78,8 @@ class RecordProducer:
         """Wait until all messages are with the brokers. Raises ``JobError``."""
         self._client.flush(self._connection.retry_timeout_ms / 1000 + _PAUSE_SECONDS)
         self._check()
+        if self._errors.purged is not None:
+            raise failure_of(self._connection, _WRITING, self._errors.purged)
         if left := len(self._client):
             raise JobError(
                 f"{left} messages were not taken by {self._connection.bootstrap_servers} within "
@@ -104,32 +107,33 @@ class RecordProducer:
             raise failure_of(self._connection, _WRITING, error)
 
 
+producers: Pool[RecordProducer] = Pool()
+
+
 class TransactionalProducer(RecordProducer):
     """Writes messages that are committed together. It owns its transactional id until another one takes it."""
 
     def __init__(self, connection: KafkaConnection, transactional_id: str) -> None:
         """Ends all transactions that others have begun under this id. Raises ``JobError``."""
         super().__init__(connection, {"transactional.id": transactional_id})
-        self._group = transactional_id
+        self._id = transactional_id
+        consumer = Consumer({**connection.client_config(), "group.id": transactional_id})
+        self._group = consumer.consumer_group_metadata()
+        consumer.close()
         try:
             self._call(f"Transactions {transactional_id!r} cannot be begun", self._client.init_transactions)
         except BaseException:
             self.close()
             raise
 
-    def begin(self) -> None:
-        """What is sent from here on is part of a transaction."""
-        self._client.begin_transaction()
+    def begin(self, partition: TopicPartition, offset: int) -> None:
+        """What is sent from here on is part of a transaction, and ``offset`` for the consumer group of the same name.
 
-    def prepare(self, partition: TopicPartition, offset: int) -> None:
-        """Make ``offset``, for the consumer group of the same name, part of what is committed. Raises ``JobError``."""
-        consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
-        try:
-            group = consumer.consumer_group_metadata()
-        finally:
-            consumer.close()
+        Raises ``JobError``; so it does if another one has taken the id.
+        """
+        self._client.begin_transaction()
         offsets = [confluent_kafka.TopicPartition(*partition, offset)]
-        self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
+        self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, self._group, seconds))
 
     def commit(self) -> None:
         """Commit what was sent. Raises ``JobError``."""
@@ -140,7 +144,7 @@ class TransactionalProducer(RecordProducer):
         try:
             self._client.abort_transaction(self._connection.retry_timeout_ms / 1000)
         except KafkaException as error:
-            _LOG.warning("Transaction %r was not aborted: %s", self._group, self._connection.redacted(str(error)))
+            _LOG.warning("Transaction %r was not aborted: %s", self._id, self._connection.redacted(str(error)))
 
     def _call(self, what: str, call: Callable[[float], None]) -> None:
         """``call``, given the seconds to wait for; again, which goes on with it, while there is hope."""

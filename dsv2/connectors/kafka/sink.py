@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from dsv2.connectors.kafka.connection import KafkaConnection
@@ -87,12 +86,17 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         if (transactions := self._transactions(batch.info)) is not None:
             transactions.write(batch, self._encoder)
             return
-        from dsv2.connectors.kafka.producers import RecordProducer
+        from dsv2.connectors.kafka.producers import RecordProducer, producers
 
-        with closing(RecordProducer(self._connection)) as producer:
+        producer = producers.take(self._connection) or RecordProducer(self._connection)
+        try:
             for run in batch.runs:
                 producer.send(run, self._encoder)
             producer.flush()
+        except BaseException:
+            producer.close()
+            raise
+        producers.give_back(producer, self._connection)
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:
         if self._marker_topic is None or self._delivery != "exactly-once":
