@@ -51,7 +51,7 @@ from examples.hot_topics import HotTopic, build
 from examples.tweets import Tweet, TweetGenerator
 from runtime_spark.query import StreamingJob
 
-__all__ = ("main",)
+__all__ = ("SPARK_KAFKA", "main")
 
 NAME = "kafka"
 TARGET = 0.5
@@ -62,7 +62,8 @@ SHORT = {"messages": 10_000, "batches": 2, "threshold": 100, "rate": 200, "secon
 Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 Started: TypeAlias = StreamingJob | StreamingQuery
 
-_POM = Path(__file__).parent / "common" / "spark-kafka-pom.xml"
+SPARK_KAFKA = Path(__file__).parent / "common" / "spark-kafka-pom.xml"
+"""Names the jars of Spark's own Kafka source and sink."""
 _ROOT = Path(__file__).parent.parent
 _PARALLELISM, _PARTITIONS = 2, 4
 _BYTES = 100
@@ -90,7 +91,7 @@ Contestants: TypeAlias = Mapping[str, Callable[[Copy, str], Started]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments``; returns the exit code."""
     options = _parse(arguments)
-    jars = maven_classpath(_POM, "Spark's own Kafka source").replace(":", ",")
+    jars = maven_classpath(SPARK_KAFKA, "Spark's own Kafka source").replace(":", ",")
     with _broker() as servers, spark_session("kafka benchmark", {"spark.jars": jars}) as spark:
         connectors = {"confluent-kafka": version("confluent-kafka"), "Spark's connector": _name_of(jars)}
         report = Report(NAME, "From Kafka to Kafka", conditions(spark, NAME, arguments) | connectors)

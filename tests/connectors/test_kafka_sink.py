@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.kafka import KafkaSink
-from dsv2.connectors.kafka.pool import Pool
 from dsv2.sinks import SinkBatch, SinkInfo, SinkRun
 from tests.topics import Topics
 
@@ -145,28 +144,6 @@ def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) ->
     with pytest.raises(JobError, match=r"Another attempt at the same has taken over \(_FENCED"):
         sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
     assert numbers(topics, topic) == [1, 2]
-
-
-def test_processes_take_turns(topics: Topics, job: str) -> None:
-    topic = topics.create(2)
-    sink = sink_of(topics, topic)
-    processes = [Pool[Any](), Pool[Any]()]  # what each of them keeps
-
-    def write_in(process: int, batch_id: int, *records: int) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dsv2.connectors.kafka.transactions._writers", processes[process])
-            write(sink, job, batch_id, *records)
-
-    write_in(0, 0, 1, 2)
-    write_in(0, 1, 3)  # with what it has kept
-    write_in(1, 2, 4)
-    write_in(0, 2, 4)  # a repetition, where nobody knows yet that it was written
-    write_in(0, 3, 5)
-    write_in(1, 3, 5)
-    write_in(1, 4, 6)
-    write_in(0, 0, 1, 2)  # somebody who is very late
-    write_in(1, 5, 7)
-    assert numbers(topics, topic) == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_what_a_crashed_attempt_has_left_open_holds_nobody_up(topics: Topics, job: str) -> None:

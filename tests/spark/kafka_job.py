@@ -36,7 +36,7 @@ class NumberPerKey(OneInputStreamProcessFunction[int, tuple[int, int]]):
 
 
 class GatedSink(KafkaSink[tuple[int, int]]):
-    """Its transactions pass gates: before they begin, while messages are sent, before and after the commit."""
+    """Its transactions pass gates: with messages sent, before they are prepared, before and after the commit."""
 
     def __init__(self, servers: str, topic: str, folder: str) -> None:
         sending = Gate(folder, "sending")
@@ -49,17 +49,17 @@ class GatedSink(KafkaSink[tuple[int, int]]):
         self._folder = folder
 
     def write(self, batch: SinkBatch[tuple[int, int]]) -> None:
-        beginning, committing, committed = (
-            Gate(self._folder, name) for name in ("beginning", "committing", "committed")
+        preparing, committing, committed = (
+            Gate(self._folder, name) for name in ("preparing", "committing", "committed")
         )
 
         class GatedProducer(TransactionalProducer):
-            def begin(self, partition: TopicPartition, offset: int) -> None:
-                beginning.pass_through()
-                super().begin(partition, offset)
+            def prepare(self, partition: TopicPartition, offset: int) -> None:
+                self.flush()
+                preparing.pass_through()
+                super().prepare(partition, offset)
 
             def commit(self) -> None:
-                self.flush()
                 committing.pass_through()
                 super().commit()
                 committed.pass_through()

@@ -15,8 +15,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kafka import SPARK_KAFKA
 from benchmarks.peers.environments import OWN
 from benchmarks.peers.jobs import JOBS
+from components.kafka import kafka_classpath
+from components.maven import maven_classpath
+from components.server import MissingComponentError
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -105,3 +109,20 @@ def test_interval_join(tmp_path: Path) -> None:
     check(report, rows=[3], verdicts=1)
     results = report["tables"][0]["header"].index("results")
     assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
+
+
+@pytest.mark.kafka
+def test_kafka(tmp_path: Path) -> None:
+    try:
+        maven_classpath(SPARK_KAFKA, "Spark's own Kafka source")
+        kafka_classpath()
+    except MissingComponentError as error:
+        pytest.skip(str(error))
+    _, report = run_short("kafka", tmp_path)
+    check(report, rows=[4, 2, 8], verdicts=1)
+    _, hot, latency = report["tables"]
+    events, messages = hot["header"].index("hot events"), latency["header"].index("messages")
+    by_hand, ours = (row[events] for row in hot["rows"])
+    assert ours == pytest.approx(by_hand, rel=0.2)
+    assert ours > 0
+    assert {row[messages] for row in latency["rows"]} == {400}

@@ -24,8 +24,8 @@ KILLS = int(os.environ.get("DSV2_KILLS", "2"))
 MESSAGES = RECORDS_PER_BATCH * (3 * KILLS + 2)
 """Enough: up to a kill, and for it, a run takes no more than three micro-batches."""
 
-GATES_IN_WORKERS = ("committed", "reading", "committing", "counting", "beginning", "sending")
-GATES_OF_DRIVER = ("committing", "written", "reading", "committed", "counting", "beginning", "sending")
+GATES_IN_WORKERS = ("committed", "reading", "committing", "counting", "preparing", "sending")
+GATES_OF_DRIVER = ("committing", "written", "reading", "committed", "counting", "preparing", "sending")
 
 
 @pytest.fixture(scope="module")

@@ -73,4 +73,4 @@ class RangeConsumer:
         self._consumer.close()
 
 
-consumers: Pool[RangeConsumer] = Pool()
+consumers: Pool[RangeConsumer] = Pool(RangeConsumer)

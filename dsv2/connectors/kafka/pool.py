@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from dsv2.connectors.kafka.connection import KafkaConnection
 
 __all__ = ("Pool", "PooledClient")
-
-_LIMIT = 16
 
 
 class PooledClient(Protocol):
@@ -22,23 +21,22 @@ ClientT = TypeVar("ClientT", bound=PooledClient)
 
 
 class Pool(Generic[ClientT]):
-    """At most one idle client for each connection and purpose, and some of them in all: those that were used last."""
+    """At most one idle client for each connection. A client that is borrowed belongs to the borrower alone."""
 
-    def __init__(self) -> None:
-        self._idle: dict[tuple[str, str], ClientT] = {}
+    def __init__(self, make: Callable[[KafkaConnection], ClientT]) -> None:
+        self._make = make
+        self._idle: dict[str, ClientT] = {}
 
-    def take(self, connection: KafkaConnection, purpose: str = "") -> ClientT | None:
-        """A client that was given back, which belongs to the caller alone from here on; None if there is none."""
-        return self._idle.pop((_key(connection), purpose), None)
+    def borrow(self, connection: KafkaConnection) -> ClientT:
+        """A client that nobody else uses. Raises what making one raises."""
+        client = self._idle.pop(_key(connection), None)
+        return self._make(connection) if client is None else client
 
-    def give_back(self, client: ClientT, connection: KafkaConnection, purpose: str = "") -> None:
+    def give_back(self, connection: KafkaConnection, client: ClientT) -> None:
         """Keep ``client``, which has not failed, for the next one who needs such."""
-        key = _key(connection), purpose
-        if (other := self._idle.pop(key, None)) is not None:
+        if (other := self._idle.pop(_key(connection), None)) is not None:
             other.close()
-        self._idle[key] = client
-        while len(self._idle) > _LIMIT:
-            self._idle.pop(next(iter(self._idle))).close()
+        self._idle[_key(connection)] = client
 
 
 def _key(connection: KafkaConnection) -> str:

@@ -107,33 +107,43 @@ class RecordProducer:
             raise failure_of(self._connection, _WRITING, error)
 
 
-producers: Pool[RecordProducer] = Pool()
+producers: Pool[RecordProducer] = Pool(RecordProducer)
 
 
 class TransactionalProducer(RecordProducer):
     """Writes messages that are committed together. It owns its transactional id until another one takes it."""
 
-    def __init__(self, connection: KafkaConnection, transactional_id: str) -> None:
-        """Ends all transactions that others have begun under this id. Raises ``JobError``."""
+    def __init__(self, connection: KafkaConnection, transactional_id: str, topic: str) -> None:
+        """Ends all transactions that others have begun under this id. ``topic``: any that is there.
+
+        Raises ``JobError``.
+        """
         super().__init__(connection, {"transactional.id": transactional_id})
-        self._id = transactional_id
-        consumer = Consumer({**connection.client_config(), "group.id": transactional_id})
-        self._group = consumer.consumer_group_metadata()
-        consumer.close()
+        self._group = transactional_id
         try:
+            # Has connections made: to the broker that is asked first, and to those that it names. When one is missing,
+            # what comes next looks for it only every half second.
+            with contextlib.suppress(KafkaException):
+                self._client.list_topics(topic, _ANSWER_SECONDS)
+                self._client.list_topics(topic, _ANSWER_SECONDS)
             self._call(f"Transactions {transactional_id!r} cannot be begun", self._client.init_transactions)
         except BaseException:
             self.close()
             raise
 
-    def begin(self, partition: TopicPartition, offset: int) -> None:
-        """What is sent from here on is part of a transaction, and ``offset`` for the consumer group of the same name.
-
-        Raises ``JobError``; so it does if another one has taken the id.
-        """
+    def begin(self) -> None:
+        """What is sent from here on is part of a transaction."""
         self._client.begin_transaction()
+
+    def prepare(self, partition: TopicPartition, offset: int) -> None:
+        """Make ``offset``, for the consumer group of the same name, part of what is committed. Raises ``JobError``."""
+        consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
+        try:
+            group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
         offsets = [confluent_kafka.TopicPartition(*partition, offset)]
-        self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, self._group, seconds))
+        self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
 
     def commit(self) -> None:
         """Commit what was sent. Raises ``JobError``."""
@@ -144,7 +154,7 @@ class TransactionalProducer(RecordProducer):
         try:
             self._client.abort_transaction(self._connection.retry_timeout_ms / 1000)
         except KafkaException as error:
-            _LOG.warning("Transaction %r was not aborted: %s", self._id, self._connection.redacted(str(error)))
+            _LOG.warning("Transaction %r was not aborted: %s", self._group, self._connection.redacted(str(error)))
 
     def _call(self, what: str, call: Callable[[float], None]) -> None:
         """``call``, given the seconds to wait for; again, which goes on with it, while there is hope."""

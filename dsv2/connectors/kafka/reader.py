@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
 from dsv2.connectors.kafka.connection import KafkaConnection
-from dsv2.connectors.kafka.consumers import RangeConsumer, consumers
+from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import OnUndecodable
@@ -38,7 +38,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._tolerant = tolerant
-        self._consumer = consumers.take(connection) or RangeConsumer(connection)
+        self._consumer = consumers.borrow(connection)
         self._at_rest = True
 
     def read(self, start: KafkaSplit, stop: KafkaSplit, /) -> Iterator[Records[T_co]]:
@@ -51,7 +51,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
 
     def close(self) -> None:
         if self._at_rest:
-            consumers.give_back(self._consumer, self._connection)
+            consumers.give_back(self._connection, self._consumer)
         else:
             self._consumer.close()
 

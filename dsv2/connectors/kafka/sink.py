@@ -86,9 +86,9 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         if (transactions := self._transactions(batch.info)) is not None:
             transactions.write(batch, self._encoder)
             return
-        from dsv2.connectors.kafka.producers import RecordProducer, producers
+        from dsv2.connectors.kafka.producers import producers
 
-        producer = producers.take(self._connection) or RecordProducer(self._connection)
+        producer = producers.borrow(self._connection)
         try:
             for run in batch.runs:
                 producer.send(run, self._encoder)
@@ -96,7 +96,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         except BaseException:
             producer.close()
             raise
-        producers.give_back(producer, self._connection)
+        producers.give_back(self._connection, producer)
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:
         if self._marker_topic is None or self._delivery != "exactly-once":

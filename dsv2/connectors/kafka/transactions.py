@@ -1,16 +1,14 @@
 """Writing each micro-batch once: a transaction per subtask, which remembers the micro-batch within itself.
 
-A transactional id has one user at a time: whoever takes it ends the transactions of all others that had it, and waits
-until the fate of theirs is known. So, once it has it, a subtask can trust what its consumer group says of the
-micro-batches that were committed before, and nobody who is late can commit behind its back. It keeps the id for the
-next micro-batch, if that comes to the same process. A transaction begins by telling its micro-batch, which the brokers
-refuse if another one has the id by then; if they take it, nobody else can have written anything since.
+A transactional id has one user at a time: whoever begins with it ends the transactions of all others that have it, and
+waits until the fate of theirs is known. So, once it has begun, a subtask can trust what its consumer group says of the
+micro-batches that were committed before, and nobody who is late can commit behind its back.
 """
 
 from __future__ import annotations
 
 import json
-import logging
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,27 +25,7 @@ from dsv2.sinks import SinkBatch, SinkInfo
 __all__ = ("Transactions",)
 
 T = TypeVar("T")
-
-
-@dataclass
-class _Writer:
-    """A producer, and the last micro-batch that was committed under its name."""
-
-    producer: TransactionalProducer
-    last_batch: int = -1
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self.producer.close()
-
-
-_LOG = logging.getLogger(__name__)
-_brokers: Pool[Broker] = Pool()
-_writers: Pool[_Writer] = Pool()
-
-
-def _broker(connection: KafkaConnection) -> Broker:
-    return _brokers.take(connection) or Broker(connection, SystemClock())
+_brokers: Pool[Broker] = Pool(lambda connection: Broker(connection, SystemClock()))
 
 
 @dataclass(frozen=True)
@@ -77,7 +55,7 @@ class Transactions:
         Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
         before may have written ``batch_id`` already.
         """
-        now, broker = self.info.parallelism, _broker(self.connection)
+        now, broker = self.info.parallelism, _brokers.borrow(self.connection)
         if self.marker not in broker.partitions((self.marker.topic,), None):
             raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
         committed = broker.group_offset(self._name, self.marker)
@@ -88,13 +66,12 @@ class Transactions:
             broker.set_group_offset(
                 self._name, self.marker, CommittedOffset(batch_id, json.dumps({"parallelism": now}))
             )
-        _brokers.give_back(broker, self.connection)
+        _brokers.give_back(self.connection, broker)
 
     def _check_unwritten(self, broker: Broker, batch_id: int, parallelism: int) -> None:
         for subtask in range(parallelism):
-            name = self._name_of(subtask)
-            TransactionalProducer(self.connection, name).close()  # ends what was left open
-            if self._last_batch(broker, name) >= batch_id:
+            self._producer(subtask).close()  # ends what was left open
+            if self._last_batch(broker, subtask) >= batch_id:
                 raise JobError(
                     f"Micro-batch {batch_id} was written in part by {parallelism} subtasks, before the job failed, and "
                     f"{self.info.parallelism} cannot write the rest. Start the job once with parallelism {parallelism} "
@@ -103,43 +80,29 @@ class Transactions:
 
     def write(self, batch: SinkBatch[T], encoder: MessageEncoder[T]) -> None:
         """Write ``batch``, unless it was written before. Raises ``JobError``."""
-        name = self._name_of(batch.subtask)
-        writer = self._begun(name, batch.batch_id)
-        if writer.last_batch < batch.batch_id:
+        with closing(self._producer(batch.subtask)) as producer:
+            if self._last(batch.subtask) >= batch.batch_id:
+                return
+            producer.begin()
             try:
                 for run in batch.runs:
-                    writer.producer.send(run, encoder)
-                writer.producer.commit()
+                    producer.send(run, encoder)
+                producer.prepare(self.marker, batch.batch_id + 1)
+                producer.commit()
             except BaseException:
-                writer.producer.abort()
-                writer.close()
+                producer.abort()
                 raise
-            writer.last_batch = batch.batch_id
-        _writers.give_back(writer, self.connection, name)
 
-    def _begun(self, name: str, batch_id: int) -> _Writer:
-        """One in a transaction for ``batch_id``; in none if that was written before. Raises ``JobError``."""
-        if (kept := _writers.take(self.connection, name)) is not None:
-            try:
-                return self._in_transaction(kept, batch_id)
-            except JobError as error:
-                _LOG.info("%r is taken anew: %s", name, error)
-        writer = _Writer(TransactionalProducer(self.connection, name))
-        broker = _broker(self.connection)
-        writer.last_batch = self._last_batch(broker, name)
-        _brokers.give_back(broker, self.connection)
-        return self._in_transaction(writer, batch_id)
+    def _producer(self, subtask: int) -> TransactionalProducer:
+        return TransactionalProducer(self.connection, self._name_of(subtask), self.marker.topic)
 
-    def _in_transaction(self, writer: _Writer, batch_id: int) -> _Writer:
-        if writer.last_batch < batch_id:
-            try:
-                writer.producer.begin(self.marker, batch_id + 1)
-            except BaseException:
-                writer.close()
-                raise
-        return writer
+    def _last(self, subtask: int) -> int:
+        broker = _brokers.borrow(self.connection)
+        last = self._last_batch(broker, subtask)
+        _brokers.give_back(self.connection, broker)
+        return last
 
-    def _last_batch(self, broker: Broker, name: str) -> int:
-        """The last micro-batch that was committed under ``name``, -1 if there is none."""
-        marker = broker.group_offset(name, self.marker)
+    def _last_batch(self, broker: Broker, subtask: int) -> int:
+        """The last micro-batch that ``subtask`` has committed, -1 if there is none."""
+        marker = broker.group_offset(self._name_of(subtask), self.marker)
         return -1 if marker is None else marker.offset - 1
