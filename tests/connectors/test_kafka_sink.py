@@ -238,7 +238,7 @@ def test_a_topic_that_is_not_there(topics: Topics, job: str) -> None:
 
 def test_a_partition_that_is_not_there(topics: Topics, job: str) -> None:
     topic = topics.create(1)
-    with pytest.raises(JobError, match=r"Messages cannot be written .* It was refused \(_UNKNOWN_PARTITION"):
+    with pytest.raises(JobError, match=rf"A message for {topic}-7 cannot be written .* It was refused \(_UNKNOWN_P"):
         write(sink_of(topics, topic, partition=lambda number: 7), job, 0, 1)
     assert numbers(topics, topic) == []
 

@@ -93,7 +93,8 @@ class RecordProducer:
             except BufferError:  # as many as may be are on their way
                 self._poll(_PAUSE_SECONDS)
             except KafkaException as error:
-                raise failure_of(self._connection, f"A message for {topic} cannot be written", error.args[0]) from error
+                place = f"{topic}-{options['partition']}" if "partition" in options else topic
+                raise failure_of(self._connection, f"A message for {place} cannot be written", error.args[0]) from error
 
     def _poll(self, seconds: float) -> None:
         try:
