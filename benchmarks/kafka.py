@@ -57,7 +57,7 @@ NAME = "kafka"
 TARGET = 0.5
 """Of the throughput of hand-written code that calls a Python function, at least once in both."""
 
-SHORT = {"messages": 10_000, "batches": 2, "threshold": 100, "rate": 200, "seconds": 2, "warm_up": 3}
+SHORT = {"messages": 10_000, "batches": 2, "threshold": 100, "rate": 200, "seconds": 1, "warm_up": 1}
 
 Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 Started: TypeAlias = StreamingJob | StreamingQuery
