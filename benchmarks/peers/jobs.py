@@ -16,6 +16,14 @@ JAVA, PYTHON, BYTE, PANDAS, TRANSFORM, SQL = (
     "Spark SQL",
 )
 
+PICKLING = "a loop that only pickles and unpickles twice"
+KINDS = ("tuple", "dataclass", "dict")
+KEYS = (1_000, 50_000, 1_000_000)
+SLOW = ((0, 50_000),)
+"""PyFlink takes some hundred microseconds per record."""
+MANY_GROUPS = ((1_000_000, 50_000),)
+"""Groups cost Spark some milliseconds each."""
+
 HOT_TOPICS = Job(
     "hot_topics",
     "Hot topics",
@@ -30,12 +38,12 @@ HOT_TOPICS = Job(
         Contestant("Flink Java, records copied (its default)", JAVA, "HotTopics", FLINK, mode="copying"),
         Contestant("Flink Java, as in the document", "Flink Java, document", "HotTopics", FLINK, mode="document"),
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
-        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=((0, 50_000),)),
-        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=((0, 50_000),)),
-        Contestant("applyInPandasWithState", PANDAS, "in_pandas", most=((1_000_000, 50_000),)),
-        Contestant("transformWithStateInPandas", TRANSFORM, "with_transform", PROTOBUF, most=((1_000_000, 50_000),)),
+        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
+        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
+        Contestant("applyInPandasWithState", PANDAS, "in_pandas", most=MANY_GROUPS),
+        Contestant("transformWithStateInPandas", TRANSFORM, "with_transform", PROTOBUF, most=MANY_GROUPS),
     ),
-    keys=(1_000, 50_000, 1_000_000),
+    keys=KEYS,
     targets=(
         Target(PLAIN, 0.6, 1_000),
         Target(JAVA, 1.0, 1_000),
@@ -47,4 +55,66 @@ HOT_TOPICS = Job(
     absent=((SQL, "no way to say it: what is hot depends on the tweets before, one by one"),),
 )
 
-JOBS: dict[str, Job] = {job.name: job for job in (HOT_TOPICS,)}
+RUNNING_COUNT = Job(
+    "running_count",
+    "Running count per key",
+    (
+        Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
+        Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        Contestant("Flink Java", JAVA, "RunningCount", FLINK),
+        Contestant("Flink Java, parallelism 2", JAVA, "RunningCount", FLINK, parallelism=2),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
+        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW, kinds=KINDS),
+        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW, kinds=KINDS),
+        Contestant("applyInPandasWithState", PANDAS, "in_pandas", most=MANY_GROUPS),
+        Contestant("transformWithStateInPandas", TRANSFORM, "with_transform", PROTOBUF, most=MANY_GROUPS),
+    ),
+    keys=KEYS,
+    kinds=KINDS,
+    absent=((SQL, "no way to say it: a count per key and micro-batch, yes, but not one per event"),),
+)
+
+WINDOWS = Job(
+    "windows",
+    "Tumbling windows in event time",
+    (
+        Contestant("plain loop", PLAIN, "plain"),
+        Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        Contestant("Flink Java", JAVA, "Windows", FLINK),
+        Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=((0, 200_000),)),
+        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
+        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
+        Contestant(SQL, SQL, "in_sql"),
+    ),
+    keys=KEYS,
+    targets=(Target(PLAIN, 0.3, 50_000),),
+    absent=(
+        (PANDAS, "by hand one would use Spark's own windows"),
+        (TRANSFORM, "by hand one would use Spark's own windows"),
+    ),
+)
+
+PASS_THROUGH = Job(
+    "pass_through",
+    "Pass-through",
+    (
+        Contestant("plain loop", PLAIN, "plain", kinds=KINDS),
+        Contestant("loop that only pickles and unpickles twice", PICKLING, "plain", mode="ready", kinds=KINDS),
+        Contestant("dsv2", DSV2, "on_dsv2", parallelism=2, kinds=KINDS),
+        Contestant("dsv2, built-in map", "dsv2, map", "on_dsv2", parallelism=2, mode="map", kinds=KINDS),
+        Contestant("Flink Java", JAVA, "PassThrough", FLINK),
+        Contestant("Flink Java, shuffled twice, parallelism 2", JAVA, "PassThrough", FLINK, 2, "shuffled"),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, kinds=KINDS),
+        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW, kinds=KINDS),
+        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW, kinds=KINDS),
+        Contestant("mapInPandas", "mapInPandas", "in_pandas"),
+        Contestant(SQL, SQL, "in_sql"),
+    ),
+    keys=(1_000,),
+    kinds=KINDS,
+    targets=(Target(PICKLING, 0.5, 1_000, pace=1_000_000),),
+    absent=((PANDAS, "there is no state to keep"), (TRANSFORM, "there is no state to keep")),
+)
+
+JOBS: dict[str, Job] = {job.name: job for job in (HOT_TOPICS, RUNNING_COUNT, WINDOWS, PASS_THROUGH)}

@@ -12,12 +12,15 @@ from importlib.metadata import version
 from typing import Any
 
 from pyflink.common import Configuration, Types, WatermarkStrategy
-from pyflink.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from pyflink.datastream import DataStream, MapFunction, ProcessFunction, StreamExecutionEnvironment
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 
+from benchmarks.jobs.events import Events
 from benchmarks.peers.protocol import Notes, Outcome, Task
 
-__all__ = ("Clock", "Tally", "numbers", "run")
+__all__ = ("EVENT", "Clock", "Made", "Tally", "numbers", "run")
+
+EVENT = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 class Clock:
@@ -35,6 +38,21 @@ class Clock:
     def end(self) -> None:
         """All numbers have come."""
         self.see(self._task.total)
+
+
+class Made(MapFunction):
+    """Makes the event of a number (see ``benchmarks.jobs.events``)."""
+
+    def __init__(self, task: Task, notes: Notes) -> None:
+        self.make = Events(task.keys, task.kind)
+        self.clock = Clock(task, notes)
+
+    def map(self, value: int) -> Any:
+        self.clock.see(value)
+        return self.make(value)
+
+    def close(self) -> None:
+        self.clock.end()
 
 
 class Tally(ProcessFunction):

@@ -41,6 +41,8 @@ class Target:
     group: str
     times: float
     keys: int
+    pace: float = float("inf")
+    """Records per second that are enough whatever the others do."""
 
 
 @dataclass(frozen=True)

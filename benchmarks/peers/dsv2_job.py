@@ -1,0 +1,38 @@
+"""What pipelines of dsv2 share: a function that adds up results where they arise, and a sink for its sums."""
+
+from __future__ import annotations
+
+from dsv2 import Collector, NonPartitionedContext, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import ForeachBatchSink
+from dsv2.streams import NonKeyedPartitionStream
+
+__all__ = ("Tally", "add_up")
+
+
+class Tally(OneInputStreamProcessFunction[tuple[int, ...], tuple[int, int]]):
+    """Adds up the last parts; at the end it emits number and sum."""
+
+    def __init__(self) -> None:
+        self.results = self.checksum = 0
+
+    def process_record(
+        self,
+        record: tuple[int, ...],
+        output: Collector[tuple[int, int]],
+        ctx: PartitionedContext[tuple[int, int]],
+    ) -> None:
+        self.results += 1
+        self.checksum += record[-1]
+
+    def end_input(self, ctx: NonPartitionedContext[tuple[int, int]]) -> None:
+        totals = self.results, self.checksum
+        ctx.apply_to_all_partitions(lambda output, _: output.collect(totals))
+
+
+def add_up(results: NonKeyedPartitionStream[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """A list that will get the number and the sum of each subtask; the function is chained to the one before."""
+    told: list[tuple[int, int]] = []
+    tally = results.process(Tally()).with_uid("tally")
+    tally.to_sink(ForeachBatchSink(lambda records, batch_id: told.extend(records))).with_uid("told")
+    return told

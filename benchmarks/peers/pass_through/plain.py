@@ -1,0 +1,51 @@
+"""A loop that pickles and unpickles the events twice, 8,192 at once, and adds up their values.
+
+That is the least that an engine does which runs a function in another process than source and sink. Mode ``ready``: it
+does nothing but that, the events are made before the clock runs. Else they are made, and passed on by the function.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from benchmarks.jobs.events import KINDS, Events
+from benchmarks.jobs.pass_through import passed
+from benchmarks.peers.loop import timed
+from benchmarks.peers.protocol import Outcome, Task
+
+__all__ = ("measure",)
+
+_AT_ONCE = 8192
+
+
+def measure(task: Task) -> Outcome:
+    """The function is called between the two ways."""
+    value_of = KINDS[task.kind].value
+    ready = "ready" in task.mode
+    results = checksum = 0
+
+    def run(events: Iterable[Any]) -> None:
+        nonlocal results, checksum
+        coming = iter(events)
+        while there := _sent(list(islice(coming, _AT_ONCE))):
+            back = _sent(there if ready else [passed(event) for event in there])
+            results += len(back)
+            if not ready:
+                checksum += sum(map(value_of, back))
+
+    seconds = timed(task, Events(task.keys, task.kind), run, ready=ready)
+    if ready:
+        checksum = sum(value_of(event) for event in _all(task))
+    return Outcome(seconds, results, checksum)
+
+
+def _sent(events: list[Any]) -> list[Any]:
+    found: list[Any] = pickle.loads(pickle.dumps(events, pickle.HIGHEST_PROTOCOL))  # noqa: S301 - our own bytes
+    return found
+
+
+def _all(task: Task) -> Iterator[Any]:
+    return map(Events(task.keys, task.kind), range(task.total))

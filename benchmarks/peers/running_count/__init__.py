@@ -1,0 +1,1 @@
+"""Running count per key."""

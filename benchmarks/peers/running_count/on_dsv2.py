@@ -1,0 +1,50 @@
+"""A keyed function with a value state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from benchmarks.jobs.events import KINDS, Events
+from benchmarks.jobs.running_count import one_more
+from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_dsv2
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sources import DataGeneratorSource
+from dsv2.state import StateDeclaration, StateDeclarations
+
+__all__ = ("measure", "pipeline")
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Count(OneInputStreamProcessFunction[Any, tuple[int, int]]):
+    """Emits user and count."""
+
+    def __init__(self, kind: str) -> None:
+        self.user_of = KINDS[kind].user
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(
+        self, record: Any, output: Collector[tuple[int, int]], ctx: PartitionedContext[tuple[int, int]]
+    ) -> None:
+        state = ctx.state_manager.get_state(COUNT)
+        count = one_more(state.value())
+        state.update(count)
+        output.collect((self.user_of(record), count))
+
+
+def measure(task: Task) -> Outcome:
+    """As one streaming query."""
+    return run_dsv2(lambda env: pipeline(env, task), task)
+
+
+def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
+    """Events, by user, counted."""
+    source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
+    events = env.from_source(source, "events").with_uid("events")
+    return add_up(events.key_by(KINDS[task.kind].user).process(Count(task.kind)).with_uid("counts"))

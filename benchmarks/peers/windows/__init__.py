@@ -1,0 +1,1 @@
+"""Tumbling windows in event time."""

@@ -1,0 +1,31 @@
+"""A generator of watermarks, ``key_by``, a window with ``reduce``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from benchmarks.jobs.events import Events
+from benchmarks.jobs.windows import add, size, time_of, user_of
+from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_dsv2
+from dsv2 import ExecutionEnvironment
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.sources import DataGeneratorSource
+
+__all__ = ("measure", "pipeline")
+
+
+def measure(task: Task) -> Outcome:
+    """As one streaming query."""
+    return run_dsv2(lambda env: pipeline(env, task), task)
+
+
+def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
+    """Events, with times, by user, in windows."""
+    source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
+    generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
+    timed = env.from_source(source, "events").with_uid("events").process(generator).with_uid("times")
+    window = reduce(WindowStrategy.tumbling(timedelta(milliseconds=size(task))), add)
+    return add_up(timed.key_by(user_of).process(window).with_uid("sums"))

@@ -1,0 +1,47 @@
+"""Dictionaries, and nothing else; at the end of a batch the windows are closed that the greatest time has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.jobs.events import Events, EventTuple
+from benchmarks.jobs.windows import add, size, time_of, user_of
+from benchmarks.peers.loop import timed
+from benchmarks.peers.protocol import Outcome, Task
+
+__all__ = ("measure",)
+
+
+def measure(task: Task) -> Outcome:
+    """What is open at the end is closed by the end."""
+    length = size(task)
+    windows: dict[int, dict[int, EventTuple]] = {}
+    results = checksum = 0
+
+    def tell(result: EventTuple) -> None:
+        nonlocal results, checksum
+        results += 1
+        checksum += result[2]
+
+    def close(newest: float) -> None:
+        for start in [start for start in windows if start + length <= newest]:
+            for result in windows.pop(start).values():
+                tell(result)
+
+    def run(events: Iterable[EventTuple]) -> None:
+        newest = 0
+        for event in events:
+            timestamp, user = time_of(event), user_of(event)
+            if timestamp > newest:
+                newest = timestamp
+            start = timestamp - timestamp % length
+            window = windows.get(start)
+            if window is None:
+                window = windows[start] = {}
+            before = window.get(user)
+            window[user] = event if before is None else add(before, event)
+        close(newest)
+
+    seconds = timed(task, Events(task.keys, task.kind), run)
+    close(float("inf"))
+    return Outcome(seconds, results, checksum)
