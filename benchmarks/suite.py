@@ -34,7 +34,7 @@ from benchmarks.peers.runner import Failed, run_apart, run_here
 __all__ = ("main", "run_job")
 
 NAME = "suite"
-SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "keys": [100]}
+SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "keys": [100], "kinds": ["tuple"]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def measure(job: Job, options: argparse.Namespace, command: str) -> None:
         known = rows.find(contestant.name, task.keys, task.kind, options.records)
         if options.again or known is None or not (known.missing or _is_enough(known, task)):
             row = _measured(job, contestant, task, options)
-            print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}s: {_in_short(row)}", file=sys.stderr)
+            print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}: {_in_short(row)}", file=sys.stderr)
             rows.put(row)
     standings(job, rows.all(), command).publish(options.results)
 

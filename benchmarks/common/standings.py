@@ -35,7 +35,7 @@ def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
     for row in _in_order(job, rows):
         places[row.size, row.kind, row.keys].append(row)
     for (size, kind, keys), here in sorted(places.items(), key=lambda place: (-place[0][0], _KINDS.index(place[0][1]))):
-        title = f"{keys:,} keys, records as {kind}s, batches of {size:,}"
+        title = f"{keys:,} keys, records of kind {kind}, batches of {size:,}"
         report.table(title, _HEADER, [_cells(job, row, here) for row in here])
     for target in job.targets:
         largest = max((size for size, kind, keys in places if (kind, keys) == (job.kinds[0], target.keys)), default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from benchmarks.peers.environments import Unavailable
 from benchmarks.peers.jobs import JOBS
 from benchmarks.peers.protocol import Notes, Outcome, Task
 from benchmarks.peers.roster import DSV2, PLAIN, Contestant, Job, Target
+from dsv2 import ExecutionEnvironment
 
 TASK = Task(records=1000, batches=2, warm_up=1, keys=10, kind="dict", parallelism=2, mode="a b")
 CONTESTANTS = (
@@ -156,6 +158,19 @@ def test_a_program_that_fails_or_takes_too_long_is_ended_and_told() -> None:
         runner.run_apart(Shell(), "job", "echo why; exit 3", TASK, 10)
     with pytest.raises(runner.Failed, match=r"not done after 0 s"):
         runner.run_apart(Shell(), "job", "sleep 60", TASK, 0.1)
+
+
+@pytest.mark.parametrize(("job", "kind"), [(job, kind) for job in JOBS.values() for kind in job.kinds])
+def test_pipelines_give_what_the_plain_loop_gives(job: Job, kind: str) -> None:
+    task = Task(records=3000, batches=2, warm_up=1, keys=20, kind=kind)
+    program = import_module(f"benchmarks.peers.{job.name}.on_dsv2")
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    told: list[tuple[int, int]] = program.pipeline(env, task)
+    env.execute(job.name)
+    expected: Outcome = import_module(f"benchmarks.peers.{job.name}.plain").measure(task)
+    assert (sum(number for number, _ in told), sum(total for _, total in told)) == (expected.results, expected.checksum)
+    assert expected.checksum > expected.results > 0
+    assert len(expected.seconds) == task.batches
 
 
 @pytest.mark.parametrize("topics", [10, 1000, 50_000])
