@@ -16,9 +16,11 @@ from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
+    ColumnarFunction,
     FilterFunction,
     FlatMapFunction,
     MapFunction,
+    OneInput,
     OneInputStreamProcessFunction,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
@@ -95,9 +97,7 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
         self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]
     ) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[O1, O2]: ...
     @overload
-    def process(
-        self, function: OneInputStreamProcessFunction[T_co, OUT]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
@@ -189,12 +189,10 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         second_key_selector: Callable[[O2], K],
     ) -> ProcessConfigurableAndTwoKeyedPartitionStreams[K, O1, O2]: ...
     @overload
-    def process(
-        self, function: OneInputStreamProcessFunction[T_co, OUT]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
     @overload
     def process(
-        self, function: OneInputStreamProcessFunction[T_co, OUT], new_key_selector: Callable[[OUT], K]
+        self, function: OneInput[T_co, OUT], new_key_selector: Callable[[OUT], K]
     ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
     @overload
     def process(
@@ -293,9 +291,7 @@ class GlobalStream(_Stream[T_co], Generic[T_co]):
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
     @overload
-    def process(
-        self, function: OneInputStreamProcessFunction[T_co, OUT]
-    ) -> ProcessConfigurableAndGlobalStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndGlobalStream[OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
@@ -443,8 +439,8 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
         return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 1))
 
 
-def _one_input(function: Any) -> OneInputStreamProcessFunction[Any, Any]:
-    if isinstance(function, OneInputStreamProcessFunction):
+def _one_input(function: Any) -> OneInput[Any, Any]:
+    if isinstance(function, OneInputStreamProcessFunction | ColumnarFunction):
         return function
     if isinstance(function, TwoInputNonBroadcastStreamProcessFunction | TwoInputBroadcastStreamProcessFunction):
         raise PlanError(

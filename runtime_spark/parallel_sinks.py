@@ -75,7 +75,7 @@ def _runs(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[SinkR
     for payload in payloads:
         records, _, timestamps = decode_frame(codec, payload, owner)
         if records:
-            yield SinkRun(records, timestamps)
+            yield SinkRun(list(records), timestamps and list(timestamps))
 
 
 def _write(sink: ParallelSink[object], batch: SinkBatch[object], name: str) -> None:

@@ -85,7 +85,7 @@ class FrameEncoder:
                 ) from error
 
 
-def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[list[Any], list[Control], Timestamps]:
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[Sequence[Any], list[Control], Timestamps]:
     """Records, controls and timestamps of a payload. Raises ``CorruptDataError``, naming ``owner``."""
     packed, controls, timestamps = codec.unseal(BlobKind.FRAME, payload, owner)
     return unpack(packed), controls, timestamps

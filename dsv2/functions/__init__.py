@@ -14,7 +14,8 @@ from dsv2.functions.base import (
     no_output_until_end_of_input,
 )
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
-from dsv2.functions.one_input import OneInputStreamProcessFunction
+from dsv2.functions.columnar import ColumnarFunction
+from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
 from dsv2.functions.two_input import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -24,6 +25,7 @@ from dsv2.functions.two_output import TwoOutputStreamProcessFunction
 __all__ = (
     "CallableFunction",
     "CollectAll",
+    "ColumnarFunction",
     "FailedCallbackError",
     "FailedRecordError",
     "FilterFunction",
@@ -31,6 +33,7 @@ __all__ = (
     "KeyedRunFunction",
     "PaneFunction",
     "MapFunction",
+    "OneInput",
     "OneInputStreamProcessFunction",
     "Position",
     "ProcessFunction",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,8 +27,8 @@ __all__ = (
 
 F = TypeVar("F", bound="type[ProcessFunction]")
 
-CollectAll: TypeAlias = Callable[[list[Any], list[int | None] | None], None]
-"""Takes records and their timestamps (in ms), or None."""
+CollectAll: TypeAlias = Callable[[Sequence[Any], Sequence[int | None] | None], None]
+"""Takes records, which may be columnar, and their timestamps (in ms), or None."""
 
 _AT_END = "_emits_only_at_end"
 
@@ -164,6 +164,11 @@ class RunFunction(ProcessFunction, ABC):
         return owners[0] is owners[1]
 
     @property
+    def keeps_nothing(self) -> bool:
+        """Whether it keeps nothing from one run to the next: then it may run wherever single records are read."""
+        return False
+
+    @property
     def keeps_within_portions(self) -> bool:
         """Whether it may begin anew with each portion of records that a source subtask reads.
 
@@ -175,7 +180,9 @@ class RunFunction(ProcessFunction, ABC):
         """All records of a portion have been processed."""
 
     @abstractmethod
-    def process_run(self, records: list[Any], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+    def process_run(
+        self, records: Sequence[Any], timestamps: Sequence[int | None] | None, collect_all: CollectAll
+    ) -> None:
         """Process ``records``, which have ``timestamps`` (in ms) or none; ``collect_all`` emits as many at once.
 
         Never for keyed functions. Raises ``FailedRecordError`` from what user code raised.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, compress, repeat
 from operator import sub
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ from dsv2.context import Collector, PartitionedContext
 from dsv2.functions.base import CollectAll, FailedRecordError, RunFunction
 from dsv2.functions.one_input import OneInputStreamProcessFunction
 
-__all__ = ("STATELESS", "CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
+__all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -24,10 +24,16 @@ class MapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[I
     def __init__(self, function: Callable[[IN], OUT]) -> None:
         self.function = function
 
+    @property
+    def keeps_nothing(self) -> bool:
+        return type(self) is MapFunction  # a subclass may
+
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         output.collect(self.function(record))
 
-    def process_run(self, records: list[IN], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+    def process_run(
+        self, records: Sequence[IN], timestamps: Sequence[int | None] | None, collect_all: CollectAll
+    ) -> None:
         function, record = self.function, None
         results: list[OUT] = []
         append = results.append
@@ -45,11 +51,17 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T
     def __init__(self, predicate: Callable[[T], bool]) -> None:
         self.predicate = predicate
 
+    @property
+    def keeps_nothing(self) -> bool:
+        return type(self) is FilterFunction  # a subclass may
+
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         if self.predicate(record):
             output.collect(record)
 
-    def process_run(self, records: list[T], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+    def process_run(
+        self, records: Sequence[T], timestamps: Sequence[int | None] | None, collect_all: CollectAll
+    ) -> None:
         predicate, record = self.predicate, None
         kept: list[bool] = []
         append = kept.append
@@ -67,11 +79,17 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Gener
     def __init__(self, function: Callable[[IN], Iterable[OUT]]) -> None:
         self.function = function
 
+    @property
+    def keeps_nothing(self) -> bool:
+        return type(self) is FlatMapFunction  # a subclass may
+
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         for element in self.function(record):
             output.collect(element)
 
-    def process_run(self, records: list[IN], timestamps: list[int | None] | None, collect_all: CollectAll) -> None:
+    def process_run(
+        self, records: Sequence[IN], timestamps: Sequence[int | None] | None, collect_all: CollectAll
+    ) -> None:
         function, record = self.function, None
         results: list[OUT] = []
         ends: list[int] = []
@@ -86,10 +104,6 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Gener
         else:
             counts = map(sub, ends, [0, *ends])
             collect_all(results, list(chain.from_iterable(map(repeat, timestamps, counts))))
-
-
-STATELESS = (MapFunction, FilterFunction, FlatMapFunction)
-"""Functions that keep nothing from one record to the next: they run where their records are read."""
 
 
 class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.functions.base import ProcessFunction
+from dsv2.functions.columnar import ColumnarFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("OneInputStreamProcessFunction",)
+__all__ = ("OneInput", "OneInputStreamProcessFunction")
 
 IN_contra = TypeVar("IN_contra", contravariant=True)
 OUT_co = TypeVar("OUT_co", covariant=True)
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
 
 
 class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
@@ -40,3 +43,7 @@ class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT
         to the declaration's strategy; POLL keeps the watermark here.
         """
         return WatermarkHandlingResult.PEEK
+
+
+OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT]
+"""What may process one stream and give one: record by record, or many at once."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
+
+from dsv2.columnar import Columnar
 
 __all__ = (
     "END",
@@ -26,16 +28,18 @@ START: Final = 3  # opens a subtask that may get nothing else
 Control: TypeAlias = tuple[int, int, str, int | bool]
 """(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
 
-Timestamps: TypeAlias = list[int | None] | None
+Timestamps: TypeAlias = Sequence[int | None] | None
 """In ms, one for each record; None if no record has one, which is what most pipelines are."""
 
 MAX_FRAME_RECORDS: Final = 8192
+_COLUMNAR_FRAME: Final = 1 << 15  # records are smaller there, and there is more to a frame
 
 
 class Frame:
     """Elements of one channel: from one upstream subtask to one downstream subtask.
 
-    ``records`` and ``controls`` (by position) give the order. Frames of a channel are received in the order of sending.
+    ``records``, which may be columnar, and ``controls`` (by position) give the order. Frames of a channel are received
+    in the order of sending.
     """
 
     __slots__ = ("channel", "controls", "operator", "records", "subtask", "timestamps")
@@ -45,7 +49,7 @@ class Frame:
         operator: int,
         subtask: int,
         channel: int,
-        records: list[Any],
+        records: Sequence[Any],
         controls: list[Control],
         timestamps: Timestamps = None,
     ) -> None:
@@ -88,6 +92,7 @@ class ChannelWriter:
         "records",
         "subtask",
         "timestamps",
+        "whole",
     )
 
     def __init__(self, operator: int, subtask: int, channel: int) -> None:
@@ -98,6 +103,7 @@ class ChannelWriter:
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may end before the records do: the others have none
         self.controls: list[Control] = []
+        self.whole: list[Frame] = []  # frames of columns, and what lies between them: before the records
         self.append = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
@@ -106,8 +112,16 @@ class ChannelWriter:
         """Add a control element behind the records so far."""
         self.controls.append((len(self.records), kind, identifier, value))
 
-    def extend(self, records: list[Any], timestamps: Timestamps) -> None:
-        """Add a run of records."""
+    def extend(self, records: Sequence[Any], timestamps: Timestamps) -> None:
+        """Add a run of records. Columns stay columns, in a frame of their own."""
+        if isinstance(records, Columnar):
+            self._close_frame()
+            for start in range(0, len(records), _COLUMNAR_FRAME):
+                piece = slice(start, start + _COLUMNAR_FRAME)
+                stamps = None if timestamps is None else timestamps[piece]
+                self.whole.append(Frame(self.operator, self.subtask, self.channel, records[piece], [], stamps))
+            self.count += len(records)
+            return
         if timestamps is not None:
             self.pad()
             self.timestamps.extend(timestamps)
@@ -119,18 +133,22 @@ class ChannelWriter:
 
     def flush(self, emit: Emit) -> None:
         """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
+        self._close_frame()
+        frames, self.whole = self.whole, []
+        for frame in frames:
+            while len(frame.records) > MAX_FRAME_RECORDS and not isinstance(frame.records, Columnar):
+                head, frame = frame.split(MAX_FRAME_RECORDS)
+                emit(head)
+            emit(frame)
+
+    def _close_frame(self) -> None:
         if not self.records and not self.controls:
             return
-        frame = Frame(
-            self.operator, self.subtask, self.channel, self.records[:], self.controls, self._take_timestamps()
-        )
-        self.count += len(self.records)
+        records, stamps = self.records[:], self._take_timestamps()
+        self.whole.append(Frame(self.operator, self.subtask, self.channel, records, self.controls, stamps))
+        self.count += len(records)
         self.records.clear()  # keeps the list, to which the collectors hold a bound append
         self.controls = []
-        while len(frame.records) > MAX_FRAME_RECORDS:
-            head, frame = frame.split(MAX_FRAME_RECORDS)
-            emit(head)
-        emit(frame)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:

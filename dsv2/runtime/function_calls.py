@@ -10,9 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from dsv2.columnar import Columnar
 from dsv2.errors import ContractError
-from dsv2.functions import CollectAll, KeyedRunFunction, PaneFunction, ProcessFunction, RunFunction, TickingFunction
+from dsv2.functions import (
+    CollectAll,
+    ColumnarFunction,
+    KeyedRunFunction,
+    PaneFunction,
+    ProcessFunction,
+    RunFunction,
+    TickingFunction,
+)
 from dsv2.graph import KeySelector, Operator, OperatorKind
+from dsv2.runtime.columnar_calls import ColumnarCalls
 from dsv2.runtime.contexts import (
     NO_KEY,
     EventTimers,
@@ -43,6 +53,7 @@ from dsv2.runtime.outputs import (
     at_end_only,
     key_checked,
     key_checked_stamped,
+    one_by_one,
 )
 from dsv2.runtime.record_loops import Fail, keyed_loop, keyed_run_loop, keyed_step, loop, run_loop, stamped_loop, step
 from dsv2.runtime.state import FunctionStates
@@ -144,9 +155,21 @@ class FunctionCalls:
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._moment)
         self._callbacks = _CALLBACKS[operator.kind]
         inputs = range(len(self._callbacks))
-        self._loops = [self._record_loop(index) for index in inputs]
-        self._stamped_loops = [self._stamped_loop(index) for index in inputs]
-        self._run_loop = self._new_run_loop()
+        self._columns = self._columnar_calls()
+        if self._columns is None:
+            self._loops = [self._record_loop(index) for index in inputs]
+            self._stamped_loops = [self._stamped_loop(index) for index in inputs]
+            self._run_loop = self._new_run_loop()
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the function wants many records at once."""
+        return self._columns is not None
+
+    def process_gathered(self) -> None:
+        """Give such a function what operators chained upstream have handed over one by one."""
+        if self._columns is not None:
+            self._columns.process_gathered()
 
     @property
     def kept_by_name(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
@@ -170,11 +193,16 @@ class FunctionCalls:
         """Call ``close``."""
         self._call("close")
 
-    def process(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+    def process(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
         """Call the function for each of ``records``, in order."""
+        if self._columns is not None:
+            self._columns.process(records)
+            return
         if self._run_loop is not None:
             self._run_loop(records, timestamps)
             return
+        if isinstance(records, Columnar):
+            records = records.rows()
         if timestamps is None:
             self._loops[input_index](records)
             return
@@ -189,6 +217,8 @@ class FunctionCalls:
 
         ``tally`` counts the records.
         """
+        if self._columns is not None:
+            return self._columns.collectors(tally)
         process, args, fail = self._process_call(0)
         select = self._key_selector(0)
         if select is None:
@@ -203,7 +233,7 @@ class FunctionCalls:
             finally:
                 self._inherit_nothing()
 
-        def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+        def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
             tally.count += len(records)
             self.process(0, records, timestamps)
 
@@ -317,7 +347,11 @@ class FunctionCalls:
         if self._function.emits_only_at_end:
             collect, collect_stamped = at_end_only(collect, collect_stamped, self._has_ended)
         collect_all = None if select is not None or self._function.emits_only_at_end else output.collect_all
-        return OutputCollector(collect, collect_stamped, self._moment, collect_all)
+        collector = OutputCollector(collect, collect_stamped, self._moment, collect_all)
+        if isinstance(self._function, ColumnarFunction):
+            each = one_by_one(collect, collect_stamped)
+            collector.collect_batch = self._function.collect_columns(collect_all or each)
+        return collector
 
     def _inherit(self, timestamp: int | None) -> None:
         self._moment.timestamp = timestamp
@@ -329,14 +363,14 @@ class FunctionCalls:
         for collector in self._collectors:
             collector.inherit_timestamps(False)
 
-    def _record_loop(self, input_index: int) -> Callable[[list[Any]], None]:
+    def _record_loop(self, input_index: int) -> Callable[[Sequence[Any]], None]:
         process, args, fail = self._process_call(input_index)
         select = self._key_selector(input_index)
         if select is None:
             return loop(process, args, fail)
         return keyed_loop(process, args, fail, select, self._store, self._partition)
 
-    def _stamped_loop(self, input_index: int) -> Callable[[list[Any], list[int | None]], None]:
+    def _stamped_loop(self, input_index: int) -> Callable[[Sequence[Any], Sequence[int | None]], None]:
         process, args, fail = self._process_call(input_index)
         select, function = self._key_selector(input_index), self._function
         if isinstance(function, KeyedRunFunction) and select is not None:
@@ -344,7 +378,20 @@ class FunctionCalls:
             return keyed_run_loop(run, process, args, fail, self._moment, select, self._store, self._partition)
         return stamped_loop(process, args, fail, self._moment, select, self._store, self._partition)
 
-    def _new_run_loop(self) -> Callable[[list[Any], Timestamps], None] | None:
+    def _columnar_calls(self) -> ColumnarCalls | None:
+        function = self._function
+        if not isinstance(function, ColumnarFunction):
+            return None
+
+        def process(records: Sequence[Any]) -> None:
+            try:
+                function.process_columns(records, self._collectors[0], self._partitioned)
+            except BaseException as error:
+                raise_user_failure(self._operator, self._subtask, "process_batch", error, record=records)
+
+        return ColumnarCalls(process)
+
+    def _new_run_loop(self) -> Callable[[Sequence[Any], Timestamps], None] | None:
         function, operator = self._function, self._operator
         plain = not operator.keyed and not any(operator.output_keys) and not function.emits_only_at_end
         if not (plain and isinstance(function, RunFunction) and function.takes_runs):

@@ -7,7 +7,7 @@ behind an aligned watermark.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import IncompatibleCheckpointError, InternalError
@@ -18,14 +18,14 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE
 
 __all__ = ("GateListener", "InputGate")
 
-_Piece: TypeAlias = tuple[list[Any], list[Control], Timestamps, int]
+_Piece: TypeAlias = tuple[Sequence[Any], list[Control], Timestamps, int]
 """What is left of a frame: records, controls, timestamps, and how many records are gone, which positions count."""
 
 
 class GateListener(Protocol):
     """The operator behind a gate."""
 
-    def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
         """Records of one channel, in order, with their timestamps, if any has one."""
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
@@ -76,7 +76,9 @@ class InputGate:
         """Number of records that wait behind aligned watermarks."""
         return sum(len(piece[0]) for _, pieces in self._held.values() for piece in pieces)
 
-    def receive(self, channel: int, records: list[Any], controls: list[Control], timestamps: Timestamps = None) -> None:
+    def receive(
+        self, channel: int, records: Sequence[Any], controls: list[Control], timestamps: Timestamps = None
+    ) -> None:
         """Elements of ``channel``: records, with controls at positions between them."""
         self._accept(channel, (records, controls, timestamps, 0))
         while self._released:

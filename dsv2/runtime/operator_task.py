@@ -94,12 +94,18 @@ class OperatorTask:
         """Whether all inputs have ended and the function is closed."""
         return self._closed
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the function wants many records at once."""
+        return self._calls.takes_columns
+
     def collectors(self) -> tuple[Collect, CollectStamped, CollectAll]:
         """What an operator chained upstream calls with each record, without and with a timestamp, and with many."""
         return self._calls.collectors(self._chained_in)
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
         """What an operator chained upstream calls with each control element."""
+        self._calls.process_gathered()
         self.gates[0].receive(0, [], [(0, kind, identifier, value)])
 
     def open(self) -> None:
@@ -124,6 +130,7 @@ class OperatorTask:
 
     def end_batch(self) -> None:
         """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
+        self._calls.process_gathered()
         self.begin_batch()
         if not self._closed:
             self._calls.tick(self._job.time.now_ms)
@@ -132,7 +139,7 @@ class OperatorTask:
         """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
         return None if self._closed else self._calls.next_time_by_clock()
 
-    def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
         """Records of one channel of an input, in order."""
         self._records_in += len(records)
         self._calls.process(input_index, records, timestamps)

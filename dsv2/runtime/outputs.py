@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
+from dsv2.columnar import Columnar, column_names
 from dsv2.errors import ContractError, InternalError, InvalidKeyError
 from dsv2.functions import CollectAll
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
@@ -26,6 +28,7 @@ __all__ = (
     "fan_out_stamped",
     "key_checked",
     "key_checked_stamped",
+    "one_by_one",
 )
 
 Collect: TypeAlias = Callable[[Any], None]
@@ -33,6 +36,7 @@ CollectStamped: TypeAlias = Callable[[Any, int | None], None]
 """Takes a record and its timestamp in ms."""
 
 _CACHED_KEYS = 1 << 18
+_SPLIT = 1 << 16  # columns at a time: what a processor has near at hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,14 @@ class OutputCollector:
     ``collect`` is one of two, which the operator sets: most records have no timestamp, and cost nothing for it.
     """
 
-    __slots__ = ("_collect_inheriting", "_collect_plainly", "collect", "collect_all", "collect_and_overwrite_timestamp")
+    __slots__ = (
+        "_collect_inheriting",
+        "_collect_plainly",
+        "collect",
+        "collect_all",
+        "collect_and_overwrite_timestamp",
+        "collect_batch",
+    )
 
     def __init__(
         self, collect: Collect, collect_stamped: CollectStamped, moment: Moment, collect_all: CollectAll | None
@@ -67,6 +78,7 @@ class OutputCollector:
         self.collect = collect
         self.collect_and_overwrite_timestamp = collect_stamped
         self.collect_all = collect_all  # for extensions
+        self.collect_batch: Callable[..., None]  # of functions that have it
 
     def inherit_timestamps(self, inherit: bool) -> None:
         """Whether ``collect`` gives records the timestamp of the moment, or none."""
@@ -110,15 +122,17 @@ class EdgeOutput:
     def flush(self, emit: Emit, at_least: int = 0) -> None:
         """Send every channel that holds ``at_least`` records (or controls) as a frame."""
         for writer in self._writers:
-            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
+            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS or writer.whole:
                 writer.flush(emit)
         for routes in (self._routes, self._stamped_routes, self._pair_routes):
             if len(routes) > _CACHED_KEYS:
                 routes.clear()
 
-    def collect_all(self, records: list[Any], timestamps: Timestamps) -> None:
+    def collect_all(self, records: Sequence[Any], timestamps: Timestamps) -> None:
         """A run of records, in the order of ``records``: as if ``collect`` took each, but faster."""
-        if self._edge.exchange is Exchange.HASH:
+        if self._edge.exchange is Exchange.HASH and isinstance(records, Columnar):
+            self._hash_columns(records, timestamps)
+        elif self._edge.exchange is Exchange.HASH:
             if timestamps is None:
                 self._hash_all(records)
             else:
@@ -134,7 +148,24 @@ class EdgeOutput:
                 self._writers[(first + turn) % count].extend(records[own], stamps)
             self._next = (first + len(records)) % count
 
-    def _hash_all(self, records: list[Any]) -> None:
+    def _hash_columns(self, records: Columnar[Any], timestamps: Timestamps) -> None:
+        names = column_names(self._selector())
+        for start in range(0, len(records), _SPLIT):
+            piece = slice(start, start + _SPLIT)
+            self._hash_piece(records[piece], None if timestamps is None else timestamps[piece], names)
+
+    def _hash_piece(self, records: Columnar[Any], timestamps: Timestamps, names: tuple[str, ...] | None) -> None:
+        parts = None
+        if names is not None:
+            with contextlib.suppress(InvalidKeyError):  # which the way of single records lays to one of them
+                parts = records.split(names, self._target.max_parallelism, len(self._writers), timestamps)
+        if parts is None:
+            self.collect_all(records.rows(), timestamps)
+            return
+        for subtask, part, stamps in parts:
+            self._writers[subtask].extend(part, stamps)
+
+    def _hash_all(self, records: Sequence[Any]) -> None:
         select, routes = self._selector(), self._routes
         record: Any = None
         try:
@@ -150,7 +181,7 @@ class EdgeOutput:
         except BaseException as error:
             self._failed_to_route(record, error)
 
-    def _hash_all_stamped(self, records: list[Any], timestamps: list[int | None]) -> None:
+    def _hash_all_stamped(self, records: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         select, routes = self._selector(), self._pair_routes
         for writer in self._writers:
             writer.pad()
@@ -286,6 +317,20 @@ def fan_out_stamped(collects: Sequence[CollectStamped]) -> CollectStamped:
     def collect_all(record: Any, timestamp: int | None) -> None:
         for collect in collects:
             collect(record, timestamp)
+
+    return collect_all
+
+
+def one_by_one(collect: Collect, collect_stamped: CollectStamped) -> CollectAll:
+    """A run of records by way of the functions that take one."""
+
+    def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
+        if timestamps is None:
+            for record in records:
+                collect(record)
+        else:
+            for record, timestamp in zip(records, timestamps, strict=True):
+                collect_stamped(record, timestamp)
 
     return collect_all
 

@@ -7,7 +7,7 @@ A loop takes a list of records; a step takes one record and is what an operator 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from dsv2.functions import CollectAll, FailedRecordError
@@ -22,12 +22,12 @@ Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
 _NO_RECORD: Any = None
 
 
-def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Callable[[list[Any]], None]:
+def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Callable[[Sequence[Any]], None]:
     """``process(record, *args)`` for each record."""
     if len(args) == 2:  # one output: saves building an argument tuple per record
         output, ctx = args
 
-        def run(records: list[Any]) -> None:
+        def run(records: Sequence[Any]) -> None:
             record = _NO_RECORD
             try:
                 for record in records:
@@ -37,7 +37,7 @@ def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Cal
 
         return run
 
-    def run_any(records: list[Any]) -> None:
+    def run_any(records: Sequence[Any]) -> None:
         record = _NO_RECORD
         try:
             for record in records:
@@ -56,14 +56,14 @@ def stamped_loop(
     select: KeySelector | None,
     store: PagedKeyedStore,
     partition: PartitionState,
-) -> Callable[[list[Any], list[int | None]], None]:
+) -> Callable[[Sequence[Any], Sequence[int | None]], None]:
     """``process(record, *args)`` for each record in the moment of its timestamp, with its key, if there is one.
 
     The caller ends the last moment.
     """
     touched, touch = store.touched, store.touch
 
-    def run(records: list[Any], timestamps: list[int | None]) -> None:
+    def run(records: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         record = key = NO_KEY
         try:
             for record, moment.timestamp in zip(records, timestamps, strict=True):
@@ -84,10 +84,10 @@ def stamped_loop(
 
 def run_loop(
     process_run: Callable[..., None], collect_all: CollectAll, fail: Fail
-) -> Callable[[list[Any], Timestamps], None]:
+) -> Callable[[Sequence[Any], Timestamps], None]:
     """All records at once, for functions that take them so."""
 
-    def run(records: list[Any], timestamps: Timestamps) -> None:
+    def run(records: Sequence[Any], timestamps: Timestamps) -> None:
         try:
             process_run(records, timestamps, collect_all)
         except FailedRecordError as failed:
@@ -105,7 +105,7 @@ def keyed_run_loop(
     select: KeySelector,
     store: PagedKeyedStore,
     partition: PartitionState,
-) -> Callable[[list[Any], list[int | None]], None]:
+) -> Callable[[Sequence[Any], Sequence[int | None]], None]:
     """All records at once, for keyed functions that take them so; the usual way is ``process(record, *args)``."""
     touched, touch = store.touched, store.touch
 
@@ -128,7 +128,7 @@ def keyed_run_loop(
         except Exception:
             return NO_KEY
 
-    def run(records: list[Any], timestamps: list[int | None]) -> None:
+    def run(records: Sequence[Any], timestamps: Sequence[int | None]) -> None:
         try:
             process_run(records, timestamps, select, process_one)
         except FailedRecordError as failed:
@@ -147,13 +147,13 @@ def keyed_loop(
     select: KeySelector,
     store: PagedKeyedStore,
     partition: PartitionState,
-) -> Callable[[list[Any]], None]:
+) -> Callable[[Sequence[Any]], None]:
     """``process(record, *args)`` for each record, with its key as the current one."""
     touched, touch = store.touched, store.touch
     if len(args) == 2:
         output, ctx = args
 
-        def run(records: list[Any]) -> None:
+        def run(records: Sequence[Any]) -> None:
             record = key = NO_KEY
             try:
                 for record in records:
@@ -170,7 +170,7 @@ def keyed_loop(
 
         return run
 
-    def run_any(records: list[Any]) -> None:
+    def run_any(records: Sequence[Any]) -> None:
         record = key = NO_KEY
         try:
             for record in records:

@@ -11,16 +11,19 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from dsv2.columnar import Columnar
 from dsv2.errors import CorruptDataError
 
 __all__ = ("Packed", "pack", "unpack")
 
-Packed: TypeAlias = list[Any] | tuple[type, list[Sequence[Any]]]
+Packed: TypeAlias = Sequence[Any] | tuple[type, list[Sequence[Any]]]
 """The records themselves, or their class and one sequence per field."""
 
 
-def pack(records: list[Any]) -> Packed:
+def pack(records: Sequence[Any]) -> Packed:
     """``records`` for ``unpack``: as columns, if they are all of one class that its field values make again."""
+    if isinstance(records, Columnar):
+        return records
     kinds = set(map(type, records))
     if len(kinds) != 1:
         return records
@@ -38,9 +41,9 @@ def pack(records: list[Any]) -> Packed:
         return records  # or less
 
 
-def unpack(packed: Packed) -> list[Any]:
+def unpack(packed: Packed) -> Sequence[Any]:
     """The records of ``pack``. Raises ``CorruptDataError`` if ``packed`` was not made by it."""
-    if isinstance(packed, list):
+    if not isinstance(packed, tuple):
         return packed
     kind, columns = packed
     if not isinstance(kind, type) or not _fields_that_make(kind):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
+from dsv2.columnar import Columnar
 from dsv2.functions import CollectAll, ProcessFunction, RunFunction
 from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.contexts import NO_KEY, Tally, WatermarkEmitter
@@ -57,13 +58,15 @@ class SourceTask:
         for edge in self._edges:
             edge.seek(position)
 
-    def send(self, records: list[Any], timestamps: Timestamps = None) -> None:
+    def send(self, records: Sequence[Any], timestamps: Timestamps = None) -> None:
         """Route ``records``."""
         if self._watch is not None:
             for record in records:
                 self._watch(self._source, record)
-        for start in range(0, len(records), _PIECE):
-            stop = start + _PIECE
+        # Columns stay together as the reader has read them: those who add them up want as many as there are.
+        piece = len(records) if isinstance(records, Columnar) else _PIECE
+        for start in range(0, len(records), piece or 1):
+            stop = start + piece
             self._collect(records[start:stop], None if timestamps is None else timestamps[start:stop])
             for edge in self._edges:
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
@@ -113,7 +116,7 @@ class SourceTask:
     def _output(self, operator: Operator) -> CollectAll:
         collects = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id]]
 
-        def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+        def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
             for collect in collects:
                 collect(records, timestamps)
 
@@ -144,7 +147,7 @@ class SourceTask:
         if function.keeps_within_portions:
             self._in_portions.append((operator, function, self._watermarks_to(self._edges[upstream:])))
 
-        def emit(records: list[Any], timestamps: Timestamps) -> None:
+        def emit(records: Sequence[Any], timestamps: Timestamps) -> None:
             given.count += len(records)
             if watch is not None:
                 for record in records:
@@ -156,7 +159,7 @@ class SourceTask:
 
         run = run_loop(function.process_run, emit, fail)
 
-        def process(records: list[Any], timestamps: Timestamps) -> None:
+        def process(records: Sequence[Any], timestamps: Timestamps) -> None:
             taken.count += len(records)
             run(records, timestamps)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dsv2.columnar import Columnar
 from dsv2.functions import FailedRecordError
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.contexts import WatermarkEmitter
@@ -139,7 +140,7 @@ class SplitReading:
     def _send(self, portion: SplitOrder, run: Records[Any]) -> int:
         if not isinstance(run, Records):
             raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
-        records = list(run.records)
+        records = run.records if isinstance(run.records, Columnar) else list(run.records)
         if run.timestamps is not None and len(run.timestamps) != len(records):
             raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
         if self._clock is not None:
@@ -147,7 +148,7 @@ class SplitReading:
                 self._task.send(piece, stamps)
                 self._send_time(time)
             return len(records)
-        self._task.send(records, None if run.timestamps is None else list(run.timestamps))
+        self._task.send(records, run.timestamps)
         return len(records)
 
     def _watermark(self, identifier: str, value: int | bool) -> Watermark:

@@ -90,15 +90,18 @@ class Subtask:
         """When ``begin_batch`` should be called even if there are no frames, in ms; None: no need."""
         return min((time for task in self._tasks if (time := task.next_deadline()) is not None), default=None)
 
-    def receive(self, channel: int, records: list[Any], controls: list[Control], timestamps: Timestamps = None) -> None:
+    def receive(
+        self, channel: int, records: Sequence[Any], controls: list[Control], timestamps: Timestamps = None
+    ) -> None:
         """Elements of one channel. Raises ``UserFunctionError`` for what a callback raised."""
         gate, number = self._channels[channel]
         if controls:
             self._guarded(lambda: gate.receive(number, records, controls, timestamps))
             self._flush_full()
             return
-        for start in range(0, len(records), _PIECE):
-            piece = slice(start, start + _PIECE)
+        size = len(records) if self._head.takes_columns else _PIECE
+        for start in range(0, len(records), max(1, size)):
+            piece = slice(start, start + size)
             stamps = None if timestamps is None else timestamps[piece]
             self._guarded(lambda piece=piece, stamps=stamps: gate.receive(number, records[piece], controls, stamps))  # type: ignore[misc]
             self._flush_full()
@@ -199,7 +202,7 @@ def _all_of(collects: Sequence[CollectAll]) -> CollectAll:
     if len(collects) == 1:
         return collects[0]
 
-    def collect_all(records: list[Any], timestamps: Timestamps) -> None:
+    def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
         for collect in collects:
             collect(records, timestamps)
 
@@ -217,7 +220,7 @@ def _watched(
         watch(operator, record)
         collect_stamped(record, timestamp)
 
-    def watched_all(records: list[Any], timestamps: Timestamps) -> None:
+    def watched_all(records: Sequence[Any], timestamps: Timestamps) -> None:
         for record in records:
             watch(operator, record)
         collect_all(records, timestamps)

@@ -18,7 +18,7 @@ from typing import Any
 import cloudpickle
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import ProcessFunction, WrappingFunction
+from dsv2.functions import ColumnarFunction, ProcessFunction, WrappingFunction
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
 from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource, Source
@@ -35,6 +35,11 @@ _PLAIN = {
     "datetime": ["date", "datetime", "time", "timedelta", "timezone"],
     "decimal": ["Decimal"],
     "fractions": ["Fraction"],
+    "dsv2.arrow.records": ["_records", "_whole_numbers"],
+    "pyarrow.lib": [  # tables, in fields of functions
+        *("_reconstruct_table", "_reconstruct_record_batch", "_restore_array", "chunked_array", "py_buffer"),
+        *("schema", "field", "type_for_alias", "decimal128", "dictionary", "list_", "struct", "timestamp"),
+    ],
     "pyspark.sql.types": ["Row", "_create_row"],
     "uuid": ["UUID", "SafeUUID"],
     "zoneinfo": ["ZoneInfo"],
@@ -181,6 +186,8 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         recorder.record(body, f"the function of {where}")
         recorder.classes.add(type(body))
         recorder.classes.update(_state_classes(body, where))
+        if isinstance(body, ColumnarFunction):
+            recorder.classes.update(body.record_types)
         for selector in operator.output_keys:
             if selector is not None:
                 recorder.record(selector, f"the output key selector of {where}")

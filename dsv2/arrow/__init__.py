@@ -1,0 +1,26 @@
+"""Vectorised functions: process functions that take and emit Arrow tables, mixed freely with those of single records.
+
+Needs pyarrow: ``pip install "dsv2[arrow]"``; the extra ``spark`` brings it, too.
+"""
+
+from dsv2.connectors.client_library import require_client_library
+
+require_client_library("pyarrow", "arrow", "dsv2.arrow")
+
+from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarrow is missing
+    ArrowCollector,
+    ArrowEventTimeProcessFunction,
+    ArrowProcessFunction,
+    map_tables,
+)
+from dsv2.arrow.records import records_of  # noqa: E402
+from dsv2.arrow.schema import schema_of  # noqa: E402
+
+__all__ = (
+    "ArrowCollector",
+    "ArrowEventTimeProcessFunction",
+    "ArrowProcessFunction",
+    "map_tables",
+    "records_of",
+    "schema_of",
+)

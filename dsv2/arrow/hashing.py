@@ -1,0 +1,79 @@
+"""Keys in columns: which subtask each belongs to, the same as when they come one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.runtime.keys import subtask_of
+
+__all__ = ("subtasks_of",)
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
+
+_MODULUS = np.int64((1 << 61) - 1)  # of Python's hash of numbers (sys.hash_info)
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> Numbers:
+    """For each row the subtask of its key (16 bits, as key groups have 15): one column's value, or several as a tuple.
+
+    Raises ``InvalidKeyError`` as ``subtask_of`` does.
+    """
+    if len(columns) == 1 and pa.types.is_int64(columns[0].type) and not columns[0].null_count:
+        groups = _remainders(_hash_whole_numbers(columns[0].to_numpy()), max_parallelism)
+        places, targets = groups, (np.arange(max_parallelism) * parallelism // max_parallelism).astype(np.uint16)
+    else:
+        values, places = _distinct(columns)
+        targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
+    by_row: Numbers = targets[places]
+    return by_row
+
+
+def _remainders(hashes: Numbers, divisor: int) -> Numbers:
+    # By division, which numpy does in blocks; its % takes one after the other.
+    hashes = hashes.astype(np.uint32)
+    remainders: Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
+    return remainders
+
+
+def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], Numbers]:
+    """The distinct keys, and for each row which of them it has."""
+    coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
+    if len(coded) == 1:
+        return coded[0].dictionary.to_pylist(), coded[0].indices.to_numpy().astype(np.int64)
+    rows = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in coded:
+        rows = rows * len(column.dictionary) + column.indices.to_numpy()
+        _, rows = np.unique(rows, return_inverse=True)  # at each step, so that numbers stay small
+    _, firsts, places = np.unique(rows, return_index=True, return_inverse=True)
+    chosen = pa.array(firsts)
+    return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
+
+
+def _hash_whole_numbers(values: Numbers) -> Numbers:
+    """``stable_hash`` of each: upper half of the 64 lower bits of value times multiplier, and the bits above."""
+    hashes = values
+    if len(values) and (values.min() <= -_MODULUS or values.max() >= _MODULUS):
+        hashes = np.fmod(values, _MODULUS)  # with the sign of the value, as Python's hash
+    hashes = np.where(hashes == -1, -2, hashes)
+    low, high = _product(hashes.astype(np.uint64))
+    high = np.where(hashes < 0, high - np.uint64(_MULTIPLIER), high)
+    return (low >> _HALF ^ high) & _LOW
+
+
+def _product(values: Numbers) -> tuple[Numbers, Numbers]:
+    """Lower and upper 64 bits of ``values`` (unsigned) times the multiplier, by halves."""
+    factor_low, factor_high = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
+    low, high = values & _LOW, values >> _HALF
+    lowest = low * factor_low
+    middle = high * factor_low + (lowest >> _HALF)
+    crossed = low * factor_high + (middle & _LOW)
+    upper = high * factor_high + (middle >> _HALF) + (crossed >> _HALF)
+    return (crossed << _HALF) | (lowest & _LOW), upper

@@ -1,0 +1,177 @@
+"""Records as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.arrow.hashing import subtasks_of
+from dsv2.arrow.schema import rows_to_table, schema_of, table_to_rows
+from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.errors import SchemaError
+
+__all__ = ("ArrowRecords", "ArrowWholeNumbers", "records_of", "table_of")
+
+T = TypeVar("T")
+
+
+class ArrowWholeNumbers(WholeNumbers):
+    """An ``int64`` column in one piece."""
+
+    def __init__(self, array: pa.Int64Array) -> None:
+        self.array = array
+
+    @property
+    def greatest(self) -> int:
+        greatest: int = pc.max(self.array).as_py()
+        return greatest
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return ArrowWholeNumbers(_sliced(self.array, index))
+        return self.array[index].as_py()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array.to_pylist())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _whole_numbers, (self.array.to_numpy(zero_copy_only=False).astype("<i8").tobytes(),)
+
+
+class ArrowRecords(Columnar[T]):
+    """Records of ``kind``, a NamedTuple class or dataclass, as ``table``, which has the schema of the class."""
+
+    def __init__(self, table: pa.Table, kind: type[T]) -> None:
+        self.table = table
+        self.kind = kind
+        self._rows: list[T] | None = None
+
+    def __len__(self) -> int:
+        size: int = self.table.num_rows
+        return size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return ArrowRecords(_sliced(self.table, index), self.kind)
+        if self._rows is not None:
+            return self._rows[index]
+        return table_to_rows(self.table.slice(range(len(self))[index], 1), self.kind)[0]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.rows())
+
+    def __repr__(self) -> str:
+        first = f", the first: {self[0]!r}" if len(self) else ""
+        return f"{len(self)} records of {self.kind.__qualname__}{first}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _records, (to_bytes(self.table), self.kind)
+
+    def rows(self) -> list[T]:
+        if self._rows is None:
+            self._rows = table_to_rows(self.table, self.kind)
+        return self._rows
+
+    def whole_numbers(self, name: str) -> ArrowWholeNumbers | None:
+        place = self.table.schema.get_field_index(name)
+        if place < 0 or not len(self):
+            return None
+        column = self.table.column(place)
+        if column.null_count or not pa.types.is_int64(column.type):
+            return None
+        return ArrowWholeNumbers(_in_one_piece(column))
+
+    def split(
+        self, names: Sequence[str], max_parallelism: int, parallelism: int, timestamps: Sequence[int | None] | None
+    ) -> Iterable[tuple[int, ArrowRecords[T], Sequence[int | None] | None]] | None:
+        if any(name not in self.table.schema.names for name in names):
+            return None
+        if parallelism == 1 or not len(self):
+            return [(0, self, timestamps)]
+        columns = [_in_one_piece(self.table.column(name)) for name in names]
+        return self._parts(subtasks_of(columns, max_parallelism, parallelism), parallelism, timestamps)
+
+    def _parts(
+        self, subtasks: np.ndarray[Any, Any], parallelism: int, timestamps: Sequence[int | None] | None
+    ) -> Iterator[tuple[int, ArrowRecords[T], Sequence[int | None] | None]]:
+        order = np.argsort(subtasks, kind="stable")  # stable: the order of a channel is that of the records
+        bounds = np.searchsorted(subtasks[order], np.arange(parallelism + 1)).tolist()
+        for subtask in range(parallelism):
+            chosen = order[bounds[subtask] : bounds[subtask + 1]]
+            if len(chosen):
+                indices = pa.array(chosen)
+                yield subtask, ArrowRecords(self.table.take(indices), self.kind), _taken(timestamps, indices)
+
+
+def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
+    """The rows of ``table`` as records of ``kind``, without making any: for ``Records`` of a source's reader.
+
+    ``table`` has the columns of the class, in any order, and may have more; numbers are cast. Raises ``SchemaError``.
+    """
+    schema = schema_of(kind)
+    try:
+        chosen = table.select(schema.names).cast(schema)
+    except (KeyError, ValueError, pa.ArrowException) as error:
+        raise SchemaError(
+            f"A table of {', '.join(f'{field.name} {field.type}' for field in table.schema)} is no table of "
+            f"{kind.__qualname__}, which is {', '.join(f'{field.name} {field.type}' for field in schema)}: {error}"
+        ) from error
+    return ArrowRecords(chosen, kind)
+
+
+def table_of(records: Sequence[Any], kind: type) -> pa.Table:
+    """A table of ``records`` of ``kind``, which may be columns already. Raises ``SchemaError``."""
+    if isinstance(records, ArrowRecords) and records.kind is kind:
+        return records.table
+    return rows_to_table(records, kind)
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """``table`` as a stream in Arrow's own format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def _from_bytes(data: bytes) -> pa.Table:
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+# What stands in pickles; the runtime's registry knows these by name.
+
+
+def _records(data: bytes, kind: type[T]) -> ArrowRecords[T]:
+    return ArrowRecords(_from_bytes(data), kind)
+
+
+def _whole_numbers(data: bytes) -> ArrowWholeNumbers:
+    return ArrowWholeNumbers(pa.array(np.frombuffer(data, "<i8")))
+
+
+def _sliced(data: Any, index: slice) -> Any:
+    start, stop, step = index.indices(len(data))
+    if step == 1:
+        return data.slice(start, max(0, stop - start))
+    return data.take(pa.array(np.arange(start, stop, step)))
+
+
+def _taken(timestamps: Sequence[int | None] | None, indices: pa.Array) -> Sequence[int | None] | None:
+    if timestamps is None:
+        return None
+    if isinstance(timestamps, ArrowWholeNumbers):
+        return ArrowWholeNumbers(timestamps.array.take(indices))
+    return [timestamps[index] for index in indices.to_pylist()]
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

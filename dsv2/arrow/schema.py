@@ -1,0 +1,115 @@
+"""Classes of records and Arrow schemas: which columns a class has, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from dsv2.errors import SchemaError
+
+__all__ = ("rows_to_table", "schema_of", "table_to_rows")
+
+_TYPES: dict[Any, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us"),
+    Decimal: pa.decimal128(38, 18),
+}
+
+
+def schema_of(kind: type) -> pa.Schema:
+    """The columns of a NamedTuple class or dataclass. Raises ``SchemaError`` for other classes and fields."""
+    return _schema_of(kind)
+
+
+@cache
+def _schema_of(kind: type) -> pa.Schema:
+    names = _field_names(kind)
+    try:
+        hints = typing.get_type_hints(kind)
+    except NameError as error:
+        raise SchemaError(f"The field types of {kind.__qualname__} cannot be resolved: {error}.") from error
+    return pa.schema([_field(kind, name, hints[name]) for name in names])
+
+
+def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
+    """Records of ``kind`` as a table. Raises ``SchemaError`` naming the field that does not fit its type."""
+    schema = schema_of(kind)
+    if issubclass(kind, tuple):
+        columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[]] * len(schema)
+    else:
+        columns = [list(map(attrgetter(name), rows)) for name in schema.names]
+    return pa.table([_array(kind, field, values) for field, values in zip(schema, columns, strict=True)], schema)
+
+
+def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
+    """The records of ``kind`` that the rows of a table of its schema are."""
+    columns = [column.to_pylist() for column in table.columns]
+    return list(map(_maker(kind), *columns))
+
+
+@cache
+def _maker(kind: type) -> Callable[..., Any]:
+    if dataclasses.is_dataclass(kind) and any(field.kw_only for field in dataclasses.fields(kind)):
+        names = _field_names(kind)
+        return lambda *values: kind(**dict(zip(names, values, strict=True)))
+    return kind
+
+
+def _field_names(kind: type) -> list[str]:
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind) if field.init]
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return list(kind._fields)
+    raise SchemaError(f"{kind.__qualname__} has no columns: use a NamedTuple class or a dataclass.")
+
+
+def _field(kind: type, name: str, hint: Any) -> pa.Field:
+    plain, nullable = _without_none(hint)
+    return pa.field(name, _type(kind, name, plain), nullable)
+
+
+def _type(kind: type, name: str, hint: Any) -> pa.DataType:
+    if hint in _TYPES:
+        return _TYPES[hint]
+    if typing.get_origin(hint) is list and (arguments := typing.get_args(hint)):
+        element, nullable = _without_none(arguments[0])
+        return pa.list_(pa.field("item", _type(kind, name, element), nullable))
+    raise SchemaError(
+        f"Field {name!r} of {kind.__qualname__} has type {hint}, for which there is no column type. Use bool, int, "
+        f"float, str, bytes, date, datetime (without time zone), Decimal, or a list of one of these, or None besides."
+    )
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
+        if len(rest) == 1:
+            return rest[0], True
+    return hint, False
+
+
+def _array(kind: type, field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    where = f"Field {field.name!r} of {kind.__qualname__}, which is {field.type},"
+    if pa.types.is_timestamp(field.type) and any(value is not None and value.tzinfo is not None for value in values):
+        raise SchemaError(f"{where} has a time with a time zone, which a column does not keep.")
+    try:
+        array = pa.array(values, field.type)
+    except (pa.ArrowException, OverflowError) as error:
+        raise SchemaError(f"{where} does not fit: {error}") from error
+    if array.null_count and not field.nullable:
+        raise SchemaError(f"{where} is None in a record.")
+    return array

@@ -1,0 +1,60 @@
+"""Runs of records that are kept as columns, as all those see them who need not know how.
+
+As a sequence such a run gives single records, which are made when they are first asked for: so whatever takes records
+takes it, and what can do more with columns looks for it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+__all__ = ("Columnar", "WholeNumbers", "column_names")
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class WholeNumbers(Sequence[int], ABC):
+    """A column of whole numbers, none of which is missing."""
+
+    @property
+    @abstractmethod
+    def greatest(self) -> int:
+        """The greatest one; there is at least one."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any: ...
+
+
+class Columnar(Sequence[T_co], ABC):
+    """A run of records of one class. Its slices are columnar, too."""
+
+    @abstractmethod
+    def __getitem__(self, index: Any) -> Any: ...
+
+    @abstractmethod
+    def rows(self) -> list[T_co]:
+        """The records themselves; not to be changed."""
+
+    @abstractmethod
+    def whole_numbers(self, name: str) -> WholeNumbers | None:
+        """The column ``name``; None if there is no such column, or if it has anything but whole numbers."""
+
+    @abstractmethod
+    def split(
+        self, names: Sequence[str], max_parallelism: int, parallelism: int, timestamps: Sequence[int | None] | None
+    ) -> Iterable[tuple[int, Columnar[T_co], Sequence[int | None] | None]] | None:
+        """The records for each subtask, by the key that the columns ``names`` are: subtask, records, timestamps.
+
+        None if there are no such columns. Raises ``InvalidKeyError``.
+        """
+
+
+def column_names(selector: Callable[..., Any]) -> tuple[str, ...] | None:
+    """The columns that ``selector`` takes from a record, if it is an ``operator.attrgetter``; else None."""
+    if type(selector) is not attrgetter:
+        return None
+    names: tuple[str, ...] = selector.__reduce__()[1]  # type: ignore[assignment]
+    return None if any("." in name for name in names) else names
