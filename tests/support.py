@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -85,13 +85,13 @@ def packed(sequence: Iterable[Any]) -> tuple[list[Any], list[Control]]:
     return records, controls
 
 
-def unpacked(records: list[Any], controls: list[Control]) -> list[Any]:
+def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
     """The elements in their order."""
     sequence, done = [], 0
     for position, kind, identifier, value in controls:
         sequence += [*records[done:position], Signal(kind, identifier, value)]
         done = position
-    return sequence + records[done:]
+    return [*sequence, *records[done:]]
 
 
 def elements(frames: Iterable[Frame]) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 from dsv2.context import PartitionedContext, TwoOutputPartitionedContext
 from dsv2.environment import ExecutionEnvironment
 from dsv2.functions import (
-    OneInputStreamProcessFunction,
+    OneInput,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -49,7 +49,7 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
 
     def __init__(
         self,
-        function: OneInputStreamProcessFunction[IN, OUT],
+        function: OneInput[IN, OUT],
         *,
         key: Callable[[IN], Hashable] | None = None,
         output_key: Callable[[OUT], Hashable] | None = None,

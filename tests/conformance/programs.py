@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.conformance import (
     programs_by_clock,
+    programs_columns,
     programs_differences,
     programs_event_time,
     programs_event_time_kinds,
@@ -28,6 +29,7 @@ PROGRAMS = (
     *programs_event_time_kinds.PROGRAMS,
     *programs_lifecycle.PROGRAMS,
     *programs_records.PROGRAMS,
+    *programs_columns.PROGRAMS,
     *programs_sources.PROGRAMS,
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,

@@ -12,6 +12,7 @@ Differences, on purpose:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,7 +51,7 @@ class Heard:
     def __init__(self) -> None:
         self.signals: Signals = []
 
-    def on_records(self, input_index: int, records: list[Any], timestamps: Any) -> None: ...
+    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Any) -> None: ...
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         self.signals.append(["t", value])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Driver:
                 return
             yield self.offset
 
-    def decode(self, row: dict[str, Any]) -> tuple[list[Any], list[Control]]:
+    def decode(self, row: dict[str, Any]) -> tuple[Sequence[Any], list[Control]]:
         """Records and controls of a frame; a progress report has none."""
         if row["slot"] == REPORT_SLOT:
             return [], []
@@ -112,7 +112,8 @@ class Driver:
         return [self._read(remote.read(from_bytes(to_bytes(split)))) for split in partitions]
 
     def _read(self, batches: Iterable[Any]) -> Read:
-        records, kinds = [], []
+        records: list[Any] = []
+        kinds: list[int] = []
         for batch in batches:
             for row in batch.to_pylist():
                 of_frame, controls = self.decode(row)

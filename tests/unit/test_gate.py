@@ -58,7 +58,7 @@ class Gate:
         self.channels = channels
         self.restart()
 
-    def on_records(self, input_index: int, records: list[Any], timestamps: Timestamps) -> None:
+    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
         assert input_index == 5
         assert records
         stamps = [None] * len(records) if timestamps is None else timestamps

@@ -17,18 +17,20 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users write against, and what they built with it, without a word on how it runs.
 MODEL = {"context", "errors", "functions", "sinks", "sources", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "extension", "runtime"}
+RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime"}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row.
 MAY_IMPORT = {
     "callables": set[str](),
+    "columnar": set[str](),
     "clock": set[str](),
     "errors": set[str](),
     "watermark": {"errors"},
     "state": {"callables", "errors"},
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
-    "extension": {"callables", "context", "errors", "functions", "sources", "state", "streams", "watermark"},
+    "extension": {"callables", "columnar", "context", "errors", "functions", "sources", "state", "streams", "watermark"},
+    "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime"},
     "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
     "sinks": {"errors", "watermark"},
     "sources": {"clock", "errors", "watermark"},
@@ -79,6 +81,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(file) == "runtime_spark":
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
+    elif part_of(file) == "arrow":
+        allowed |= {"numpy", "pyarrow"}
     elif part_of(file) == "connectors":
         allowed |= {client for package, client in CLIENTS.items() if file.parent.name == package}
     assert {name.partition(".")[0] for name in imports(file)} <= allowed

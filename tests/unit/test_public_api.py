@@ -29,6 +29,7 @@ FOR_USERS = (
     "dsv2.connectors.kafka",
     "dsv2.connectors.postgres",
     "dsv2.state",
+    "dsv2.arrow",
 )
 
 
