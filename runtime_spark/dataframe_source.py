@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.storagelevel import StorageLevel
 
+from dsv2.arrow import records_of
+from dsv2.arrow.schema import can_be_columns
 from dsv2.graph import Operator
 from dsv2.runtime.keys import stable_hash
 from dsv2.runtime.source_task import SourceTask
@@ -34,13 +37,23 @@ class DataFrameFrames:
     """One DataFrame source: its rows, in the order of partitions and of rows in them, as frames."""
 
     def __init__(
-        self, spark: SparkSession, dataframe: DataFrame, source: DataFrameSource[Any], operator: Operator, packed: bytes
+        self,
+        spark: SparkSession,
+        dataframe: DataFrame,
+        source: DataFrameSource[Any],
+        operator: Operator,
+        packed: bytes,
+        *,
+        wants_columns: bool,
     ) -> None:
+        """``wants_columns``: some function of the job takes them, so rows should not be made before they are needed."""
         self._spark = spark
         self._source = source
         self._operator = operator
         self._packed = packed
         self._reader = RecordReader(source.record_type, dataframe.columns)
+        as_columns = can_be_columns(source.record_type, to_arrow_schema(dataframe.schema, timezone="UTC"))
+        self._read = _ColumnReader(source.record_type).read if wants_columns and as_columns else self._reader.read
         needed = dict.fromkeys([*self._reader.columns, *([source.split_by] if source.split_by else [])])
         # Part of the data, as Spark may well cut it into other partitions at the next look.
         self._rows = dataframe.select(*needed, F.monotonically_increasing_id().alias(_ID))
@@ -66,7 +79,7 @@ class DataFrameFrames:
         starts = {partition: first for (partition, _), first in zip(counts, firsts, strict=False)}
         size = self._source.records_per_batch or DEFAULT_RECORDS_PER_BATCH
         chunks = max(1, -(-sum(count for _, count in counts) // size))
-        make = _frame_maker(self._reader, self._source.split_by, self._operator, self._packed, starts, size)
+        make = _frame_maker(self._read, self._source.split_by, self._operator, self._packed, starts, size)
         frames = rows.mapInArrow(make, f"{ROW_SCHEMA}, chunk long")
         begin, end = _control_rows(self._packed, self._operator.id)
         for control, chunk in ((begin, 0), (end, chunks - 1)):
@@ -76,12 +89,23 @@ class DataFrameFrames:
         return frames.join(F.broadcast(numbers), "chunk").select(*COLUMNS)
 
     def _frames(self) -> DataFrame:
-        make = _frame_maker(self._reader, self._source.split_by, self._operator, self._packed, None, None)
+        make = _frame_maker(self._read, self._source.split_by, self._operator, self._packed, None, None)
         return self._rows.mapInArrow(make, ROW_SCHEMA)
 
 
+class _ColumnReader:
+    """Takes Arrow batches for records of one type as they are."""
+
+    def __init__(self, record_type: type) -> None:
+        self._record_type = record_type
+
+    def read(self, batch: pa.RecordBatch) -> Sequence[Any]:
+        """The records of ``batch``, which may have more columns."""
+        return records_of(pa.Table.from_batches([batch]), self._record_type)
+
+
 def _frame_maker(
-    reader: RecordReader,
+    read: Callable[[pa.RecordBatch], Sequence[Any]],
     split_by: str | None,
     operator: Operator,
     packed: bytes,
@@ -106,7 +130,7 @@ def _frame_maker(
                 while done < batch.num_rows:
                     piece = batch.slice(done, size - position % size)
                     subtasks = _subtasks(piece, split_by, task.partitionId() if task else 0, parallelism)
-                    frames = to_arrow(_encode(job, operator_id, reader.read(piece), subtasks, position))
+                    frames = to_arrow(_encode(job, operator_id, read(piece), subtasks, position))
                     if chunk_size is not None:
                         chunk = [position // size] * frames.num_rows
                         frames = frames.append_column("chunk", pa.array(chunk, pa.int64()))
@@ -117,7 +141,7 @@ def _frame_maker(
 
 
 def _encode(
-    job: WorkerJob, operator_id: int, records: list[Any], subtasks: list[int] | int, first_seq: int
+    job: WorkerJob, operator_id: int, records: Sequence[Any], subtasks: list[int] | int, first_seq: int
 ) -> list[Row]:
     """``records``, each for one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
     encoder = FrameEncoder(job.plan, job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
@@ -138,7 +162,7 @@ def _subtasks(batch: pa.RecordBatch, split_by: str | None, partition: int, paral
     return [known.setdefault(v, stable_hash(v) % parallelism) if v not in known else known[v] for v in values]
 
 
-def _by_subtask(records: list[Any], subtasks: list[int] | int) -> list[tuple[int, list[Any]]]:
+def _by_subtask(records: Sequence[Any], subtasks: list[int] | int) -> Sequence[tuple[int, Sequence[Any]]]:
     if isinstance(subtasks, int):
         return [(subtasks, records)]
     groups: dict[int, list[Any]] = {}

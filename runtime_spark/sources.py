@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, SchemaError
+from dsv2.functions import ColumnarFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sources import DataFrameSource, IndexedSource, Source
 from runtime_spark.closures import from_bytes, to_bytes
@@ -85,7 +86,8 @@ def _frames_of(
     assert isinstance(source, DataFrameSource)
     dataframe = source.dataframe
     assert isinstance(dataframe, DataFrame)
-    frames = DataFrameFrames(spark, dataframe, source, operator, packed)
+    wants_columns = any(isinstance(operator.body, ColumnarFunction) for operator in plan.operators)
+    frames = DataFrameFrames(spark, dataframe, source, operator, packed, wants_columns=wants_columns)
     if dataframe.isStreaming:
         return frames.streaming(stream(StartFeed()))
     if not streaming:

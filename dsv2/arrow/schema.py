@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dsv2.errors import SchemaError
 
-__all__ = ("rows_to_table", "schema_of", "table_to_rows")
+__all__ = ("can_be_columns", "rows_to_table", "schema_of", "table_to_rows")
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -43,6 +43,19 @@ def _schema_of(kind: type) -> pa.Schema:
     except NameError as error:
         raise SchemaError(f"The field types of {kind.__qualname__} cannot be resolved: {error}.") from error
     return pa.schema([_field(kind, name, hints[name]) for name in names])
+
+
+def can_be_columns(kind: type, schema: pa.Schema) -> bool:
+    """Whether columns of ``schema`` are records of ``kind`` as they are, or with wider numbers."""
+    try:
+        wanted = schema_of(kind)
+    except SchemaError:
+        return False
+    places = [schema.get_field_index(name) for name in wanted.names]
+    return all(
+        place >= 0 and _widens(schema.field(place).type, field.type)
+        for place, field in zip(places, wanted, strict=True)
+    )
 
 
 def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
@@ -100,6 +113,14 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
         if len(rest) == 1:
             return rest[0], True
     return hint, False
+
+
+def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if given == wanted:
+        return True
+    if pa.types.is_int64(wanted):
+        return bool(pa.types.is_signed_integer(given))
+    return bool(pa.types.is_float64(wanted) and pa.types.is_float32(given))
 
 
 def _array(kind: type, field: pa.Field, values: Sequence[Any]) -> pa.Array:

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "state": {"callables", "errors"},
     "context": {"state", "watermark"},
     "functions": {"context", "errors", "state", "watermark"},
-    "extension": {"callables", "columnar", "context", "errors", "functions", "sources", "state", "streams", "watermark"},
+    "extension": MODEL - {"sinks"} | {"callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime"},
     "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
     "sinks": {"errors", "watermark"},
@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "runtime": RUNTIME,
     "local": RUNTIME,
     "testing": RUNTIME | {"environment", "local"},
-    "runtime_spark": RUNTIME | {"environment", "streams"},  # turns a stream into a DataFrame
+    "runtime_spark": RUNTIME | {"arrow", "environment", "streams"},  # turns a stream into a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams"},
 }
 

@@ -1,0 +1,237 @@
+"""Programs for functions that take Arrow tables, among those that take single records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowEventTimeProcessFunction,
+    ArrowProcessFunction,
+    map_tables,
+    records_of,
+    schema_of,
+)
+from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sources import DataclassSerializer, Portion, Records, Serializer, SplitSource
+from dsv2.watermark import Watermark, WatermarkHandlingResult
+from tests.conformance.functions import Pass
+from tests.conformance.harness import Pipeline, Program, Run
+
+__all__ = ("PROGRAMS",)
+
+
+class Reading(NamedTuple):
+    """A measurement of a device."""
+
+    device: str
+    time: int
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of a device's values in a window of ten ms."""
+
+    device: str
+    start: int
+    value: float
+
+
+def reading(number: int) -> Reading:
+    """Reading number so and so."""
+    return Reading(f"device {number % 4}", number, None if number % 7 == 3 else number / 2)
+
+
+READINGS = [reading(number) for number in range(60)]
+
+
+def totals() -> list[Total]:
+    """What the windows have to give."""
+    sums: dict[tuple[str, int], float] = {}
+    for device, time, value in READINGS:
+        place = device, time // 10 * 10
+        sums[place] = sums.get(place, 0.0) + (value or 0.0)
+    return [Total(*place, value) for place, value in sums.items()]
+
+
+class Sums(ArrowEventTimeProcessFunction[Reading, Total]):
+    """Adds up by window; tables in its fields wait for event time."""
+
+    def __init__(self) -> None:
+        self.waiting: list[pa.Table] = []
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: PartitionedContext[Total]) -> None:
+        starts = pc.multiply(pc.divide(batch["time"], 10), 10)
+        values = pc.fill_null(batch["value"], 0.0)
+        self.waiting.append(pa.table([batch["device"], starts, values], schema_of(Total)))
+
+    def on_event_time_watermark(
+        self, timestamp: int, output: ArrowCollector[Total], ctx: NonPartitionedContext[Total]
+    ) -> None:
+        rows = pa.concat_tables([schema_of(Total).empty_table(), *self.waiting])
+        closed = pc.less_equal(rows["start"], timestamp - 9)
+        sums = rows.filter(closed).group_by(["device", "start"]).aggregate([("value", "sum")])
+        output.collect_batch(sums.rename_columns(["device", "start", "value"]), time_column="start")
+        self.waiting = [rows.filter(pc.invert(closed))]
+
+
+class Tell(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
+    """A function of single records, which tells their timestamps."""
+
+    def process_record(self, record: Total, output: Any, ctx: Any) -> None:
+        output.collect((record, ctx.timestamp))
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Each ``step``-th reading, from ``first`` on."""
+
+    first: int
+    step: int
+
+    @property
+    def split_id(self) -> str:
+        """Even or odd, or all."""
+        return str(self.first % self.step)
+
+
+class Tables(SplitSource[Reading, Lane]):
+    """Reads columns."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def split_serializer(self) -> Serializer[Lane]:
+        return DataclassSerializer(Lane)
+
+    def discover(self) -> Sequence[Lane]:
+        return [Lane(lane, self.lanes) for lane in range(self.lanes)]
+
+    def advance(self, split: Lane, limit: int | None) -> Portion[Lane] | None:
+        stop = min(split.first + 7 * split.step, len(READINGS) + split.first % split.step)
+        if stop <= split.first:
+            return None
+        return Portion(replace(split, first=stop), (stop - split.first) // split.step, last=stop >= len(READINGS))
+
+    def read(self, start: Lane, stop: Lane) -> Iterator[Records[Reading]]:
+        rows = READINGS[start.first : stop.first : start.step]
+        table = pa.table({name: list(map(attrgetter(name), rows)) for name in Reading._fields})
+        yield Records(records_of(table, Reading))
+
+
+class WindowsOnTables(Program):
+    """Tables from rows, and from a source that reads tables: the same windows, with event time and keys as ever."""
+
+    def build(self, p: Pipeline) -> None:
+        times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
+        by_split = times.build_as_watermark_strategy()
+        ways = {
+            "rows": p.source(READINGS).process(times.build_as_process_function()),
+            "one split": p.env.from_source(Tables(1), "one split").process(times.build_as_process_function()),
+            "two splits": p.env.from_source(Tables(2), "two splits", watermarks=by_split),
+        }
+        for name, timed in ways.items():
+            sums = timed.key_by(attrgetter("device")).process(Sums())
+            p.collect(sums.key_by(attrgetter("device")).process(Tell()), name)
+
+    def check(self, run: Run) -> None:
+        for name in ("rows", "one split", "two splits"):
+            run.expect_all(*((total, total.start) for total in totals()), name=name)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A reading, and the subtask that it came to."""
+
+    device: str
+    time: int
+    subtask: int
+
+
+class Locate(ArrowProcessFunction[Reading, Seen]):
+    """Tells where readings come."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Seen], ctx: PartitionedContext[Seen]) -> None:
+        subtask = ctx.task_info.index_of_this_subtask
+        output.collect_batch(batch.append_column("subtask", pa.array([subtask] * batch.num_rows)))
+
+
+class KeysOfTables(Program):
+    """Keys in columns meet those of single records, in one subtask each, in the order of their channel."""
+
+    def build(self, p: Pipeline) -> None:
+        rows, columns = p.source(READINGS), p.source(READINGS).process(map_tables(same, Reading, Reading))
+        for name, selector in (("one", attrgetter("device")), ("two", attrgetter("device", "time"))):
+            p.collect(columns.key_by(selector).process(Locate()).process(Pass[Seen]()), name)
+        p.collect(rows.key_by(lambda record: record.device).process(Locate()), "one by one")
+        p.collect(rows.key_by(lambda record: (record.device, record.time)).process(Locate()), "two by one")
+        p.collect(columns.shuffle().process(Locate()), "shuffled")
+        p.collect(columns.global_().process(Locate()), "global")
+
+    def check(self, run: Run) -> None:
+        for name in ("one", "two", "one by one", "two by one", "shuffled", "global"):
+            assert sorted((seen.device, seen.time) for seen in run.out(name)) == sorted(r[:2] for r in READINGS)
+        for of_device in run.grouped(attrgetter("device"), "one").values():
+            for lane in range(run.parallelism):  # what one source subtask has read
+                times = [seen.time for seen in of_device if seen.time % run.parallelism == lane]
+                assert times == sorted(times)
+        for name in ("one", "two"):
+            assert set(run.out(name)) == set(run.out(f"{name} by one"))
+        assert {seen.subtask for seen in run.out("shuffled")} == set(range(run.parallelism))
+
+
+def same(table: pa.Table) -> pa.Table:
+    """Nothing new."""
+    return table
+
+
+class Signals(ArrowProcessFunction[Reading, Total]):
+    """Emits one total for all readings since the last watermark of event time."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: PartitionedContext[Total]) -> None:
+        self.values += batch["value"].drop_null().to_pylist()
+
+    def on_watermark(
+        self, watermark: Watermark, output: ArrowCollector[Total], ctx: NonPartitionedContext[Total]
+    ) -> WatermarkHandlingResult:
+        if EventTimeExtension.is_event_time_watermark(watermark):
+            output.collect(Total("all", int(watermark.value), sum(self.values)))
+            self.values = []
+        return WatermarkHandlingResult.PEEK
+
+
+class WatermarksBetweenTables(Program):
+    """A watermark behind each record cuts the tables just there."""
+
+    def build(self, p: Pipeline) -> None:
+        generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
+        p.collect(
+            p.source(READINGS, 1)
+            .process(generator.build_as_process_function())
+            .with_parallelism(1)
+            .process(Signals())
+            .with_parallelism(1)
+        )
+
+    def check(self, run: Run) -> None:
+        assert run.out()[:-1] == [Total("all", time - 1, value or 0.0) for _, time, value in READINGS]
+
+
+PROGRAMS = (WindowsOnTables(), KeysOfTables(), WatermarksBetweenTables())
