@@ -1,0 +1,57 @@
+"""Keys in columns go to the subtask that they go to one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2.arrow.hashing import subtasks_of
+from dsv2.errors import InvalidKeyError
+from dsv2.runtime.keys import subtask_of
+
+M = (1 << 61) - 1  # the modulus of Python's hash of numbers, around which mistakes would hide
+EDGES = st.builds(lambda factor, off: M * factor + off, st.integers(-4, 4), st.integers(-1, 1))
+COLUMNS: Sequence[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
+    (
+        pa.int64(),
+        st.integers(-(2**63), 2**63 - 1) | EDGES.filter(lambda number: abs(number) < 2**63) | st.integers(-3, 3),
+    ),
+    (pa.string(), st.text(st.characters(codec="utf-8"), max_size=3)),
+    (pa.bool_(), st.booleans()),
+    (pa.binary(), st.binary(max_size=3)),
+    (pa.float64(), st.floats(allow_nan=False)),
+    (pa.date32(), st.dates()),
+    (pa.timestamp("us"), st.datetimes()),
+    (pa.decimal128(38, 18), st.decimals(-(10**6), 10**6, places=3)),
+]
+PARALLELISM = st.tuples(st.integers(1, 1 << 15), st.integers(1, 1 << 15)).map(sorted)
+
+
+@given(st.data(), st.sampled_from(COLUMNS), PARALLELISM)
+def test_one_column(data: st.DataObject, column: tuple[pa.DataType, st.SearchStrategy[Any]], counts: list[int]) -> None:
+    parallelism, largest = counts
+    kind, values = column
+    array = pa.array(data.draw(st.lists(values, min_size=1)), kind)
+    expected = [subtask_of(value, largest, parallelism) for value in array.to_pylist()]
+    assert subtasks_of([array], largest, parallelism).tolist() == expected
+
+
+@given(st.data(), st.lists(st.sampled_from(COLUMNS), min_size=2, max_size=3), PARALLELISM)
+def test_several_columns_are_a_tuple(data: st.DataObject, columns: list[Any], counts: list[int]) -> None:
+    parallelism, largest = counts
+    rows = data.draw(st.lists(st.tuples(*(values for _, values in columns)), min_size=1))
+    arrays = [pa.array(values, kind) for values, (kind, _) in zip(zip(*rows, strict=True), columns, strict=True)]
+    keys = zip(*(array.to_pylist() for array in arrays), strict=True)
+    expected = [subtask_of(key, largest, parallelism) for key in keys]
+    assert subtasks_of(arrays, largest, parallelism).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
+def test_a_missing_key_is_refused(kind: pa.DataType) -> None:
+    with pytest.raises(InvalidKeyError, match="must not be None"):
+        subtasks_of([pa.array([None], kind)], 128, 2)

@@ -1,0 +1,187 @@
+"""Records as Arrow tables, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2.arrow import records_of, schema_of
+from dsv2.arrow.records import table_of
+from dsv2.columnar import Columnar, column_names
+from dsv2.errors import SchemaError
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.types import TypeRegistry
+
+
+class Everything(NamedTuple):
+    """A field of each kind."""
+
+    yes: bool
+    number: int
+    part: float
+    text: str
+    raw: bytes
+    day: date
+    time: datetime
+    amount: Decimal
+    many: list[int]
+    perhaps: str | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A dataclass."""
+
+    x: int
+    y: float
+
+
+@dataclass
+class Named:
+    """One that takes keywords only."""
+
+    name: str = field(kw_only=True)
+
+
+WHOLE = st.integers(-(2**63), 2**63 - 1)
+EVERYTHING = st.builds(
+    Everything,
+    st.booleans(),
+    WHOLE,
+    st.floats(allow_nan=False),
+    st.text(st.characters(codec="utf-8")),
+    st.binary(),
+    st.dates(),
+    st.datetimes(),
+    st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**9), max_value=10**9, places=18),
+    st.lists(WHOLE, max_size=3),
+    st.none() | st.text(st.characters(codec="utf-8")),
+)
+
+
+@given(st.lists(EVERYTHING, max_size=20))
+def test_records_are_the_same_when_they_come_back_from_columns(rows: list[Everything]) -> None:
+    table = table_of(rows, Everything)
+    assert table.schema == schema_of(Everything)
+    assert records_of(table, Everything).rows() == rows
+
+
+@pytest.mark.parametrize("rows", [[Point(1, 0.5), Point(2, 1.5)], [Named(name="a")]], ids=["dataclass", "keywords"])
+def test_dataclasses_have_columns_too(rows: list[Any]) -> None:
+    assert list(records_of(table_of(rows, type(rows[0])), type(rows[0]))) == rows
+
+
+@given(st.lists(WHOLE, max_size=20), st.slices(20))
+def test_slices_are_those_of_a_list(numbers: list[int], cut: slice) -> None:
+    rows = [Point(number, 0.0) for number in numbers]
+    records = records_of(table_of(rows, Point), Point)
+    assert list(records[cut]) == rows[cut]
+    assert isinstance(records[cut], Columnar)
+    times = records.whole_numbers("x")
+    if times is not None:
+        assert list(times[cut]) == numbers[cut]
+        assert times.greatest == max(numbers)
+
+
+def test_a_single_record_does_not_take_all_of_them() -> None:
+    records = records_of(table_of([Point(1, 0.5), Point(2, 1.5)], Point), Point)
+    assert (records[0], records[-1]) == (Point(1, 0.5), Point(2, 1.5))
+    assert records._rows is None
+    with pytest.raises(IndexError):
+        records[2]
+
+
+def test_a_table_may_have_more_columns_in_another_order_and_narrower_numbers() -> None:
+    table = pa.table({"more": ["a"], "y": pa.array([0.5], pa.float32()), "x": pa.array([7], pa.int8())})
+    assert list(records_of(table, Point)) == [Point(7, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pa.table({"x": [1]}), "is no table of Point"),
+        (pa.table({"x": ["one"], "y": [0.5]}), "x string, y double is no table of Point, which is x int64, y double"),
+        (pa.table({"x": [None, 1], "y": [0.5, 0.5]}), "null"),
+    ],
+    ids=["missing", "other type", "none"],
+)
+def test_other_tables_are_refused(table: pa.Table, said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        records_of(table, Point)
+
+
+class Strange(NamedTuple):
+    """Has a field without a column type."""
+
+    what: set[int]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "said"),
+    [
+        ([Point(1 << 63, 0.5)], Point, "Field 'x' of Point, which is int64, does not fit"),
+        ([Point(None, 0.5)], Point, "Field 'x' of Point, which is int64, is None in a record"),  # type: ignore[arg-type]
+        ([Strange(set())], Strange, "Field 'what' of Strange has type set"),
+        ([{"x": 1}], dict, "dict has no columns: use a NamedTuple class or a dataclass"),
+        (
+            [Everything(True, 1, 1.0, "", b"", date.min, datetime(2024, 1, 1, tzinfo=UTC), Decimal(1), [], None)],
+            Everything,
+            "Field 'time' of Everything.*time zone",
+        ),
+    ],
+    ids=["too large", "none", "no type", "no class", "zone"],
+)
+def test_records_without_columns_are_refused(rows: list[Any], kind: type, said: str) -> None:
+    with pytest.raises(SchemaError, match=said):
+        table_of(rows, kind)
+
+
+def test_columns_and_timestamps_travel_as_bytes() -> None:
+    codec = Codec(TypeRegistry([Point]))
+    records = records_of(table_of([Point(number, 0.5) for number in range(100)], Point), Point)[10:20]
+    blob = codec.seal(BlobKind.FRAME, (records, records.whole_numbers("x")))
+    found, times = codec.unseal(BlobKind.FRAME, blob, "test")
+    assert isinstance(found, Columnar)
+    assert (list(found), list(times)) == ([Point(number, 0.5) for number in range(10, 20)], list(range(10, 20)))
+    assert len(blob) < len(codec.seal(BlobKind.FRAME, records_of(table_of([Point(1, 0.5)] * 100, Point), Point)))
+
+
+def test_a_table_in_a_field_travels_as_bytes() -> None:
+    codec = Codec(TypeRegistry([]))
+    table = table_of([Everything(True, 1, 0.5, "a", b"b", date.min, datetime.min, Decimal(1), [1], None)], Everything)
+    assert codec.loads(codec.dumps({"waiting": [table]}), "test") == {"waiting": [table]}
+
+
+class Nullable(NamedTuple):
+    """Numbers that may be missing."""
+
+    x: int | None
+
+
+def test_timestamps_are_columns_of_whole_numbers_without_gaps() -> None:
+    assert records_of(table_of([Nullable(1), Nullable(None)], Nullable), Nullable).whole_numbers("x") is None
+    points = records_of(table_of([Point(1, 0.5)], Point), Point)
+    assert points.whole_numbers("y") is points.whole_numbers("z") is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        (attrgetter("x"), ("x",)),
+        (attrgetter("x", "y"), ("x", "y")),
+        (attrgetter("x.y"), None),
+        (itemgetter(0), None),
+        (lambda point: point.x, None),
+    ],
+)
+def test_an_attrgetter_names_columns(selector: Callable[[Any], Any], names: tuple[str, ...] | None) -> None:
+    assert column_names(selector) == names
