@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
-__all__ = ("Columnar", "WholeNumbers", "column_names")
+__all__ = ("Columnar", "WholeNumbers", "column_names", "column_of")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -58,3 +58,11 @@ def column_names(selector: Callable[..., Any]) -> tuple[str, ...] | None:
         return None
     names: tuple[str, ...] = selector.__reduce__()[1]  # type: ignore[assignment]
     return None if any("." in name for name in names) else names
+
+
+def column_of(records: Sequence[Any], extract: Callable[..., Any]) -> WholeNumbers | None:
+    """What ``extract`` takes from each of ``records``, if both are of the kind that makes it a column."""
+    if not isinstance(records, Columnar):
+        return None
+    names = column_names(extract)
+    return records.whole_numbers(names[0]) if names is not None and len(names) == 1 else None

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dsv2.columnar import WholeNumbers, column_of
 from dsv2.errors import ContractError
 from dsv2.functions import FailedRecordError
 from dsv2.sources import WatermarkStrategy
@@ -51,16 +52,17 @@ class ReaderClock:
         """The watermark that was sent last."""
 
     def take(
-        self, split_id: str, records: list[Any], given: Sequence[int | None] | None = None
-    ) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
+        self, split_id: str, records: Sequence[Any], given: Sequence[int | None] | None = None
+    ) -> Iterator[tuple[Sequence[Any], Sequence[int | None], int | None]]:
         """``records`` of a split in pieces: records, their timestamps, and the watermark to send behind them, or None.
 
         ``given``: the timestamps that the reader gives them. Raises ``FailedRecordError`` from what the extractor
         raises, and for a record that has no timestamp.
         """
-        timestamps: list[int | None] = [None] * len(records) if given is None else list(given)
+        timestamps: Sequence[int | None] = [None] * len(records) if given is None else given
         if self._extract is not None:
-            timestamps = _extracted(self._extract, records)
+            column = column_of(records, self._extract)
+            timestamps = _extracted(self._extract, records) if column is None else column
         newest = _newest(records, timestamps)
         if self._per_event:
             yield from self._cut(split_id, records, timestamps)
@@ -77,8 +79,8 @@ class ReaderClock:
         return time
 
     def _cut(
-        self, split_id: str, records: list[Any], timestamps: list[int | None]
-    ) -> Iterator[tuple[list[Any], list[int | None], int | None]]:
+        self, split_id: str, records: Sequence[Any], timestamps: Sequence[int | None]
+    ) -> Iterator[tuple[Sequence[Any], Sequence[int | None], int | None]]:
         done = 0
         for index, timestamp in enumerate(timestamps, 1):
             if self._move(split_id, timestamp) and (time := self.finish()) is not None:
@@ -95,7 +97,7 @@ class ReaderClock:
         return True
 
 
-def _extracted(extract: Callable[[Any], Any], records: list[Any]) -> list[Any]:
+def _extracted(extract: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
     timestamps: list[Any] = []
     append, record = timestamps.append, None
     try:
@@ -106,10 +108,12 @@ def _extracted(extract: Callable[[Any], Any], records: list[Any]) -> list[Any]:
     return timestamps
 
 
-def _newest(records: list[Any], timestamps: list[Any]) -> int | None:
+def _newest(records: Sequence[Any], timestamps: Sequence[Any]) -> int | None:
     """The greatest of ``timestamps``, None if there is none."""
     if not timestamps:
         return None
+    if isinstance(timestamps, WholeNumbers):
+        return timestamps.greatest
     try:
         newest = max(timestamps)
     except TypeError:

@@ -112,7 +112,7 @@ def test_a_per_event_watermark_comes_behind_the_record_that_moves_it() -> None:
 def test_without_an_extractor_the_timestamps_count_that_the_source_gives() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().per_event_watermark().build_as_watermark_strategy()
     pieces = list(clock_of(strategy, a=None).take("a", items("a", 0, 1, 2), (70, 60, 80)))
-    assert pieces == [(items("a", 0), [70], 69), (items("a", 1, 2), [60, 80], 79)]
+    assert pieces == [(items("a", 0), (70,), 69), (items("a", 1, 2), (60, 80), 79)]
 
 
 @pytest.mark.parametrize("given", [None, (5, None, 7), (5, 9.5, 7), (None, None, None)])

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Generic, Self, TypeAlias, TypeVar
 
 from dsv2.callables import takes
-from dsv2.columnar import Columnar, WholeNumbers, column_names
+from dsv2.columnar import column_of
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
 from dsv2.errors import ConfigurationError, ContractError
 from dsv2.extension.event_time import declarations
@@ -189,7 +189,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
     def process_run(
         self, records: Sequence[T], timestamps: Sequence[int | None] | None, collect_all: CollectAll
     ) -> None:
-        if (column := self._column(records)) is not None:
+        if (column := column_of(records, self._extract)) is not None:
             self._moves(column.greatest)
             collect_all(records, column)
             return
@@ -208,12 +208,6 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         except Exception as error:
             raise FailedRecordError(record) from error
         collect_all(records, stamps)
-
-    def _column(self, records: Sequence[T]) -> WholeNumbers | None:
-        if not isinstance(records, Columnar):
-            return None
-        names = column_names(self._extract)
-        return records.whole_numbers(names[0]) if names is not None and len(names) == 1 else None
 
     def uses_processing_timers(self) -> bool:
         return self._periodic or self._idle_after > 0
