@@ -13,7 +13,7 @@ from dsv2.runtime.keys import subtask_of
 
 __all__ = ("subtasks_of",)
 
-Numbers: TypeAlias = np.ndarray[Any, Any]
+_Numbers: TypeAlias = np.ndarray[Any, Any]
 
 _MODULUS = np.int64((1 << 61) - 1)  # of Python's hash of numbers (sys.hash_info)
 _MULTIPLIER = 0x9E3779B97F4A7C15
@@ -21,7 +21,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 
-def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> Numbers:
+def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> _Numbers:
     """For each row the subtask of its key (16 bits, as key groups have 15): one column's value, or several as a tuple.
 
     Raises ``InvalidKeyError`` as ``subtask_of`` does.
@@ -32,18 +32,18 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
     else:
         values, places = _distinct(columns)
         targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
-    by_row: Numbers = targets[places]
+    by_row: _Numbers = targets[places]
     return by_row
 
 
-def _remainders(hashes: Numbers, divisor: int) -> Numbers:
+def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
     # By division, which numpy does in blocks; its % takes one after the other.
     hashes = hashes.astype(np.uint32)
-    remainders: Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
+    remainders: _Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
     return remainders
 
 
-def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], Numbers]:
+def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
     """The distinct keys, and for each row which of them it has."""
     coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     if len(coded) == 1:
@@ -57,7 +57,7 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], Numbers]:
     return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
 
 
-def _hash_whole_numbers(values: Numbers) -> Numbers:
+def _hash_whole_numbers(values: _Numbers) -> _Numbers:
     """``stable_hash`` of each: upper half of the 64 lower bits of value times multiplier, and the bits above."""
     hashes = values
     if len(values) and (values.min() <= -_MODULUS or values.max() >= _MODULUS):
@@ -68,7 +68,7 @@ def _hash_whole_numbers(values: Numbers) -> Numbers:
     return (low >> _HALF ^ high) & _LOW
 
 
-def _product(values: Numbers) -> tuple[Numbers, Numbers]:
+def _product(values: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Lower and upper 64 bits of ``values`` (unsigned) times the multiplier, by halves."""
     factor_low, factor_high = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
     low, high = values & _LOW, values >> _HALF

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dsv2.arrow.hashing import subtasks_of
-from dsv2.arrow.schema import rows_to_table, schema_of, table_to_rows
+from dsv2.arrow.schema import refuse_nulls, rows_to_table, schema_of, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import SchemaError
 
@@ -72,7 +72,7 @@ class ArrowRecords(Columnar[T]):
         return f"{len(self)} records of {self.kind.__qualname__}{first}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _records, (to_bytes(self.table), self.kind)
+        return _records, (_to_bytes(self.table), self.kind)
 
     def rows(self) -> list[T]:
         if self._rows is None:
@@ -123,6 +123,7 @@ def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
             f"A table of {', '.join(f'{field.name} {field.type}' for field in table.schema)} is no table of "
             f"{kind.__qualname__}, which is {', '.join(f'{field.name} {field.type}' for field in schema)}: {error}"
         ) from error
+    refuse_nulls(chosen, kind)
     return ArrowRecords(chosen, kind)
 
 
@@ -133,7 +134,7 @@ def table_of(records: Sequence[Any], kind: type) -> pa.Table:
     return rows_to_table(records, kind)
 
 
-def to_bytes(table: pa.Table) -> bytes:
+def _to_bytes(table: pa.Table) -> bytes:
     """``table`` as a stream in Arrow's own format."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:

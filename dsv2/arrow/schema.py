@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dsv2.errors import SchemaError
 
-__all__ = ("can_be_columns", "rows_to_table", "schema_of", "table_to_rows")
+__all__ = ("can_be_columns", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows")
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -31,18 +31,32 @@ _TYPES: dict[Any, pa.DataType] = {
 
 
 def schema_of(kind: type) -> pa.Schema:
-    """The columns of a NamedTuple class or dataclass. Raises ``SchemaError`` for other classes and fields."""
-    return _schema_of(kind)
+    """The columns of a NamedTuple class or dataclass. Raises ``SchemaError`` for other classes and fields.
+
+    All of them are nullable, as Arrow's functions make them; nulls that the class has no place for are refused when
+    a table is emitted.
+    """
+    return _columns(kind)[0]
 
 
 @cache
-def _schema_of(kind: type) -> pa.Schema:
+def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The schema, and the names of the columns that must not have a null."""
     names = _field_names(kind)
     try:
         hints = typing.get_type_hints(kind)
     except NameError as error:
         raise SchemaError(f"The field types of {kind.__qualname__} cannot be resolved: {error}.") from error
-    return pa.schema([_field(kind, name, hints[name]) for name in names])
+    plain = {name: _without_none(hints[name]) for name in names}
+    schema = pa.schema([pa.field(name, _type(kind, name, hint)) for name, (hint, _) in plain.items()])
+    return schema, tuple(name for name, (_, nullable) in plain.items() if not nullable)
+
+
+def refuse_nulls(table: pa.Table, kind: type) -> None:
+    """Raise ``SchemaError`` for a null in a field that has no place for it."""
+    for name in _columns(kind)[1]:
+        if table.column(name).null_count:
+            raise SchemaError(f"Field {name!r} of {kind.__qualname__} is None in a record.")
 
 
 def can_be_columns(kind: type, schema: pa.Schema) -> bool:
@@ -65,7 +79,9 @@ def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[]] * len(schema)
     else:
         columns = [list(map(attrgetter(name), rows)) for name in schema.names]
-    return pa.table([_array(kind, field, values) for field, values in zip(schema, columns, strict=True)], schema)
+    table = pa.table([_array(kind, field, values) for field, values in zip(schema, columns, strict=True)], schema)
+    refuse_nulls(table, kind)
+    return table
 
 
 def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
@@ -90,17 +106,11 @@ def _field_names(kind: type) -> list[str]:
     raise SchemaError(f"{kind.__qualname__} has no columns: use a NamedTuple class or a dataclass.")
 
 
-def _field(kind: type, name: str, hint: Any) -> pa.Field:
-    plain, nullable = _without_none(hint)
-    return pa.field(name, _type(kind, name, plain), nullable)
-
-
 def _type(kind: type, name: str, hint: Any) -> pa.DataType:
     if hint in _TYPES:
         return _TYPES[hint]
     if typing.get_origin(hint) is list and (arguments := typing.get_args(hint)):
-        element, nullable = _without_none(arguments[0])
-        return pa.list_(pa.field("item", _type(kind, name, element), nullable))
+        return pa.list_(_type(kind, name, _without_none(arguments[0])[0]))
     raise SchemaError(
         f"Field {name!r} of {kind.__qualname__} has type {hint}, for which there is no column type. Use bool, int, "
         f"float, str, bytes, date, datetime (without time zone), Decimal, or a list of one of these, or None besides."
@@ -128,9 +138,6 @@ def _array(kind: type, field: pa.Field, values: Sequence[Any]) -> pa.Array:
     if pa.types.is_timestamp(field.type) and any(value is not None and value.tzinfo is not None for value in values):
         raise SchemaError(f"{where} has a time with a time zone, which a column does not keep.")
     try:
-        array = pa.array(values, field.type)
+        return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError) as error:
         raise SchemaError(f"{where} does not fit: {error}") from error
-    if array.null_count and not field.nullable:
-        raise SchemaError(f"{where} is None in a record.")
-    return array

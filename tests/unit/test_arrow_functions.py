@@ -1,0 +1,236 @@
+"""Functions that take Arrow tables: what they get, what becomes of what they emit, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.arrow import ArrowCollector, ArrowProcessFunction, map_tables, schema_of
+from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.errors import ConfigurationError, ContractError, PlanError, SchemaError, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
+from dsv2.sinks import CollectSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.testing import OneInputHarness
+from dsv2.watermark import LongWatermark, Watermark, WatermarkHandlingResult, new_builder
+
+T = TypeVar("T")
+
+
+class Click(NamedTuple):
+    """What comes in."""
+
+    user: str
+    time: int
+
+
+class Size(NamedTuple):
+    """What goes out: how many rows a table had, and the time of its first one."""
+
+    rows: int
+    first: int
+
+
+CLICKS = [Click("a", 1), Click("b", 2), Click("c", 3)]
+
+
+class Measure(ArrowProcessFunction[Click, Size]):
+    """One record for each table."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Size], ctx: PartitionedContext[Size]) -> None:
+        output.collect(Size(batch.num_rows, batch["time"][0].as_py()))
+
+
+MARK = new_builder("mark").type_long().combine_function_max().combine_wait_for_all_channels(False).build()
+
+
+class Sum(ArrowProcessFunction[Click, Click]):
+    """Keeps all tables in a field, and emits them when a watermark comes."""
+
+    def __init__(self) -> None:
+        self.waiting = schema_of(Click).empty_table()
+
+    def declare_watermarks(self) -> list[Any]:
+        return [MARK]
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: PartitionedContext[Click]) -> None:
+        self.waiting = pa.concat_tables([self.waiting, batch])
+
+    def on_watermark(
+        self, watermark: Watermark, output: ArrowCollector[Click], ctx: NonPartitionedContext[Click]
+    ) -> WatermarkHandlingResult:
+        output.collect_batch(self.waiting, time_column="time")
+        output.collect_and_overwrite_timestamp(Click("mark", int(watermark.value)), 0)
+        self.waiting = self.waiting.slice(0, 0)
+        return WatermarkHandlingResult.PEEK
+
+
+@pytest.mark.parametrize("key", [None, attrgetter("user")])
+def test_a_table_has_what_came_together_whatever_its_keys(key: Callable[[Click], str] | None) -> None:
+    harness = OneInputHarness(Measure(), key=key)
+    harness.input.push(*CLICKS)
+    harness.input.push(Click("d", 4))
+    assert harness.output.records == [Size(3, 1), Size(1, 4)]
+
+
+def test_tables_in_fields_outlive_a_restart_and_single_records_may_be_emitted_among_tables() -> None:
+    harness = OneInputHarness(Sum())
+    harness.input.push(*CLICKS)
+    harness.restart()
+    harness.input.push(Click("d", 4))
+    assert harness.output.records == []
+    harness.input.push_watermark(MARK.new_watermark(7))
+    assert harness.output.records == [*CLICKS, Click("d", 4), Click("mark", 7)]
+    assert harness.output.timestamps == [1, 2, 3, 4, 0]
+    assert harness.output.watermarks == [LongWatermark(7, "mark")]
+
+
+def test_records_emitted_from_a_table_have_no_timestamp() -> None:
+    harness = OneInputHarness(Measure())
+    harness.input.push(*CLICKS, timestamp=5)
+    assert harness.output.timestamps == [None]
+
+
+def test_what_is_emitted_goes_on_in_its_order() -> None:
+    class Both(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect(Click("first", 0))
+            output.collect_batch(batch)
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(MARK.new_watermark(1))
+            output.collect_batch(batch.slice(0, 0))
+            output.collect_batch(batch)
+            output.collect(Click("last", 0))
+
+        def declare_watermarks(self) -> list[Any]:
+            return [MARK]
+
+    heard = CollectSink[str]()
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(1)
+    env.from_collection(CLICKS[:2]).process(Both()).shuffle().process(Hear()).to_sink(heard)
+    env.execute()
+    assert heard.results == ["first", "a", "b", "mark 1", "a", "b", "last"]
+
+
+class Hear(OneInputStreamProcessFunction[Click, str]):
+    """Tells what comes, in order."""
+
+    def process_record(self, record: Click, output: Any, ctx: Any) -> None:
+        output.collect(record.user)
+
+    def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+        output.collect(f"{watermark.identifier} {watermark.value}")
+        return WatermarkHandlingResult.PEEK
+
+
+def doubled(table: pa.Table) -> pa.Table:
+    """Every row twice."""
+    return pa.concat_tables([table, table])
+
+
+def test_map_tables_runs_where_records_are_read() -> None:
+    sink = CollectSink[Click]()
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_parallelism(1)
+    clicks = env.from_source(DataGeneratorSource(lambda index: CLICKS[index], count=2), "clicks")
+    clicks.process(map_tables(doubled, Click, Click)).with_uid("doubled").to_sink(sink)
+    assert [operator.uid for operator in env.build_plan("clicks").chained_to_sources] == ["doubled"]
+    env.execute()
+    assert sink.results == [*CLICKS[:2], *CLICKS[:2]]
+
+
+def test_the_error_of_a_table_names_the_first_of_its_records() -> None:
+    class Fails(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
+            raise RuntimeError("no")
+
+    harness = OneInputHarness(Fails())
+    with pytest.raises(UserFunctionError, match="no") as raised:
+        harness.input.push(*CLICKS)
+    assert raised.value.callback == "process_batch"
+    assert raised.value.record is not None
+    assert "Click(user='a', time=1)" in raised.value.record
+
+
+@pytest.mark.parametrize(
+    ("table", "time_column", "said"),
+    [
+        (pa.table({"user": ["a"]}), None, "is no table of Click"),
+        (pa.table({"user": ["a"], "time": [1]}), "user", "Click has no column 'user' of whole numbers"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_an_error_of_the_function(
+    table: pa.Table, time_column: str | None, said: str
+) -> None:
+    class Emits(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect_batch(table, time_column=time_column)
+
+    with pytest.raises(UserFunctionError, match=said):
+        OneInputHarness(Emits()).input.push(*CLICKS)
+
+
+def test_there_is_no_key_in_hand() -> None:
+    class Asks(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
+            ctx.state_manager.current_key  # noqa: B018
+
+    with pytest.raises(UserFunctionError, match="There is no current key here"):
+        OneInputHarness(Asks(), key=attrgetter("user")).input.push(*CLICKS)
+
+
+class Unsaid(ArrowProcessFunction[T, T], Generic[T]):
+    """Does not say of what its records are."""
+
+    def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
+        output.collect_batch(batch)
+
+
+class Plain(ArrowProcessFunction[Click, int]):
+    """Its results have no columns."""
+
+    def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
+        output.collect(batch.num_rows)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (Unsaid(), r"Unsaid has to say of what classes its records are: class Unsaid\(ArrowProcessFunction\["),
+        (Plain(), "int has no columns: use a NamedTuple class or a dataclass"),
+    ],
+    ids=["unsaid", "no columns"],
+)
+def test_classes_without_columns_are_refused_while_the_plan_is_built(
+    function: ArrowProcessFunction[Any, Any], said: str
+) -> None:
+    with pytest.raises(PlanError, match=said):
+        OneInputHarness(function)
+
+
+def test_the_stream_behind_is_not_keyed() -> None:
+    with pytest.raises(PlanError, match="many keys at once, so the stream cannot stay keyed"):
+        OneInputHarness(Sum(), key=attrgetter("user"), output_key=attrgetter("user"))
+
+
+def test_map_tables_takes_a_function_of_a_table_and_classes_with_columns() -> None:
+    with pytest.raises(ConfigurationError, match="map_tables takes a callable"):
+        map_tables(lambda: None, Click, Click)  # type: ignore[arg-type, misc]
+    with pytest.raises(SchemaError, match="int has no columns"):
+        map_tables(doubled, Click, int)
+
+
+def test_output_at_the_end_only_is_checked_for_tables_too() -> None:
+    @no_output_until_end_of_input
+    class Early(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect_batch(batch)
+
+    with pytest.raises(UserFunctionError, match="no_output_until_end_of_input") as raised:
+        OneInputHarness(Early()).input.push(*CLICKS)
+    assert isinstance(raised.value.__cause__, ContractError)
