@@ -66,8 +66,8 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         How many is not determined: it follows from how they came, and is the same when a micro-batch is repeated.
         """
 
-    def end_input(self, ctx: NonPartitionedContext[OUT]) -> None:
-        """Called once, when every channel of the input has ended; may still emit."""
+    def end_input(self, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]) -> None:
+        """Called once, when every channel of the input has ended."""
 
     def on_watermark(
         self, watermark: Watermark, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]

@@ -17,7 +17,8 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     """A function with one input and one output that is called with runs of records, on keyed streams as well.
 
-    Its other callbacks are those of a ``OneInputStreamProcessFunction``.
+    Its other callbacks are those of a ``OneInputStreamProcessFunction``; ``end_input`` gets the collector besides. All
+    keys of the subtask are one partition.
     """
 
     @property

@@ -257,7 +257,8 @@ class FunctionCalls:
 
     def end(self, input_index: int) -> None:
         """Tell the function that an input has ended."""
-        self._call(self._callbacks[input_index].end, self._non_partitioned)
+        outputs = self._collectors if self.takes_columns else ()
+        self._call(self._callbacks[input_index].end, *outputs, self._non_partitioned)
 
     def tick(self, now_ms: int) -> None:
         """Let a function act on the time that has passed, if it does."""
@@ -418,7 +419,7 @@ class FunctionCalls:
         return self._operator.kind is OperatorKind.TWO_INPUT_BROADCAST and input_index == 1
 
     def _apply_to_all_partitions(self, function: Callable[..., None]) -> None:
-        if not self._operator.keyed:
+        if not self._operator.keyed or self.takes_columns:
             function(*self._collectors, self._partitioned)
             return
         partition = self._partition

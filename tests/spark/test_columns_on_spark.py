@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -42,11 +42,7 @@ class Totals(ArrowProcessFunction[Total, Total]):
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Total], ctx: PartitionedContext[Total]) -> None:
         self.totals = added_up(pa.concat_tables([self.totals, batch]))
 
-    def end_input(self, ctx: NonPartitionedContext[Total]) -> None:
-        ctx.apply_to_all_partitions(lambda output, partition: self.emit(output))
-
-    def emit(self, output: Any) -> None:
-        """All totals of this subtask."""
+    def end_input(self, output: ArrowCollector[Total], ctx: NonPartitionedContext[Total]) -> None:
         output.collect_batch(self.totals)
 
 

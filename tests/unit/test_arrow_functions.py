@@ -175,6 +175,20 @@ def test_a_table_that_does_not_fit_is_an_error_of_the_function(
         OneInputHarness(Emits()).input.push(*CLICKS)
 
 
+def test_all_keys_of_a_subtask_are_one_partition() -> None:
+    class Tells(ArrowProcessFunction[Click, Click]):
+        def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
+            ctx.non_partitioned_context.apply_to_all_partitions(lambda out, _: out.collect_batch(batch))
+
+        def end_input(self, output: ArrowCollector[Click], ctx: Any) -> None:
+            output.collect(Click("end", 9))
+
+    harness = OneInputHarness(Tells(), key=attrgetter("user"))
+    harness.input.push(*CLICKS)
+    harness.end()
+    assert harness.output.records == [*CLICKS, Click("end", 9)]
+
+
 def test_there_is_no_key_in_hand() -> None:
     class Asks(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
