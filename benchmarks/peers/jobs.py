@@ -117,4 +117,46 @@ PASS_THROUGH = Job(
     absent=((PANDAS, "there is no state to keep"), (TRANSFORM, "there is no state to keep")),
 )
 
-JOBS: dict[str, Job] = {job.name: job for job in (HOT_TOPICS, RUNNING_COUNT, WINDOWS, PASS_THROUGH)}
+BROADCAST_RULES = Job(
+    "broadcast_rules",
+    "Broadcast rules",
+    (
+        Contestant("plain loop", PLAIN, "plain"),
+        Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        Contestant("Flink Java", JAVA, "BroadcastRules", FLINK),
+        Contestant("Flink Java, parallelism 2", JAVA, "BroadcastRules", FLINK, parallelism=2),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
+        Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
+        Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
+        Contestant("Spark SQL, rules as a table", SQL, "in_sql"),
+    ),
+    keys=(1_000,),
+    absent=(
+        (PANDAS, "no way to hand rules to all groups but a join"),
+        (TRANSFORM, "no way to hand rules to all groups but a join"),
+    ),
+)
+
+INTERVAL_JOIN = Job(
+    "interval_join",
+    "Interval join in event time",
+    (
+        Contestant("plain loop", PLAIN, "plain"),
+        Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
+        Contestant("Flink Java, first DataStream API", JAVA, "IntervalJoin", FLINK),
+        Contestant("Flink Java, first DataStream API, parallelism 2", JAVA, "IntervalJoin", FLINK, parallelism=2),
+        Contestant(SQL, SQL, "in_sql"),
+    ),
+    keys=(50_000, 1_000_000),
+    targets=(Target(PLAIN, 0.3, 50_000),),
+    absent=(
+        (JAVA, "it has no interval join: Flink's first DataStream API takes its place"),
+        (PYTHON, "its DataStream API has no interval join"),
+        (BYTE, "it has no interval join"),
+        (PANDAS, "it has one input; by hand one would use Spark's own join"),
+        (TRANSFORM, "it has one input; by hand one would use Spark's own join"),
+    ),
+)
+
+ALL = (HOT_TOPICS, RUNNING_COUNT, WINDOWS, PASS_THROUGH, BROADCAST_RULES, INTERVAL_JOIN)
+JOBS: dict[str, Job] = {job.name: job for job in ALL}

@@ -30,17 +30,21 @@ final class Jobs {
         return env;
     }
 
+    static <T> ProcessConfigurableAndNonKeyedPartitionStream<T> source(
+            ExecutionEnvironment env, Task task, long count, GeneratorFunction<Long, T> make, TypeInformation<T> type) {
+        return env.fromSource(DataStreamV2SourceUtils.wrapSource(generator(task, count, make, type)), "records");
+    }
+
     /**
      * Record number 0, 1, 2 ... Flink's source gives each of its readers a range of its own; so that all subtasks keep
      * step in time, number n of the r-th range of p becomes p * n + r.
      */
-    static <T> ProcessConfigurableAndNonKeyedPartitionStream<T> source(
-            ExecutionEnvironment env, Task task, long count, GeneratorFunction<Long, T> make, TypeInformation<T> type) {
+    static <T> DataGeneratorSource<T> generator(
+            Task task, long count, GeneratorFunction<Long, T> make, TypeInformation<T> type) {
         long readers = task.parallelism;
         long each = count / readers;
         GeneratorFunction<Long, T> inStep = number -> make.map(number % each * readers + number / each);
-        return env.fromSource(DataStreamV2SourceUtils.wrapSource(
-                new DataGeneratorSource<>(readers == 1 ? make : inStep, each * readers, type)), "records");
+        return new DataGeneratorSource<>(readers == 1 ? make : inStep, each * readers, type);
     }
 
     /** Adds up the results and discards them. */

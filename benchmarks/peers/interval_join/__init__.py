@@ -1,0 +1,1 @@
+"""Interval join in event time."""
