@@ -18,9 +18,10 @@ from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.runtime.frames import Frame
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.rows import ROW_SCHEMA, Row, to_arrow
+from runtime_spark.rows import ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
 __all__ = ("OUTPUT_BYTES", "PACE_SECONDS", "Feed", "Offset", "Planner", "frame_source_class")
@@ -68,6 +69,8 @@ class Feed(ABC):
 
     made_on_driver = True
     """Whether rows are made with the portions, on the driver's host, rather than in the tasks."""
+    made_of_frames = True
+    """Whether rows are frames, so that others may be put beside them."""
 
     @abstractmethod
     def planner(self, operator: Operator, clock: Clock) -> Planner:
@@ -116,6 +119,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._operator_id = operator_id
         self._planner = feed.planner(self._operator(), clock)
         self._only_available = False
+        self._wakes_behind: Offset | None = None  # where the run begins
 
     def __getstate__(self) -> dict[str, Any]:
         # To a task goes what it needs to make rows, and nothing when they are made already.
@@ -136,7 +140,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._planner.latest(start, only_available=self._only_available)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        return [self._partition(portion) for portion in self._planner.portions(start, end)]
+        return [*map(self._partition, self._planner.portions(start, end)), *self._waking(start)]
 
     def commit(self, end: Offset) -> None:
         with marked_failures():
@@ -155,6 +159,20 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with marked_failures(), patient_collector():
             for rows in feed.rows(load_job(self._packed), self._operator(), partition.portion):
                 yield to_arrow(rows)
+
+    def _waking(self, start: Offset) -> list[FramePartition]:
+        """A frame without anything for each subtask, when a job goes on: so that all tell of their progress."""
+        if self._wakes_behind is None:
+            self._wakes_behind = start
+        if start != self._wakes_behind or start == self._planner.initial() or not self._feed.made_of_frames:
+            return []
+        job = load_job(self._packed)
+        encoder = FrameEncoder(job.plan, job.layout, job.codec())
+        for operator, subtask in job.layout.slots:
+            if operator in job.plan.chains:
+                encoder.emit(Frame(operator, subtask, 0, [], []))
+        rows = tuple(encoder.take())
+        return [FramePartition(None, rows)] if rows else []
 
     def _partition(self, portion: Any) -> FramePartition:
         if not self._feed.made_on_driver:

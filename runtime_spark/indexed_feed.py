@@ -179,6 +179,7 @@ class StartFeed(CountingFeed):
 class TickFeed(CountingFeed):
     """The numbers 0 to ``count`` - 1 in ``seq``, one in a micro-batch."""
 
+    made_of_frames = False
     records_per_batch = 1
 
     def __init__(self, count: int) -> None:

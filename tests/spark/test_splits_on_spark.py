@@ -215,6 +215,20 @@ def test_three_readers_become_six_and_two_while_splits_come(
         assert sorted(results) == sorted((name, nth) for name, end in ends.items() for nth in range(1, end + 1))
 
 
+def test_progress_is_that_of_all_subtasks_also_of_those_without_data_since_a_restart(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ends"
+    for last in (5, 6):
+        ends = grow(file, {**{f"s{number}": 5 for number in range(6)}, "s0": last})
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        items = env.from_source(SpansInFile(str(file))).with_uid("spans").key_by(span_of)
+        items.process(CountPerSpan()).with_uid("count").with_parallelism(3).to_sink(CollectSink())
+        result = env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
+        count = result.progress.operators["count"]
+        assert count.records_in == count.records_out == sum(ends.values())
+
+
 # --- Event time of splits ---------------------------------------------------------------------------------------------
 
 

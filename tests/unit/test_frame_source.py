@@ -20,11 +20,12 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import job_failure
-from runtime_spark.frame_source import FrameStreamReader
+from runtime_spark.frame_source import FramePartition, FrameStreamReader
 from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH, IndexedFeed
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.rows import decode_frame
 from runtime_spark.worker import load_job, pack_job
+from tests.support import one_input
 
 _MOST_BATCHES = 50
 
@@ -193,6 +194,36 @@ def test_a_source_goes_on_after_a_restart() -> None:
     restarted = Driver(numbers(5, records_per_batch=2), parallelism=1)
     restarted.offset = driver.offset
     assert restarted.batches() == [[Read([2, 3], False, False)], [Read([4], False, True)]]
+
+
+def test_a_job_that_goes_on_wakes_every_subtask_once() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(2)
+    source = numbers(9)
+    see = one_input(process_record=lambda record, output, ctx: None)
+    env.from_source(source).process(see).shuffle().process(see).with_parallelism(3).to_sink(CollectSink())
+    plan = env.build_plan()
+    packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
+    job, feed = load_job(packed), IndexedFeed(source)
+
+    def woken(reader: FrameStreamReader, start: int, end: int) -> list[int]:
+        *portions, last = reader.partitions({"position": start}, {"position": end})
+        assert isinstance(last, FramePartition)
+        if len(portions) < 2:
+            return []
+        rows = [row for batch in reader.read(last) for row in batch.to_pylist()]
+        assert all(decode_frame(job.codec(), row["payload"], "it") == ([], [], None) for row in rows)
+        return sorted(row["slot"] for row in rows)
+
+    def reader() -> FrameStreamReader:
+        return FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0)
+
+    first, second = reader(), reader()
+    assert woken(first, -1, 4) == woken(first, 4, 6) == []
+    slots = sorted(slot for slot, (operator, _) in job.layout.addresses.items() if operator in plan.chains)
+    assert len(slots) == 5
+    assert woken(second, 4, 6) == woken(second, 4, 6) == slots  # asked twice for one
+    assert woken(second, 6, 9) == []
 
 
 def test_without_a_limit_a_micro_batch_holds_a_million_records() -> None:
