@@ -197,6 +197,7 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
             recorder.classes.add(type(first))
     elif isinstance(body, IndexedSource | Source):
         recorder.record(body, f"the source {where}")
+        recorder.classes.update(body.record_types if isinstance(body, Source) else ())
         recorder.record(operator.watermarks, f"the watermark strategy of the source {where}")
     elif isinstance(body, DataFrameSource):
         recorder.classes.add(body.record_type)

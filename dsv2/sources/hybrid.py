@@ -83,6 +83,10 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
         declared = [declaration for source in self.sources for declaration in source.declare_watermarks()]
         return declared if self.watermark_at_switch is None else [*declared, self.watermark_at_switch]
 
+    @property
+    def record_types(self) -> Collection[type]:
+        return [kind for source in self.sources for kind in source.record_types]
+
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[HybridSplit], restored: HybridState | None, /
     ) -> SplitEnumerator[HybridSplit, HybridState]:

@@ -9,7 +9,7 @@ repeated reads the same again, and all there is to remember is in the offsets, w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -223,6 +223,11 @@ class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
 
     It is pickled on its way to the driver's enumerator and to the readers: clients and connections are made there.
     """
+
+    @property
+    def record_types(self) -> Collection[type]:
+        """Classes of records that the source itself makes, so that programs need not register them."""
+        return ()
 
     @abstractmethod
     def create_enumerator(

@@ -19,13 +19,16 @@ import cloudpickle
 import pytest
 
 from dsv2 import Collector, CorruptDataError, ExecutionEnvironment, PartitionedContext, SerializationError
+from dsv2.connectors.kafka import DeadLetter, KafkaMessage, KafkaSource, dead_letters, values
+from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
-from dsv2.sources import DataFrameSource, DataGeneratorSource
+from dsv2.sources import DataFrameSource, DataGeneratorSource, HybridSource, Source
 from dsv2.streams import NonKeyedPartitionStream
 from examples.tweets import Tweet
+from tests.spans import Spans
 from tests.support import NoRows, local_environment, one_input
 
 
@@ -133,6 +136,23 @@ def test_a_value_brings_its_class_wherever_that_is_from() -> None:
     registry = registry_of(lambda env, numbers: numbers.process(Function([Path(), PurePosixPath()])))
     assert brings(registry, type(Path()))
     assert brings(registry, PurePosixPath)
+
+
+SOURCES: dict[str, tuple[Source[Any, Any, Any], list[type]]] = {
+    "kafka": (
+        KafkaSource("host:9092", topics="t", decode=dead_letters(values(bytes.decode))),
+        [KafkaMessage, DeadLetter],
+    ),
+    "postgres": (PostgresSource("host=h", "t", slot_name="s", decode=dict), [RowChange]),
+}
+SOURCES["one after the other"] = (HybridSource([Spans({"a": 1}), SOURCES["postgres"][0]]), [RowChange])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_source_brings_the_classes_of_the_records_that_it_makes(name: str) -> None:
+    source, kinds = SOURCES[name]
+    registry = registry_of(lambda env, numbers: env.from_source(source).to_sink(CollectSink()))
+    assert all(registry.knows(kind) for kind in kinds)
 
 
 def test_a_function_of_the_standard_library_does_not_bring_its_neighbours() -> None:

@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeVar, get_args
 
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
-from dsv2.connectors.kafka.message import KafkaDecoder
+from dsv2.connectors.kafka.message import DeadLetter, KafkaDecoder, KafkaMessage
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import OnOutOfRange, OnUndecodable, Subscription
@@ -124,6 +124,10 @@ class KafkaSource(
     @property
     def bounded(self) -> bool:
         return self._subscription.stopping_offsets is not None
+
+    @property
+    def record_types(self) -> Collection[type]:
+        return (KafkaMessage, DeadLetter)
 
     @property
     def split_serializer(self) -> Serializer[KafkaSplit]:

@@ -103,6 +103,10 @@ class PostgresSource(
     def bounded(self) -> bool:
         return False
 
+    @property
+    def record_types(self) -> Collection[type]:
+        return (RowChange,)
+
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return (_USE_PROCESSING_TIME,) if self._sends_flag else ()
 
