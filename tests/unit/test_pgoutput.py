@@ -1,0 +1,82 @@
+"""What ``pgoutput`` sends, taken apart: messages as the protocol describes them, and broken ones."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from dsv2.connectors.postgres.pgoutput import UNTOLD, Column, Relation, RelationChange, Truncation, changes
+from dsv2.errors import CorruptDataError
+
+ITEMS = Relation(7, "public", "items", (Column("id", True, 23), Column("name", False, 25)))
+COMMITTED_MS = 946_684_800_123
+
+
+def begin(lsn: int, micros: int = 123_456) -> bytes:
+    return b"B" + struct.pack(">qqi", lsn, micros, 1)
+
+
+def relation(of: Relation) -> bytes:
+    columns = (
+        struct.pack(">b", c.is_key) + c.name.encode() + b"\0" + struct.pack(">Ii", c.type, -1) for c in of.columns
+    )
+    names = b"R" + struct.pack(">I", of.oid) + of.schema.encode() + b"\0" + of.name.encode() + b"\0"
+    return names + b"d" + struct.pack(">h", len(of.columns)) + b"".join(columns)
+
+
+def row(*values: str | None) -> bytes:
+    """``None``: null; ``"?"``: a value that is left alone."""
+    cells = (b"n" if v is None else b"u" if v == "?" else b"t" + struct.pack(">i", len(v)) + v.encode() for v in values)
+    return struct.pack(">h", len(values)) + b"".join(cells)
+
+
+def of_items(kind: bytes, *parts: bytes) -> bytes:
+    return kind + struct.pack(">I", 7) + b"".join(parts)
+
+
+COMMIT = b"C" + b"\0" * 25
+
+
+def test_changes_of_rows_with_the_place_and_the_time_of_their_commit() -> None:
+    messages = [
+        *(begin(100), relation(ITEMS), of_items(b"I", b"N", row("1", None)), COMMIT),
+        begin(200),
+        of_items(b"U", b"N", row("1", "?")),
+        of_items(b"U", b"K", row("1", None), b"N", row("2", "?")),
+        of_items(b"U", b"O", row("2", None), b"N", row("2", "b")),
+        of_items(b"D", b"K", row("2", None)),
+        *(COMMIT, b"Y...", b"O...", b"M..."),
+    ]
+    assert list(changes(messages)) == [
+        RelationChange(ITEMS, "insert", None, (b"1", None), 100, COMMITTED_MS),
+        RelationChange(ITEMS, "update", None, (b"1", UNTOLD), 200, COMMITTED_MS),
+        RelationChange(ITEMS, "update", (b"1", UNTOLD), (b"2", UNTOLD), 200, COMMITTED_MS),
+        RelationChange(ITEMS, "update", (b"2", None), (b"2", b"b"), 200, COMMITTED_MS),
+        RelationChange(ITEMS, "delete", (b"2", UNTOLD), None, 200, COMMITTED_MS),
+    ]
+
+
+def test_a_table_is_as_it_was_described_last() -> None:
+    wider = Relation(7, "public", "items", (*ITEMS.columns, Column("more", False, 16)))
+    messages = [begin(1), relation(ITEMS), relation(wider), of_items(b"I", b"N", row("1", "a", "t"))]
+    assert [change.relation for change in changes(messages) if isinstance(change, RelationChange)] == [wider]
+
+
+def test_tables_that_are_emptied() -> None:
+    assert list(changes([begin(5), b"T" + struct.pack(">ibII", 2, 0, 7, 9)])) == [Truncation((7, 9), 5)]
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (of_items(b"I", b"N", row("1", "a"))[:-1], "ends too early"),
+        (relation(ITEMS)[:10], "ends too early"),
+        (b"I" + struct.pack(">I", 8) + b"N" + row("1"), "a change of table 8 and has not described that"),
+        (of_items(b"I", b"N", struct.pack(">h", 1) + b"b\0\0\0\1x"), "a value in form 'b'"),
+        (b"S\0", "a message of kind 'S'"),
+    ],
+)
+def test_what_makes_no_sense_is_not_guessed_at(message: bytes, told: str) -> None:
+    with pytest.raises(CorruptDataError, match=told):
+        list(changes([begin(1), relation(ITEMS), message]))
