@@ -43,7 +43,7 @@ NAME = "vectorised"
 TARGET = 10.0
 """Times the throughput of the version with rows."""
 
-SHORT = {"clicks": 20_000, "users": 2_000, "batches": 2}
+SHORT = {"clicks": 10_000, "users": 1_000, "batches": 1}
 _AT_ONCE = 1 << 20  # clicks that are made together
 _FOLD = 1 << 20  # rows that wait for being added up
 

@@ -111,6 +111,11 @@ def test_interval_join(tmp_path: Path) -> None:
     assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
 
 
+def test_vectorised(tmp_path: Path) -> None:
+    _, report = run_short("vectorised", tmp_path)
+    check(report, rows=[4], verdicts=1)  # it compares the results itself
+
+
 @pytest.mark.kafka
 def test_kafka(tmp_path: Path) -> None:
     try:
