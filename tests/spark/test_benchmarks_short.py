@@ -116,6 +116,16 @@ def test_vectorised(tmp_path: Path) -> None:
     check(report, rows=[4], verdicts=1)  # it compares the results itself
 
 
+def test_alignment(tmp_path: Path) -> None:
+    _, report = run_short("alignment", tmp_path)
+    waiting, costs = report["tables"]
+    check({**report, "tables": [costs]}, rows=[3], verdicts=2)
+    assert all(verdict["met"] for verdict in report["verdicts"])
+    without = [row[1] for row in waiting["rows"]]
+    assert without == sorted(without)
+    assert "without alignment" in (tmp_path / "alignment.svg").read_text()
+
+
 @pytest.mark.kafka
 def test_kafka(tmp_path: Path) -> None:
     try:
