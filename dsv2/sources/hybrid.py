@@ -184,7 +184,6 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
     def add_splits_back(self, splits: Sequence[HybridSplit], subtask: int, /) -> None:
         self._inner_ctx.registered_readers.pop(subtask, None)
         back = [split.split for split in splits if split.source == self._number]
-        self._inner_ctx.unfinished.difference_update(split.split_id for split in back)
         self._inner.add_splits_back(back, subtask)
 
     def refresh(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, RuntimeExecutionMode
@@ -91,6 +91,7 @@ LINES = st.lists(
 
 
 @unhurried
+@example(["12", "3"], [1], "\n", True)  # behind the first byte
 @given(LINES, st.lists(st.integers(0, 60)), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_lines_are_the_same_wherever_a_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int], end: str, ends: bool
@@ -223,10 +224,13 @@ def test_what_cannot_be_decoded_is_told_with_its_place(name: str, tmp_path: Path
         read(FilesSource(tmp_path, FORMATS[name]))
 
 
-def test_a_row_of_parquet_that_cannot_be_decoded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [None, 1])
+def test_a_row_of_parquet_that_cannot_be_decoded(limit: int | None, tmp_path: Path) -> None:
     write("parquet", tmp_path / "bad", [*SALES[:4], Sale("x", -1)])
     source = FilesSource(
-        tmp_path, parquet_rows(lambda row: [5][row["price"] if row["price"] < 0 else 0] / (row["price"] + 1))
+        tmp_path,
+        parquet_rows(lambda row: [5][row["price"] if row["price"] < 0 else 0] / (row["price"] + 1)),
+        bytes_per_batch=limit,
     )
     with pytest.raises(UserFunctionError, match="bad, row 5: ZeroDivisionError"):
         read(source)

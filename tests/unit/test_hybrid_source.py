@@ -16,6 +16,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.source_readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     HybridSource,
@@ -212,6 +213,61 @@ def test_a_source_whose_readers_keep_their_splits() -> None:
     env.from_source(source).to_sink(sink)
     env.execute()
     assert sorted(sink.results) == everything({**STREAM, "k": 5})
+
+
+def test_splits_of_a_reader_that_has_failed_are_read_before_the_next_source() -> None:
+    source = HybridSource[Item]([Spans({"a": 3}), Spans(STREAM)])
+    readers = Readers(1, ManualClock(), source.split_serializer, ())
+    enumerator = source.create_enumerator(readers, None)
+    readers.registered_readers[0] = ReaderInfo(0)
+    enumerator.add_reader(readers.registered_readers[0])
+    enumerator.refresh()
+    (held,) = readers.all_held()
+    readers.registered_readers.clear()
+    readers.states[0].splits.clear()
+    enumerator.add_splits_back([held.at], 0)
+    enumerator.refresh()
+    assert enumerator.snapshot_state().source == 0
+    readers.registered_readers[0] = ReaderInfo(0)
+    enumerator.add_reader(readers.registered_readers[0])
+    assert [split.at for split in readers.all_held()] == [held.at]
+
+
+def test_a_source_that_has_not_given_out_all_is_not_over() -> None:
+    class InTurn(Spans):
+        """Gives out its splits one after the other, with a micro-batch between them."""
+
+        looks = 0
+
+        def refresh(self) -> None:
+            self.looks += 1
+
+        def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+            return waiting[:1] if self.looks % 2 else ()
+
+    source = HybridSource[Item]([InTurn({"a": 1, "b": 2}), Spans(STREAM)])
+    driver, offset, numbers = coordinator(source), BEFORE_START, list[tuple[int, str, int]]()
+    for _ in range(6):
+        offset = driver.next(offset)
+        numbers += [entry for entry in read(source, offset) if entry not in numbers]
+    assert numbers[:3] == [(0, "a", 0), (0, "b", 0), (0, "b", 1)]
+
+
+def test_each_source_is_closed_when_it_is_over_and_only_the_last_one_tells_of_itself() -> None:
+    class Closing(Spans):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    sources = [Closing({"a": 1}), Closing({"b": 1}), Closing({"c": 1})]
+    source = HybridSource(sources, watermark_at_switch=LIVE)
+    driver, offset, seen = coordinator(source), BEFORE_START, []
+    for _ in sources:
+        offset = driver.next(offset)
+        sent = [order.watermarks for order in orders(offset, source.split_serializer) if order.watermarks]
+        seen.append(([one.closed for one in sources], len(sent)))
+    assert seen == [([0, 0, 0], 0), ([1, 0, 0], 0), ([1, 1, 0], 2)]
 
 
 def test_only_the_last_source_may_have_no_end() -> None:

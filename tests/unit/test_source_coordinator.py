@@ -29,6 +29,7 @@ from dsv2.sources import (
 )
 from dsv2.sources.serializers import JsonValue
 from dsv2.testing import ManualClock
+from dsv2.watermark import LongWatermark
 from tests.spans import Span, Spans
 from tests.support import local_environment, operator_named
 
@@ -92,6 +93,18 @@ def test_a_limit_below_the_number_of_splits_reaches_each_in_its_turn() -> None:
         for name, *_ in portions
     )
     assert read == dict.fromkeys("abcde", 2)
+
+
+@pytest.mark.parametrize(("asked", "own"), [(4, 7), (7, 4), (None, 4), (4, None)])
+def test_of_the_limits_of_job_and_source_the_lesser_one_counts(asked: int | None, own: int | None) -> None:
+    source = spans({"a": 10}, limit=own)
+    assert plan_of(coordinator(source, 1).next(BEFORE_START, asked), source) == {0: [("a", 0, 4)]}
+
+
+def test_in_a_batch_job_the_limit_of_the_source_does_not_count() -> None:
+    source = spans({"a": 10}, limit=4)
+    driver = SourceCoordinator(source, operator_of(source, 1), ManualClock(), limited=False)
+    assert plan_of(driver.next(BEFORE_START), source) == {0: [("a", 0, 10)]}
 
 
 def test_every_record_is_in_one_portion_however_the_input_is_cut() -> None:
@@ -270,6 +283,25 @@ def test_readers_keep_their_splits_over_a_restart_unless_the_enumerator_gives_th
     assert [[split["at"]["position"] for split in reader["splits"]] for reader in second["readers"]] == [[2], [1]]
     alone = coordinator(source, parallelism=1).next(first, None)
     assert [split["at"]["name"] for split in alone["readers"][0]["splits"]] == ["a", "b"]
+
+
+def test_a_reader_that_has_ended_sends_nothing_more() -> None:
+    looks: list[int] = []
+
+    def script(ctx: SplitEnumeratorContext[Span]) -> None:
+        looks.append(0)
+        if len(looks) == 1:
+            ctx.assign_splits({1: [Span("a", 0, 3)]})
+            ctx.signal_no_more_splits(0)
+        else:
+            ctx.emit_watermark(LongWatermark(5, "w"))
+
+    source = Plain(script)
+    driver = coordinator(source)
+    first = driver.next(BEFORE_START)
+    assert [order.last for order in orders(first, source.split_serializer)] == [True, False]
+    (order,) = orders(driver.next(first), source.split_serializer)
+    assert (order.subtask, order.watermarks) == (1, (("w", 5),))
 
 
 def test_splits_that_readers_keep_are_dealt_out_to_fewer_of_them() -> None:

@@ -290,12 +290,14 @@ def test_nobody_gets_a_split_before_everybody_has_registered() -> None:
 
 
 def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes() -> None:
-    first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), bounded=True)
+    discovery = Listed([P1])
+    first = Job(2, discovery, RoundRobinSplitAssigner(), bounded=True, discovery_interval_ms=1)
     first.register_all()
     assert first.no_more == set()
     first.enumerator.refresh()
+    first.clock.advance(1)
     first.enumerator.refresh()
-    assert first.no_more == {0, 1}
+    assert (first.no_more, discovery.looks) == ({0, 1}, 1)
     assert first.enumerator.advance(P1, None) is not None
     assert first.checkpoint().finished == ()  # nobody will ask
     first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), bounded=True)
