@@ -1,0 +1,27 @@
+"""The programs in the documents: all Python blocks of one are one program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ("DOCUMENTS", "ROOT", "program_of", "said_by")
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def program_of(document: Path) -> str:
+    """The Python blocks of ``document``, each on the lines where it stands, so that errors point into the document."""
+    lines = []
+    in_block = False
+    for line in document.read_text().splitlines():
+        if line.startswith("```"):
+            in_block = line == "```python"
+            line = ""
+        lines.append(line if in_block else "")
+    return "\n".join(lines) + "\n"
+
+
+def said_by(program: str) -> list[str]:
+    """What the comments behind its ``print`` calls say that it prints."""
+    return [line.split("  # ")[1] for line in program.splitlines() if line.startswith(("print(", "    print("))]
