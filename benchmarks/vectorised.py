@@ -30,6 +30,8 @@ from pyspark.sql import SparkSession
 
 from benchmarks.common import Arguments, Report, conditions, spark_session
 from benchmarks.common.contest import WARM_UP, Measured, compare, run_dsv2
+from benchmarks.peers.protocol import Task
+from benchmarks.peers.windows.on_dsv2 import sums_of_windows
 from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowCollector, ArrowEventTimeProcessFunction, map_tables, records_of, schema_of
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
@@ -185,10 +187,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def with_rows(spark: SparkSession, options: argparse.Namespace) -> Measured:
-    """As the benchmark of windows has it."""
-    from benchmarks import windows
-
-    return windows.with_dsv2(spark, options)
+    """As the suite's job of windows has it."""
+    counts: dict[int, int] = {}
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    task = Task(options.clicks, options.batches, WARM_UP, options.users)
+    sums = sums_of_windows(env, task)
+    sums.to_sink(ForeachBatchSink(lambda records, batch_id: counts.update({batch_id: len(records)})))
+    return run_dsv2(env, "windows", counts, options.batches)
 
 
 def with_tables(

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame
 
 from benchmarks.common.measure import Sample, batch_seconds, checkpoint
 from benchmarks.common.report import Report
 from dsv2 import ExecutionEnvironment
 from runtime_spark.query import StreamingJob
 
-__all__ = ("WARM_UP", "Measured", "compare", "run_dsv2", "run_sql")
+__all__ = ("WARM_UP", "Measured", "compare", "run_dsv2")
 
 WARM_UP = 2  # micro-batches, in which workers start and code is compiled
 
@@ -56,23 +53,3 @@ def run_dsv2(env: ExecutionEnvironment, name: str, results: Mapping[int, int], b
         assert isinstance(job, StreamingJob)
         job.result()
         return Measured(Sample.of(batch_seconds(job.query, WARM_UP, batches)), results)
-
-
-def run_sql(rows: DataFrame, batches: int) -> Measured:
-    """Count ``rows`` of an endless stream for so many micro-batches after the warm-up."""
-    results: dict[int, int] = {}
-
-    def count(batch: DataFrame, batch_id: int) -> None:
-        results[batch_id] = batch.count()
-
-    with checkpoint() as folder:
-        writer = rows.writeStream.outputMode("append").option("checkpointLocation", folder).foreachBatch(count)
-        query = writer.trigger(processingTime="0 seconds").start()
-        _await(lambda: len(results) > WARM_UP + batches or not query.isActive)  # the last one's time is known then
-        query.stop()
-        return Measured(Sample.of(batch_seconds(query, WARM_UP, batches)), results)
-
-
-def _await(done: Callable[[], bool]) -> None:
-    while not done():
-        time.sleep(0.01)

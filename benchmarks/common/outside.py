@@ -14,6 +14,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from benchmarks.common.stopwatch import Stopwatch
 from dsv2.graph import OperatorKind, Plan
+from dsv2.runtime.outputs import EdgeOutput
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.types import TypeRegistry
@@ -31,6 +32,7 @@ _PARTS: dict[str, tuple[object, str]] = {
     "route": (SourceTask, "send"),
     "decode": (stage, "decode_frame"),
     "process and route": (Subtask, "receive"),
+    "route by key": (EdgeOutput, "collect_all"),
     "encode": (FrameEncoder, "emit"),
     "restore": (Subtask, "restore"),
     "snapshot": (Subtask, "snapshot"),

@@ -25,7 +25,6 @@ from components.server import MissingComponentError
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
-DETECTORS = ("document", "lazy")
 
 
 def run_short(name: str, results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
@@ -63,14 +62,16 @@ def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
     assert not any(str(folder) in json.dumps(report) for folder in (ROOT, Path(sys.prefix), Path(gettempdir())))
 
 
-def test_hot_topics(tmp_path: Path) -> None:
-    _, report = run_short("hot_topics", tmp_path, "--parallelism", "1", "--profile")
-    main, *profiles = report["tables"]
-    check({**report, "tables": [main]}, rows=[3 * len(DETECTORS)], verdicts=len(DETECTORS))
-    events = main["header"].index("hot events")
-    assert len({row[events] for row in main["rows"]}) == 1
-    assert main["rows"][0][events] > 0
-    assert len(profiles) == 2 * len(DETECTORS)
+def test_costs(tmp_path: Path) -> None:
+    _, report = run_short("costs", tmp_path)
+    costs, functions = report["tables"]
+    shares = [float(row[3].rstrip("%")) for row in costs["rows"]]
+    total, alone = costs["rows"][-2], costs["rows"][-1]
+    assert total[0] == "all"
+    assert sum(shares[:-2]) == pytest.approx(100, abs=1)
+    assert {"decode", "encode", "process and route", "restore", "snapshot"} <= {row[1] for row in costs["rows"]}
+    assert 0 < alone[2] < total[2]
+    assert len(functions["rows"]) > 5
 
 
 def test_suite(tmp_path: Path) -> None:
@@ -95,20 +96,6 @@ def test_batch_overhead(tmp_path: Path) -> None:
 def test_state(tmp_path: Path) -> None:
     _, report = run_short("state", tmp_path)
     check(report, rows=[2, 2], verdicts=1)
-
-
-def test_windows(tmp_path: Path) -> None:
-    _, report = run_short("windows", tmp_path)
-    check(report, rows=[3], verdicts=1)
-    results = report["tables"][0]["header"].index("results")
-    assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
-
-
-def test_interval_join(tmp_path: Path) -> None:
-    _, report = run_short("interval_join", tmp_path)
-    check(report, rows=[3], verdicts=1)
-    results = report["tables"][0]["header"].index("results")
-    assert report["tables"][0]["rows"][0][results] == report["tables"][0]["rows"][1][results] > 0
 
 
 def test_vectorised(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from benchmarks.jobs.events import Events
+from benchmarks.jobs.events import Events, EventTuple
 from benchmarks.jobs.windows import add, size, time_of, user_of
 from benchmarks.peers.dsv2_job import add_up
 from benchmarks.peers.protocol import Outcome, Task
@@ -13,8 +13,9 @@ from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.sources import DataGeneratorSource
+from dsv2.streams import NonKeyedPartitionStream
 
-__all__ = ("measure", "pipeline")
+__all__ = ("measure", "pipeline", "sums_of_windows")
 
 
 def measure(task: Task) -> Outcome:
@@ -23,9 +24,14 @@ def measure(task: Task) -> Outcome:
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
+    """Sums of windows, added up."""
+    return add_up(sums_of_windows(env, task))
+
+
+def sums_of_windows(env: ExecutionEnvironment, task: Task) -> NonKeyedPartitionStream[EventTuple]:
     """Events, with times, by user, in windows."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     timed = env.from_source(source, "events").with_uid("events").process(generator).with_uid("times")
     window = reduce(WindowStrategy.tumbling(timedelta(milliseconds=size(task))), add)
-    return add_up(timed.key_by(user_of).process(window).with_uid("sums"))
+    return timed.key_by(user_of).process(window).with_uid("sums")
