@@ -87,7 +87,8 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
         for kind in kinds if keys == min(numbers) else kinds[:1]:
             for contestant in job.contestants:
                 named = not options.contestants or contestant.name.startswith(tuple(options.contestants))
-                if not named or kind not in contestant.kinds or (options.short and not contestant.environment.exists()):
+                asked = contestant.in_short and contestant.environment.exists() if options.short else True
+                if not named or not asked or kind not in contestant.kinds:
                     continue
                 records, subtasks = contestant.records(options.records, keys), contestant.parallelism
                 yield (

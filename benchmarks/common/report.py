@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 from pyspark.sql import SparkSession
 
-__all__ = ("Arguments", "Report", "conditions")
+__all__ = ("RESULTS", "Arguments", "Report", "conditions")
 
 Cell: TypeAlias = str | int | float
 
-_RESULTS = Path(__file__).resolve().parent.parent / "results"
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 _PACKAGES = ("pyspark", "pandas", "pyarrow", "cloudpickle")
 
 
@@ -39,7 +39,7 @@ class Arguments(argparse.ArgumentParser):
         if self.parse_args(arguments).short:
             self.set_defaults(**short)
         else:
-            self.set_defaults(results=_RESULTS)
+            self.set_defaults(results=RESULTS)
         return self.parse_args(arguments)
 
 

@@ -22,14 +22,14 @@ Sided: TypeAlias = tuple[int, int]
 
 
 class Side:
-    """Record number ``index`` of one side."""
+    """Record number ``index`` of one side. None has the time 0, with which Spark begins: it would be late."""
 
     def __init__(self, products: int, multiplier: int) -> None:
         self.products = products
         self.multiplier = multiplier
 
     def __call__(self, index: int) -> Sided:
-        return (index * self.multiplier & 0xFFFF_FFFF) * self.products >> 32, index * APART
+        return (index * self.multiplier & 0xFFFF_FFFF) * self.products >> 32, (index + 1) * APART
 
 
 def product_of(record: Sided) -> int:

@@ -26,6 +26,8 @@ class Contestant:
     most: tuple[tuple[int, int], ...] = ()
     """Of records in a batch, from so many keys on: (keys, records). For those that need minutes for more."""
     kinds: tuple[str, ...] = ("tuple",)
+    in_short: bool = True
+    """Whether it takes part in the short form."""
     near: float = 0.0
     """How far its checksum may be off, as a part: above 0 where several subtasks do not keep step exactly."""
 

@@ -74,6 +74,21 @@ def test_costs(tmp_path: Path) -> None:
     assert len(functions["rows"]) > 5
 
 
+def test_growth(tmp_path: Path) -> None:
+    _, report = run_short("growth", tmp_path)
+    assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2]]
+    assert all(row[1] > 0 for table in report["tables"] for row in table["rows"])
+
+
+def test_latency(tmp_path: Path) -> None:
+    _, report = run_short("latency", tmp_path)
+    ((rate, records, *delays, growth),) = report["tables"][0]["rows"]
+    assert (rate, records) == (200, 400)  # two seconds
+    assert 0 < delays[0] <= delays[-1] < 60_000
+    assert delays == sorted(delays)
+    assert growth > 0
+
+
 def test_suite(tmp_path: Path) -> None:
     """Contestants on Spark and the plain loops; the suite itself compares what comes out."""
     results = tmp_path / "results"
@@ -82,7 +97,9 @@ def test_suite(tmp_path: Path) -> None:
     for name, job in JOBS.items():
         assert (results / f"{name}.md").read_text() in run.stdout
         report = json.loads((results / f"{name}.json").read_text())
-        own = [contestant.name for contestant in job.contestants if contestant.environment == OWN]
+        own = [
+            contestant.name for contestant in job.contestants if contestant.environment == OWN and contestant.in_short
+        ]
         assert [row[0] for row in report["tables"][0]["rows"]] == own
         assert all(row[report["tables"][0]["header"].index("results")] > 0 for row in report["tables"][0]["rows"])
     assert not (results / "rows").exists()

@@ -39,7 +39,7 @@ public final class IntervalJoin {
             StreamExecutionEnvironment env, Task task, long multiplier, boolean watched) {
         long products = task.keys;
         GeneratorFunction<Long, Tuple2<Long, Long>> make = index ->
-                Tuple2.of((index * multiplier & 0xFFFF_FFFFL) * products >>> 32, index * APART);
+                Tuple2.of((index * multiplier & 0xFFFF_FFFFL) * products >>> 32, (index + 1) * APART);
         DataGeneratorSource<Tuple2<Long, Long>> source = Jobs.generator(task, task.total() / 2, make, TYPE);
         return env.fromSource(
                         source,

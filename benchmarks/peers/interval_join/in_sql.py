@@ -18,7 +18,7 @@ def measure(task: Task) -> Outcome:
     def query(spark: SparkSession) -> DataFrame:
         def side(name: str, multiplier: int) -> DataFrame:
             product = f"{scattered(task.keys, multiplier)} AS {name}_product"
-            time = f"timestamp_millis(value * {APART}) AS {name}_time"
+            time = f"timestamp_millis((value + 1) * {APART}) AS {name}_time"
             rows = numbers(spark, task.records // 2).selectExpr(product, time)
             return rows.withWatermark(f"{name}_time", "0 seconds")
 

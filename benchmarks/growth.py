@@ -1,0 +1,166 @@
+"""How the time of a micro-batch grows: with records, with levels, and with executors.
+
+The job is the running count (``benchmarks/jobs/running_count.py``) with 1,000 keys, in two subtasks; with several
+levels as many counts come one behind the other, each with an exchange before it.
+
+* **records**: micro-batches of 100,000 to 10,000,000 records. What a further record costs is to be the same everywhere:
+  the time that is added from one size to the next, by the records that are added.
+* **levels**: 1 to 6, and what is added by each further one.
+* **executors**: one or two executors with a core each, as processes of a cluster on this machine.
+
+Points are measured in pieces: what is known is not measured again (unless ``--again``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from benchmarks.common.measure import batch_seconds, checkpoint, spark_session
+from benchmarks.common.report import Arguments, Report
+from benchmarks.common.rows import Row, Rows
+from benchmarks.common.standings import machine
+from benchmarks.jobs.events import Events
+from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.running_count.on_dsv2 import Count
+from dsv2 import ExecutionEnvironment
+from dsv2.sources import DataGeneratorSource
+from dsv2.streams import NonKeyedPartitionStream
+from runtime_spark.query import StreamingJob
+
+__all__ = ("main",)
+
+NAME = "growth"
+PARTS = ("records", "levels", "executors")
+SHORT = {"sizes": [2_000, 4_000], "levels": [1, 2], "records": 2_000, "batches": 1, "parts": ["records", "levels"]}
+LINEAR = 1.1
+"""What a further record or level may cost at most with many of them, in times of what it costs with few."""
+EXECUTORS = 1.4
+"""Times the throughput of one executor that two are to have."""
+
+_KEYS = 1_000
+_SUBTASKS = 2
+_WARM_UP = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    parser = Arguments(NAME, __doc__)
+    add = parser.add_argument
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="(all)")
+    sizes = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
+    add("--sizes", type=int, nargs="+", default=sizes, help="of micro-batches (100,000 to 10,000,000)")
+    add("--levels", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], help="(1 to 6)")
+    add("--records", type=int, default=1_000_000, help="in a micro-batch, for levels and executors (1,000,000)")
+    add("--batches", type=int, default=5, help="that are measured, after two to warm up (5)")
+    add("--again", action="store_true", help="measure also what has been measured")
+    options = parser.parse(arguments, SHORT)
+    rows = Rows(None if options.short else options.results, NAME)
+    for part, number, measure in _points(options):
+        known = rows.find(part, number, "tuple", _records(part, number, options))
+        if options.again or known is None:
+            rows.put(_row(part, number, options, measure()))
+    conditions = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": f"./run bench {NAME}",
+        **machine(),
+    }
+    report = Report(NAME, "How the time of a micro-batch grows", conditions)
+    for part in PARTS:
+        tell(report, part, [row for row in rows.all() if row.contestant == part])
+    report.publish(options.results)
+    return 0
+
+
+def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[], list[float]]]]:
+    """Part, number, and how it is measured."""
+    if "records" in options.parts:
+        for size in options.sizes:
+            yield "records", size, partial(run, 1, size, options.batches)
+    if "levels" in options.parts:
+        for levels in options.levels:
+            yield "levels", levels, partial(run, levels, options.records, options.batches)
+    if "executors" in options.parts:
+        for executors in (1, 2):
+            master = f"local-cluster[{executors},1,2048]"
+            yield "executors", executors, partial(run, 1, options.records, options.batches, master)
+
+
+def run(levels: int, records: int, batches: int, master: str = "local[2]") -> list[float]:
+    """Seconds of micro-batches."""
+    root = str(Path(__file__).resolve().parent.parent)
+    settings = {"spark.master": master, "spark.executorEnv.PYTHONPATH": f"{root}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    with spark_session("growth benchmark", settings) as spark, checkpoint() as folder:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(_SUBTASKS)
+        told = pipeline(env, levels, records, records * (_WARM_UP + batches))
+        job = env.execute_async("growth", checkpoint_location=folder)
+        assert isinstance(job, StreamingJob)
+        job.result()
+        assert sum(number for number, _ in told) == records * (_WARM_UP + batches)
+        return batch_seconds(job.query, _WARM_UP, batches)
+
+
+def pipeline(env: ExecutionEnvironment, levels: int, records: int, total: int) -> list[tuple[int, int]]:
+    """So many counts one behind the other."""
+    source = DataGeneratorSource(Events(_KEYS, "tuple"), count=total, records_per_batch=records)
+    stream: NonKeyedPartitionStream[tuple[int, ...]] = env.from_source(source, "events").with_uid("events")
+    for level in range(levels):
+        stream = stream.key_by(lambda record: record[0]).process(Count("tuple")).with_uid(f"level {level + 1}")
+    return add_up(stream)
+
+
+def _records(part: str, number: int, options: argparse.Namespace) -> int:
+    return number if part == "records" else int(options.records)
+
+
+def _row(part: str, number: int, options: argparse.Namespace, seconds: list[float]) -> Row:
+    records = _records(part, number, options)
+    date, load = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(os.getloadavg()[0], 2)
+    return Row(part, number, "tuple", records, records, seconds, date=date, load=load)
+
+
+def tell(report: Report, part: str, rows: Sequence[Row]) -> None:
+    """A table of one part, and its verdict."""
+    if not rows:
+        return
+    first = rows[0]
+    cells = [
+        (
+            row.keys,
+            round(row.pace),
+            round(row.sample.median * 1000),
+            row.sample.spread,
+            row.pace / first.pace,
+            row.load,
+        )
+        for row in rows
+    ]
+    header = (part, "records/s", "ms per batch", "spread", f"throughput in times of {first.keys:,}", "load before")
+    report.table(f"By {part}", header, cells)
+    if part == "executors":
+        if len(rows) == 2:
+            report.at_least("two executors in times of one", rows[1].pace / first.pace, EXECUTORS)
+    elif len(rows) > 2:
+        middle, last = rows[len(rows) // 2], rows[-1]
+        further = _slope(middle, last) / _slope(first, middle)
+        claim = (
+            f"cost of one more of {part} from {middle.keys:,} to {last.keys:,}, in times of that up to {middle.keys:,}"
+        )
+        report.at_most(claim, further, LINEAR)
+
+
+def _slope(few: Row, many: Row) -> float:
+    return (many.sample.median - few.sample.median) / (many.keys - few.keys)
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from benchmarks import growth
+
+    sys.exit(growth.main())

@@ -1,0 +1,181 @@
+"""How long records take from the moment at which they are due to the sink, by their rate.
+
+The job is the running count (``benchmarks/jobs/running_count.py``): a source, a keyed function with state, a sink on
+the driver, in ``local[2]``. Each record is due at a moment of its own; a micro-batch takes those that are due when it
+is planned, so a record waits for the micro-batch before and then for its own. What is due in the first seconds, in which
+the job starts and catches up, does not count. A rate is kept up if the last records are no later than those before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from benchmarks.common.measure import checkpoint, spark_session
+from benchmarks.common.report import Arguments, Report
+from benchmarks.common.standings import machine
+from benchmarks.jobs.running_count import one_more
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import ForeachBatchSink
+from dsv2.sources import DataclassSerializer, Portion, Records, Serializer, SplitSource
+from dsv2.state import StateDeclaration, StateDeclarations
+
+__all__ = ("main",)
+
+NAME = "latency"
+SHORT = {"rates": [200], "seconds": 2.0, "skip": 1.0}
+PERCENTILES = (50, 90, 95, 99)
+
+_KEYS = 1_000
+_SPLITS = 2
+_COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Every other record, from ``first`` on."""
+
+    number: int
+    first: int
+
+    @property
+    def split_id(self) -> str:
+        """Of the source's two splits."""
+        return str(self.number)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A record of ``user``, due at ``moment`` (seconds since 1970)."""
+
+    user: int
+    moment: float
+
+
+class Paced(SplitSource[Due, Part]):
+    """``rate`` records a second from ``begin`` on (seconds since 1970), ``count`` of them."""
+
+    def __init__(self, rate: int, begin: float, count: int) -> None:
+        self.rate = rate
+        self.begin = begin
+        self.count = count
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def split_serializer(self) -> Serializer[Part]:
+        return DataclassSerializer(Part)
+
+    def discover(self) -> Sequence[Part]:
+        return [Part(number, number) for number in range(_SPLITS)]
+
+    def advance(self, split: Part, limit: int | None) -> Portion[Part] | None:
+        due = min(int((time.time() - self.begin) * self.rate), self.count)
+        new = max(0, -(-(due - split.first) // _SPLITS))
+        last = due >= self.count
+        if not new and not last:
+            return None
+        return Portion(replace(split, first=split.first + new * _SPLITS), new, last=last)
+
+    def read(self, start: Part, stop: Part) -> Iterator[Records[Due]]:
+        yield Records([self._record(index) for index in range(start.first, stop.first, _SPLITS)])
+
+    def _record(self, index: int) -> Due:
+        return Due((index * 2_654_435_769 & 0xFFFF_FFFF) * _KEYS >> 32, self.begin + index / self.rate)
+
+
+class Count(OneInputStreamProcessFunction[Due, tuple[int, float]]):
+    """Emits the count of the user, and when the record was due."""
+
+    def uses_states(self) -> Sequence[StateDeclaration]:
+        return [_COUNT]
+
+    def process_record(
+        self, record: Due, output: Collector[tuple[int, float]], ctx: PartitionedContext[tuple[int, float]]
+    ) -> None:
+        state = ctx.state_manager.get_state(_COUNT)
+        count = one_more(state.value())
+        state.update(count)
+        output.collect((count, record.moment))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    parser = Arguments(NAME, __doc__)
+    rates = [1_000, 10_000, 50_000, 100_000, 200_000]
+    parser.add_argument("--rates", type=int, nargs="+", default=rates, help="records a second (1,000 to 200,000)")
+    parser.add_argument("--seconds", type=float, default=30, help="that count, for each rate (30)")
+    parser.add_argument("--skip", type=float, default=20, help="seconds before those (20)")
+    options = parser.parse(arguments, SHORT)
+    conditions = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": f"./run bench {NAME}",
+        **machine(),
+    }
+    report = Report(NAME, "Latency by rate", conditions)
+    with spark_session("latency benchmark") as spark:
+        rows = [_numbers(rate, measure(spark, rate, options)) for rate in options.rates]
+    header = (
+        "records/s",
+        "records",
+        *(f"{percent} % ms" for percent in PERCENTILES),
+        "longest ms",
+        "last second / first",
+    )
+    report.table("From due to the sink", header, rows)
+    report.publish(options.results)
+    return 0
+
+
+def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list[tuple[float, float]]:
+    """When records were due, and how late they were, in seconds."""
+    late: list[tuple[float, float]] = []
+    begin = time.time() + 1
+    counting = begin + options.skip
+
+    def write(counts: list[tuple[int, float]], batch_id: int) -> None:
+        now = time.time()
+        late.extend((moment, now - moment) for _, moment in counts if moment >= counting)
+
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(_SPLITS)
+    count = int(rate * (options.skip + options.seconds))
+    records = env.from_source(Paced(rate, begin, count), "records").with_uid("records")
+    counts = records.key_by(lambda record: record.user).process(Count()).with_uid("counts")
+    counts.to_sink(ForeachBatchSink(write)).with_uid("late")
+    with checkpoint() as folder:
+        env.execute("latency", checkpoint_location=folder)
+    assert len(late) == count - sum(begin + index / rate < counting for index in range(count))
+    return sorted(late)
+
+
+def _numbers(rate: int, late: Sequence[tuple[float, float]]) -> tuple[float | int, ...]:
+    delays = sorted(delay for _, delay in late)
+    cuts = statistics.quantiles(delays, n=100)
+    first = [delay for moment, delay in late if moment < late[0][0] + 1]
+    last = [delay for moment, delay in late if moment > late[-1][0] - 1]
+    growth = statistics.mean(last) / statistics.mean(first)
+    return (
+        rate,
+        len(late),
+        *(round(cuts[percent - 1] * 1000) for percent in PERCENTILES),
+        round(delays[-1] * 1000),
+        growth,
+    )
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from benchmarks import latency
+
+    sys.exit(latency.main())
