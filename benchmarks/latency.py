@@ -2,8 +2,8 @@
 
 The job is the running count (``benchmarks/jobs/running_count.py``): a source, a keyed function with state, a sink on
 the driver, in ``local[2]``. Each record is due at a moment of its own; a micro-batch takes those that are due when it
-is planned, so a record waits for the micro-batch before and then for its own. What is due in the first seconds, in which
-the job starts and catches up, does not count. A rate is kept up if the last records are no later than those before.
+is planned, so a record waits for the micro-batch before and then for its own. What is due in the first seconds, in
+which the job starts and catches up, does not count. A rate is kept up if the last records are no later than the first.
 """
 
 from __future__ import annotations
