@@ -16,11 +16,14 @@ JAVA, PYTHON, BYTE, PANDAS, TRANSFORM, SQL = (
     "Spark SQL",
 )
 
+KEPT = "PyFlink with checkpointed heaps"
 PICKLING = "a loop that only pickles and unpickles twice"
 KINDS = ("tuple", "dataclass", "dict")
 KEYS = (1_000, 50_000, 1_000_000)
 SLOW = ((0, 50_000),)
 """PyFlink takes some hundred microseconds per record."""
+SLOWER = ((0, 20_000),)
+"""PyFlink with large values in its state takes a millisecond or two."""
 MANY_GROUPS = ((1_000_000, 20_000),)
 """Groups cost Spark some milliseconds each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
@@ -49,6 +52,12 @@ HOT_TOPICS = Job(
         Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
         Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
         Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
+        Contestant(
+            "PyFlink, thread mode, heaps checkpointed", KEPT, "on_pyflink", PYFLINK, mode="thread state", most=SLOWER
+        ),
+        Contestant(
+            "PyFlink, process mode, heaps checkpointed", KEPT, "on_pyflink", PYFLINK, mode="process state", most=SLOWER
+        ),
         Contestant("applyInPandasWithState", PANDAS, "in_pandas", most=MANY_GROUPS),
         Contestant("transformWithStateInPandas", TRANSFORM, "with_transform", PROTOBUF, most=TRANSFORMED),
     ),
@@ -57,6 +66,7 @@ HOT_TOPICS = Job(
         Target(PLAIN, 0.6, 1_000),
         Target(JAVA, 1.0, 1_000),
         Target(BYTE, 1.5, 1_000),
+        Target(KEPT, 30, 1_000),
         Target(PYTHON, 30, 1_000),
         Target(PANDAS, 12, 1_000),
         Target(PANDAS, 150, 50_000),

@@ -1,6 +1,6 @@
 """What jobs of PyFlink share: the environment, numbers to make records of, an end that adds up, and the run.
 
-Mode ``process``: functions run in Python processes beside Flink's; ``thread``: within Flink's own.
+The first word of the mode: functions run in Python processes beside Flink's (``process``) or within it (``thread``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def numbers(env: StreamExecutionEnvironment, count: int) -> DataStream:
 def run(task: Task, build: Callable[[StreamExecutionEnvironment, Notes], DataStream]) -> Outcome:
     """Run what ``build`` makes, whose results are whole numbers, to its end."""
     config = Configuration()
-    config.set_string("python.execution-mode", task.mode)
+    config.set_string("python.execution-mode", task.mode.split()[0])
     config.set_string("python.executable", sys.executable)
     config.set_string("python.client.executable", sys.executable)
     config.set_string("taskmanager.memory.task.heap.size", "2g")
