@@ -2,7 +2,7 @@
 
 Throughput by keys and by kind of record (of the suite), by levels, records and executors (of ``growth``), the time of
 a micro-batch by the state that is held (of ``state``), and latency by rate (of ``latency``). What has not been measured
-is left out. matplotlib is installed when it is missing, apart from the project, as the packages of the contestants are.
+is left out. It needs matplotlib (``pip install dsv2[bench]``, which the development environment has).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+from matplotlib.figure import Figure
+
 from benchmarks.common.report import RESULTS, Arguments
 from benchmarks.common.rows import Row, Rows
-from benchmarks.peers.environments import PLOTS
 from benchmarks.peers.jobs import JOBS
 
 __all__ = ("Plot", "main", "plots_of")
@@ -46,9 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Draw everything; returns the exit code."""
     parser = Arguments(NAME, __doc__)
     options = parser.parse(arguments, {})
-    if find_spec("matplotlib") is None:
-        PLOTS.make()
-        sys.path.append(str(PLOTS.folder))  # last, so that the project's own packages stay what they are
     results = options.results or RESULTS
     folder = results / "plots"
     folder.mkdir(parents=True, exist_ok=True)
@@ -121,13 +119,9 @@ def _table(results: Path, name: str) -> list[list[Any]]:
 
 def draw(plot: Plot, file: Path) -> None:
     """As SVG, the same bytes for the same numbers."""
-    import matplotlib
-
-    matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = plot.name
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 5.5))
+    figure = Figure(figsize=(9, 5.5))
+    axes = figure.subplots()
     width = 0.8 / max(1, len(plot.lines))
     for number, (name, points) in enumerate(plot.lines.items()):
         xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -146,7 +140,6 @@ def draw(plot: Plot, file: Path) -> None:
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(file, bbox_inches="tight", metadata={"Date": None})
-    pyplot.close(figure)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ("BYTEWAX", "FLINK", "OWN", "PLOTS", "PROTOBUF", "PYFLINK", "Environment", "Unavailable")
+__all__ = ("BYTEWAX", "FLINK", "OWN", "PROTOBUF", "PYFLINK", "Environment", "Unavailable")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dsv2-benchmarks"
@@ -61,18 +61,13 @@ class Own:
 
     def make(self) -> None:
         if not self.exists():
-            _install(sys.executable, self.name, self.packages, "--target", str(self.folder))
-
-    @property
-    def folder(self) -> Path:
-        """Where the packages are."""
-        return _CACHE / self.name
+            _install(sys.executable, self.name, self.packages, "--target", str(_CACHE / self.name))
 
     def command(self, job: str, program: str) -> list[str]:
         return [sys.executable, "-m", "benchmarks.peers", f"{job}.{program}"]
 
     def variables(self) -> dict[str, str]:
-        folders = [str(_ROOT), *([str(self.folder)] if self.packages else [])]
+        folders = [str(_ROOT), *([str(_CACHE / self.name)] if self.packages else [])]
         return {"PYTHONPATH": os.pathsep.join(folders), "PYSPARK_PYTHON": sys.executable}
 
 
@@ -187,7 +182,6 @@ def _run(command: list[str], what: str) -> None:
 
 OWN = Own()
 PROTOBUF = Own("protobuf", ("protobuf",))  # which PySpark's transformWithState needs, and nothing else of the project
-PLOTS = Own("plots", ("matplotlib>=3.9",))
 BYTEWAX = Venv("bytewax", ("bytewax==0.21.1", "cloudpickle", "typing-extensions"))
 PYFLINK = Venv("pyflink", ("apache-flink==2.3.0",))
 FLINK = Java(

@@ -1,11 +1,9 @@
-"""What is plotted of what has been measured; drawing itself needs matplotlib."""
+"""What is plotted of what has been measured."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-
-import pytest
 
 from benchmarks import plots
 from benchmarks.common.rows import Row, Rows
@@ -47,7 +45,6 @@ def test_nothing_known_is_nothing_plotted(tmp_path: Path) -> None:
 
 
 def test_plots_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     plots.main(["--results", str(measured(tmp_path))])
     drawn = {file.name for file in (tmp_path / "plots").iterdir()}
     assert drawn == {f"{plot.name}.svg" for plot in plots.plots_of(tmp_path)}
