@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from dsv2 import JobError
-from dsv2.connectors.postgres import RowChange
+from dsv2.connectors.postgres import RowChange, drop_replication
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log
@@ -302,6 +302,25 @@ def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
     table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
     run = Run(table.source(table="Odd.Other"), run.offset)  # the user has renamed it, and says so
     assert told(run.batch()) == [("update", 1, None)]
+
+
+def test_the_rights_that_it_asks_for_are_enough(table: Table) -> None:
+    user = f"user_of_{table.name}"
+    table.execute(
+        f"CREATE ROLE {user} LOGIN REPLICATION",
+        f"GRANT CREATE ON DATABASE postgres TO {user}",
+        f"CREATE SCHEMA {user} AUTHORIZATION {user}",
+        f"ALTER TABLE {{0}} SET SCHEMA {user}",
+        f"ALTER TABLE {user}.{{0}} OWNER TO {user}",
+    )
+    conninfo = table.conninfo.replace("user=postgres", f"user={user}")
+    run = Run(table.source(table=f"{user}.{table.name}", conninfo=conninfo))
+    assert len(run.snapshot()) == 10
+    for number in (1, 2, 3):
+        table.execute(f"DELETE FROM {user}.{{}} WHERE id = {number}")
+        assert told(run.batch()) == [("delete", number, None)]
+    run.driver.close()
+    drop_replication(conninfo, f"{user}.{table.name}", table.name)
 
 
 def test_rows_of_tables_that_inherit_are_not_its_own(table: Table) -> None:
