@@ -43,8 +43,9 @@ from benchmarks.common import Arguments, Report, Sample, batch_seconds, checkpoi
 from benchmarks.common.contest import WARM_UP
 from benchmarks.common.kafka_load import READERS
 from benchmarks.common.kafka_topics import Topics
-from components.kafka import KafkaBroker
+from components.kafka import KafkaBroker, kafka_classpath
 from components.maven import maven_classpath
+from components.server import MissingComponentError
 from dsv2 import ExecutionEnvironment, Trigger
 from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
 from examples.hot_topics import HotTopic, build
@@ -91,7 +92,12 @@ Contestants: TypeAlias = Mapping[str, Callable[[Copy, str], Started]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments``; returns the exit code."""
     options = _parse(arguments)
-    jars = maven_classpath(SPARK_KAFKA, "Spark's own Kafka source").replace(":", ",")
+    try:
+        jars = maven_classpath(SPARK_KAFKA, "Spark's own Kafka source").replace(":", ",")
+        kafka_classpath()
+    except MissingComponentError as error:
+        print(error, file=sys.stderr)
+        return 1
     with _broker() as servers, spark_session("kafka benchmark", {"spark.jars": jars}) as spark:
         connectors = {"confluent-kafka": version("confluent-kafka"), "Spark's connector": _name_of(jars)}
         report = Report(NAME, "From Kafka to Kafka", conditions(spark, NAME, arguments) | connectors)

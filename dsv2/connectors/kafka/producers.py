@@ -41,6 +41,8 @@ class RecordProducer:
             **(extra or {"delivery.timeout.ms": connection.retry_timeout_ms}),
             **connection.client_config(),
             "enable.idempotence": True,
+            "delivery.report.only.error": True,
+            "on_delivery": self._errors.delivered,
             "error_cb": self._errors.remember,
         }
         try:
@@ -50,12 +52,11 @@ class RecordProducer:
 
     def send(self, run: SinkRun[T], encoder: MessageEncoder[T]) -> None:
         """Hand over messages for the records of ``run``; they are on their way then. Raises ``JobError``."""
-        produce, delivered = self._produce, self._errors.delivered
-        topic_of, value_of, key_of = encoder.topic, encoder.value, encoder.key
+        produce, topic_of, value_of, key_of = self._produce, encoder.topic, encoder.value, encoder.key
         headers_of, partition_of = encoder.headers, encoder.partition
         timestamps = run.timestamps or [None] * len(run.records)
         for record, timestamp in zip(run.records, timestamps, strict=True):
-            options: dict[str, Any] = {"on_delivery": delivered}
+            options: dict[str, Any] = {}
             if timestamp is not None:
                 options["timestamp"] = timestamp
             if key_of is not None:
