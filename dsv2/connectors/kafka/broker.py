@@ -44,11 +44,15 @@ class Broker:
         self._clock = clock
         self._errors = ClientErrors()
         self._commits: list[Future[ConsumerGroupTopicPartitions]] = []  # the last that were asked for
-        config: Config = {**connection.client_config(), "error_cb": self._errors.remember}
+        self._connect()
+
+    def _connect(self) -> None:
+        """Begin anew: a client whose broker was gone does not always find it again."""
+        config: Config = {**self._connection.client_config(), "error_cb": self._errors.remember}
         try:
             self._admin = AdminClient(config, logger=_LOG)
         except KafkaException as error:
-            raise failure_of(connection, "Kafka cannot be asked", error.args[0]) from error
+            raise failure_of(self._connection, "Kafka cannot be asked", error.args[0]) from error
 
     def close(self) -> None:
         """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
@@ -105,6 +109,8 @@ class Broker:
         """Let the group show how far it is; does not wait, and a failure is only logged."""
         assert self._connection.group_id is not None
         committed = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        if any(future.done() and future.exception() is not None for future in self._commits):
+            self._connect()
         asked = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
         self._commits = list(asked.values())
         for future in self._commits:
@@ -169,6 +175,7 @@ class Broker:
                     raise failure from raised
             _LOG.warning("%s Trying again.", failure)
             time.sleep(pause)
+            self._connect()
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             patience = min(2 * patience, _LONGEST_ANSWER_SECONDS)
 

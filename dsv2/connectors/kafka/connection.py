@@ -32,7 +32,7 @@ _CONSUMER: Config = {
     "auto.offset.reset": "error",
 }
 # What the user may change.
-_ANY: Config = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 1000, "log.connection.close": False}
+_ANY: Config = {"reconnect.backoff.max.ms": 1000, "log.connection.close": False}
 _READING: Config = {"fetch.wait.max.ms": 10}  # what is read is there; a longer wait would only hold up the next range
 _NO_GROUP = "dsv2"  # the client asks for a group even if it never joins one
 
