@@ -50,7 +50,7 @@ FASTER = 50
 TARGET = 10
 """So many times as many records wait without alignment as with it, at least."""
 
-SHORT = {"limit": 400, "batches": 24, "window": 200, "drift": 2_000, "keys": 50, "sizes": [2_000], "measured": 2}
+SHORT = {"limit": 400, "batches": 12, "window": 200, "drift": 2_000, "keys": 50, "sizes": [2_000], "measured": 2}
 _RECORDS_AT_ONCE = 4096
 
 Reading: TypeAlias = tuple[int, int, int]

@@ -124,7 +124,9 @@ def test_alignment(tmp_path: Path) -> None:
     _, report = run_short("alignment", tmp_path)
     waiting, costs = report["tables"]
     check({**report, "tables": [costs]}, rows=[3], verdicts=2)
-    assert all(verdict["met"] for verdict in report["verdicts"])
+    within, times_as_much = report["verdicts"]
+    assert within["met"]
+    assert times_as_much["measured"] > 4
     without = [row[1] for row in waiting["rows"]]
     assert without == sorted(without)
     assert "without alignment" in (tmp_path / "alignment.svg").read_text()

@@ -57,7 +57,7 @@ class FilesSource(
         ``pattern``: of the names of files, ``"**/*.json"`` for those of all folders below; names that begin with a dot
         or an underscore are passed over. ``discovery_interval_ms``: look for new files so often, without end; None: the
         source is bounded, and reads what is there when the job first starts. What was read is remembered by name while
-        it is there: so move files away sooner or later.
+        it is there, in every offset: so move files away before there are tens of thousands.
         ``bytes_per_batch`` (default: 128 MiB) or ``files_per_batch``: about so much in a micro-batch. A file that is
         gone when the job starts again is not read on. Raises ``ConfigurationError``.
         """
