@@ -50,7 +50,8 @@ class HeldSplit:
         """As it stands in an offset."""
         start = {} if self.start is None else {"from": splits.to_json(self.start)}
         at, last = splits.to_json(self.at), self.last
-        return {**start, "at": at, "last": last, "watermark": self.watermark, "idle": self.idle, "paused": self.paused}
+        time = {"watermark": self.watermark, "idle": self.idle, "active_ms": self.active_ms}
+        return {**start, "at": at, "last": last, **time, "paused": self.paused}
 
 
 @dataclass(slots=True)
@@ -133,10 +134,11 @@ class Readers:
         self._known = {held.at.split_id: held for splits_of_one in self.reported for held in splits_of_one}
 
     def _restore(self, splits: Serializer[Any], before: Sequence[Mapping[str, Any]]) -> None:
-        now_ms = self.clock.now_ms()
         for subtask, reader in enumerate(before):
             self.reported[subtask % self.parallelism] += [
-                HeldSplit(splits.from_json(split["at"]), now_ms, watermark=split["watermark"], idle=split["idle"])
+                HeldSplit(
+                    splits.from_json(split["at"]), split["active_ms"], watermark=split["watermark"], idle=split["idle"]
+                )
                 for split in reader["splits"]
                 if not split["last"]
             ]
@@ -181,9 +183,9 @@ class Readers:
                 raise ContractError(f"Split {split.split_id!r} is held by reader {other}: reader {subtask} cannot too.")
         if self.states[subtask].no_more_splits:
             raise ContractError(f"Reader {subtask} was told that no more splits come, and now gets {split.split_id!r}.")
-        known = self._known.pop(split.split_id, None)
-        watermark, idle = (None, False) if known is None else (known.watermark, known.idle)
-        held = HeldSplit(split, self.clock.now_ms(), watermark=watermark, idle=idle)
+        held = HeldSplit(split, self.clock.now_ms())
+        if (known := self._known.pop(split.split_id, None)) is not None:
+            held.active_ms, held.watermark, held.idle = known.active_ms, known.watermark, known.idle
         self.states[subtask].splits[split.split_id] = held
 
     def signal_no_more_splits(self, subtask: int, /) -> None:

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
 from dsv2.errors import JobError
@@ -26,8 +28,9 @@ from dsv2.sources import (
     WatermarkStrategy,
 )
 from dsv2.testing import ManualClock
+from dsv2.watermark.event_time import LONG_MIN
 from tests.spans import Item, Span, Spans
-from tests.support import local_environment, operator_named
+from tests.support import local_environment, operator_named, unhurried
 
 INTERVAL = timedelta(milliseconds=100)
 
@@ -175,6 +178,43 @@ def test_what_waits_still_waits_after_a_restart() -> None:
     assert job.batch(slow=6) == ["slow"]
     job.restart()
     assert job.batch(slow=7) == ["slow"]
+
+
+class Fed(Told):
+    """Has more only when it is told so."""
+
+    def grow(self) -> None: ...
+
+
+STEP = st.fixed_dictionaries({name: st.tuples(st.booleans(), st.integers(0, 30)) for name in "abc"})
+
+
+@unhurried
+@given(st.lists(STEP, max_size=20))
+def test_who_is_read_is_what_a_model_says(steps: list[dict[str, tuple[bool, int]]]) -> None:
+    """By step and split: whether there is something new, and by how much it moves event time when it is read."""
+    source = Fed("a", "b", "c")
+    job = Sources((source, aligned(10, idle=250)))
+    times: dict[str, int] = {}
+    waiting, idle = {"a", "b", "c"}, set[str]()
+    active_at = dict.fromkeys("abc", 0)
+    for number, step in enumerate(steps):
+        for name in (name for name, (is_new, _) in step.items() if is_new):
+            source.ends[name] += 1
+            waiting.add(name)
+        slowest = min((times.get(name, LONG_MIN) for name in "abc" if name not in idle), default=None)
+        paused = {name for name, time in times.items() if slowest is not None and time > slowest + 10}
+        read = waiting - paused
+        reached = {name: times.get(name, 0) + step[name][1] for name in read}
+        assert set(job.batch(**reached)) == read
+        for name in "abc":
+            if name in read | paused:
+                active_at[name] = number
+                idle.discard(name)
+            elif number - active_at[name] >= 3:  # of 100 ms each
+                idle.add(name)
+        times |= reached
+        waiting -= read
 
 
 class Whole(Spans):

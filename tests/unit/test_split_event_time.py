@@ -282,6 +282,17 @@ def test_reports_of_another_micro_batch_do_not_count() -> None:
     assert driver.offset["readers"][0]["splits"][0]["watermark"] is None
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_the_time_without_records_goes_on_over_a_restart(parallelism: int) -> None:
+    driver = Driver(spans({"a": 1, "b": 1}), IDLE_AFTER_A_SECOND)
+    driver.batch(a=4, b=4)
+    again = Driver(driver.source, IDLE_AFTER_A_SECOND, parallelism)
+    again.clock, again.offset, again.reports = driver.clock, driver.offset, driver.reports
+    again.restart()
+    assert "idle" not in {told for told_by_one in tells(again.batch(999)).values() for told in told_by_one}
+    assert {told[-1] for told in tells(again.batch(1)).values()} == {"idle"}
+
+
 def test_an_idle_split_is_idle_after_a_restart_too_and_nothing_is_told_twice() -> None:
     source = spans({"a": 1, "b": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND)

@@ -1,0 +1,108 @@
+"""Programs for sources that have nothing for some time: through two operators with two inputs each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from dsv2 import NonKeyedPartitionStream, RuntimeExecutionMode
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.sources import Portion, RoundRobinSplitAssigner, SplitEnumerator, SplitEnumeratorContext
+from tests.conformance.functions import PassEither
+from tests.conformance.harness import Pipeline, Program, Run
+from tests.conformance.timing import END_OF_TIME, HearTime
+from tests.spans import Item, Span, Spans
+
+__all__ = ("PROGRAMS",)
+
+_IDLE_MS = 40
+_LOOKS = 10
+
+
+class Pausing(Spans):
+    """Has nothing behind the first ``before`` numbers, and gives out its second split only then: for long enough to be
+    found idle, which is ten looks after twice the timeout."""
+
+    def __init__(self, ends: Mapping[str, int], before: int, limit: int | None) -> None:
+        super().__init__(ends, limit=limit, assigner=RoundRobinSplitAssigner())
+        self.before = before
+        self.clock: Any = None
+        self.silent_since: int | None = None
+        self.looks = 0
+
+    def create_enumerator(self, ctx: SplitEnumeratorContext[Span], restored: Any, /) -> SplitEnumerator[Span, Any]:
+        self.clock = ctx.clock
+        return super().create_enumerator(ctx, restored)
+
+    def refresh(self) -> None:
+        if self.silent_since is not None and self.clock.now_ms() - self.silent_since >= 2 * _IDLE_MS:
+            self.looks += 1
+
+    def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+        return [span for span in waiting if span.name == min(self.ends) or self.looks > _LOOKS]
+
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        if self.looks > _LOOKS:
+            return super().advance(split, limit)
+        stop = self.before if limit is None else min(self.before, split.position + limit)
+        if stop == split.position:
+            return None
+        if stop == self.before:
+            self.silent_since = self.clock.now_ms()
+        return Portion(Span(split.name, stop, split.end), stop - split.position)
+
+
+def number_of(item: Item) -> int:
+    return item.number
+
+
+def read(p: Pipeline, ends: Mapping[str, int], before: int, *, falls_idle: bool) -> NonKeyedPartitionStream[Item]:
+    """What a pausing source brings, with all of its readers in each subtask behind."""
+    builder = EventTimeExtension.new_watermark_generator_builder(number_of)
+    if falls_idle:
+        builder.with_idleness(timedelta(milliseconds=_IDLE_MS))
+    source = Pausing(ends, before, p.records_per_batch)
+    return p.env.from_source(source, watermarks=builder.build_as_watermark_strategy()).shuffle()
+
+
+def heard(run: Run, what: str) -> list[list[Any]]:
+    """By subtask what it has heard of one kind."""
+    return [[value for index, kind, value in run.out() if (index, kind) == (n, what)] for n in range(run.parallelism)]
+
+
+class NobodyWaitsForIdleSplits(Program):
+    """A split that has nothing, and readers that have no split, hold nobody up; active again, they do no harm."""
+
+    def build(self, p: Pipeline) -> None:
+        quiet = read(p, {"a": 4, "b": 2}, 2, falls_idle=True)
+        steady = read(p, {"c": 20}, 10, falls_idle=False)
+        third = read(p, {"d": 30}, 15, falls_idle=False)
+        first = quiet.connect_and_process(steady, PassEither())
+        p.collect(first.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+
+    def check(self, run: Run) -> None:
+        for times in heard(run, "time"):
+            assert times == sorted(set(times))
+            assert times[-1] == END_OF_TIME
+            assert run.setting.mode is RuntimeExecutionMode.BATCH or 8 in times  # the steady one's, while it waits
+        assert heard(run, "idle") == [[]] * run.parallelism
+
+
+class AllAreIdle(Program):
+    """When all are idle the operators behind are, and say so; with the first one that is active they are, too."""
+
+    def build(self, p: Pipeline) -> None:
+        first, second, third = (read(p, {"a": 4, "b": 2}, 2, falls_idle=True) for _ in range(3))
+        both = first.connect_and_process(second, PassEither())
+        p.collect(both.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+
+    def check(self, run: Run) -> None:
+        for statuses in heard(run, "idle"):
+            # Those that end before others are active again leave these alone for a moment.
+            assert statuses == [number % 2 == 0 for number in range(len(statuses))]
+            assert run.setting.mode is RuntimeExecutionMode.BATCH or len(statuses) >= 2
+        assert all(times[-1] == END_OF_TIME for times in heard(run, "time"))
+
+
+PROGRAMS = (NobodyWaitsForIdleSplits(), AllAreIdle())

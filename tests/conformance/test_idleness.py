@@ -1,0 +1,32 @@
+"""The programs of idleness: on the local runtime in every setting, and on Spark in one of their own, for they wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dsv2.local import LocalRuntime
+from tests.conformance.harness import LOCAL_SETTINGS, Program, Setting, run_programs
+from tests.conformance.programs_idleness import PROGRAMS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
+def test_a_program_keeps_its_facts(program: Program, setting: Setting, tmp_path: Path) -> None:
+    batches = () if setting.batch is None else (setting.batch,)
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, restart=setting.restart, check_mutation=True)
+    program.check(run_programs([program], setting, runtime, tmp_path)[program.name])
+
+
+@pytest.mark.spark
+def test_programs_keep_their_facts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from runtime_spark import SparkRuntime
+
+    runs = run_programs(PROGRAMS, Setting(2, 6), SparkRuntime(spark), tmp_path, str(tmp_path / "checkpoint"))
+    for program in PROGRAMS:
+        program.check(runs[program.name])
