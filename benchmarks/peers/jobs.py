@@ -101,7 +101,7 @@ WINDOWS = Job(
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
         Contestant("Flink Java", JAVA, "Windows", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
-        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=((0, 200_000),)),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
         Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
         Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
         Contestant(SQL, SQL, "in_sql"),
