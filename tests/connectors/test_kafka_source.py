@@ -405,6 +405,25 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_so_configured(
     assert strict.batch() == [78]
 
 
+def test_a_topic_that_was_made_anew_is_told_from_the_one_before(topics: Topics) -> None:
+    topic = topics.create()
+    topics.send(topic, numbers(range(3)))
+    run = Run(unbounded(topics, topic))
+    assert run.batch() == [0, 1, 2]
+    topics.delete(topic)
+    topics.create(name=topic)
+    topics.send(topic, numbers(range(10, 15)))  # so many that the offset is there again
+    with pytest.raises(JobError, match=rf"{topic} is not the topic any more .* {topic}-0 up to offset 3: .*deleted"):
+        Run(unbounded(topics, topic), run.offset).batch()
+    earliest = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"), run.offset)
+    assert earliest.batch() + earliest.batch() == [10, 11, 12, 13, 14]
+    assert Run(unbounded(topics, topic), earliest.offset).batch() == []
+    latest = Run(unbounded(topics, topic, on_offsets_out_of_range="latest"), run.offset)
+    assert latest.batch() == []
+    topics.send(topic, [b"15"])
+    assert latest.batch() == [15]
+
+
 def test_a_partition_that_disappears(topics: Topics) -> None:
     topic, other = topics.create(), topics.create()
     topics.send(topic, [b"1"])

@@ -10,8 +10,8 @@ from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_hopeless
@@ -21,6 +21,7 @@ from dsv2.connectors.kafka.split import TopicPartition
 __all__ = ("Broker", "CommittedOffset")
 
 T = TypeVar("T")
+AskedT = TypeVar("AskedT")
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -68,6 +69,16 @@ class Broker:
             if (topics is not None and name in topics) or (pattern is not None and re.fullmatch(pattern, name))
         ]
         return sorted(TopicPartition(name, number) for name in wanted for number in metadata.topics[name].partitions)
+
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """What tells each topic from those of the same name before and after; without topics that are not there."""
+
+        def ask(seconds: float) -> Mapping[str, str]:
+            answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
+            found = {topic: description.topic_id for topic, description in _answered(answers).items()}
+            return {topic: "" if topic_id is None else str(topic_id) for topic, topic_id in found.items()}
+
+        return self._ask("The topics cannot be described", ask) if topics else {}
 
     def earliest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
         """As ``OffsetLookup``; without the partitions that are not there."""
@@ -157,7 +168,8 @@ class Broker:
 
         def ask(seconds: float) -> Mapping[TopicPartition, int]:
             options: dict[str, Any] = {"isolation_level": level, "request_timeout": seconds}
-            return _there(self._admin.list_offsets(wanted, **options))
+            found = _answered(self._admin.list_offsets(wanted, **options))
+            return {TopicPartition(part.topic, part.partition): answer.offset for part, answer in found.items()}
 
         return self._ask("The offsets of partitions cannot be looked up", ask) if wanted else {}
 
@@ -186,13 +198,12 @@ class Broker:
         return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
 
 
-def _there(
-    answers: Mapping[confluent_kafka.TopicPartition, Future[ListOffsetsResultInfo]],
-) -> Mapping[TopicPartition, int]:
+def _answered(answers: Mapping[AskedT, Future[T]]) -> Mapping[AskedT, T]:
+    """The answers, without those about what is not there."""
     found = {}
-    for part, future in answers.items():
+    for asked, future in answers.items():
         try:
-            found[TopicPartition(part.topic, part.partition)] = future.result().offset
+            found[asked] = future.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

@@ -24,6 +24,7 @@ class _Range:
 
     earliest: int
     latest: int
+    topic_id: str
 
 
 class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
@@ -72,8 +73,10 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         stopping = self._subscription.stopping_offsets
         starts = starting.offsets_of(partitions, self._broker)
         stops = {} if stopping is None else stopping.offsets_of(partitions, self._broker)
+        ids = self._topic_ids(partitions)
         for partition in partitions:
-            self._begun[partition] = KafkaSplit(*partition, starts[partition], stops.get(partition))
+            split = KafkaSplit(*partition, starts[partition], stops.get(partition))
+            self._begun[partition] = replace(split, topic_id=ids.get(partition.topic, ""))
 
     def refresh(self) -> None:
         self._ranges = None  # looked up when asked for, which is after new partitions were discovered
@@ -85,17 +88,23 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         if partition not in self._ranges:
             return self._gone(split)
         there = self._ranges[partition]
+        if split.topic_id != there.topic_id:
+            return self._made_anew(split, there)
         if split.offset < there.earliest or split.offset > there.latest:
             return self._out_of_range(split, there)
         return _portion(split, there.latest, limit)
 
     def _look_up(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Range]:
         earliest, latest = self._broker.earliest(partitions), self._broker.latest(partitions)
+        ids = self._topic_ids(partitions)
         return {
-            partition: _Range(earliest[partition], latest[partition])
+            partition: _Range(earliest[partition], latest[partition], ids[partition.topic])
             for partition in partitions
-            if partition in earliest and partition in latest
+            if partition in earliest and partition in latest and partition.topic in ids
         }
+
+    def _topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[str, str]:
+        return self._broker.topic_ids(sorted({partition.topic for partition in partitions}))
 
     def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
         if self._subscription.on_offsets_out_of_range == "fail":
@@ -107,6 +116,20 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         self._begun.pop(split.topic_partition, None)  # should it come again, it is another one
         return Portion(split, size=0, last=True)
 
+    def _made_anew(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
+        if self._subscription.on_offsets_out_of_range == "fail":
+            raise JobError(
+                f"{split.topic} is not the topic any more that the job has read, in {split.split_id} up to offset "
+                f"{split.offset}: that one was deleted, and another one was made under its name. To go on with the new "
+                f'one, from its first message, say on_offsets_out_of_range="earliest" (or "latest").'
+            )
+        return self._reset(replace(split, topic_id=there.topic_id), there)
+
+    def _reset(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
+        earliest = self._subscription.on_offsets_out_of_range == "earliest"
+        offset = there.earliest if earliest else there.latest
+        return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
+
     def _out_of_range(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit] | None:
         policy = self._subscription.on_offsets_out_of_range
         if there.latest < split.offset <= self._broker.ends([split.topic_partition]).get(split.topic_partition, 0):
@@ -117,8 +140,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
                 f"{there.latest}. The messages that the job wants were deleted, by age or size, or the topic was made "
                 f'anew. To go on without them, say on_offsets_out_of_range="earliest" (or "latest").'
             )
-        offset = there.earliest if policy == "earliest" else there.latest
-        return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
+        return self._reset(split, there)
 
     def notify_checkpoint_complete(self, splits: Sequence[KafkaSplit], /) -> None:
         if self._commits:

@@ -36,7 +36,6 @@ __all__ = ("KafkaSource",)
 
 T_co = TypeVar("T_co", covariant=True)
 
-_RECORDS = (KafkaMessage, DeadLetter)  # that decoders may make: frames may name the data classes of a source's module
 _ASSIGNERS: Mapping[str, SplitAssigner[KafkaSplit]] = {
     "hash": HashSplitAssigner(lambda split: (split.topic, split.partition)),
     "round-robin": RoundRobinSplitAssigner(),

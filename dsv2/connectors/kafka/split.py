@@ -29,7 +29,8 @@ class KafkaSplit:
     """A partition that is read up to ``offset``, the next one to read (Flink ``KafkaPartitionSplit``).
 
     ``stop_offset``: the first one not to read, None if there is no end. ``resets``: how often reading could not go on
-    where it stood, and went on at ``reset_offset`` instead.
+    where it stood, and went on at ``reset_offset`` instead. ``topic_id``: tells the topic from another one that is
+    made under its name later.
     """
 
     topic: str
@@ -38,6 +39,7 @@ class KafkaSplit:
     stop_offset: int | None = None
     resets: int = 0
     reset_offset: int = 0
+    topic_id: str = ""
 
     @property
     def topic_partition(self) -> TopicPartition:
