@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import Counter
 from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame
@@ -36,18 +37,20 @@ class _Reports:
         self._latest: dict[tuple[str, int], dict[str, Any]] = {}
         self._batch_id = -1
         # What runs where sources read has no state to count in: it tells of each portion by itself.
-        self._in_portions = {operator.uid for operator in plan.chained_to_sources}
+        sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
+        self._in_portions = {operator.uid for operator in [*sources, *plan.chained_to_sources]}
         self._sums: dict[tuple[str, int], dict[str, Any]] = {}
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
         for report in reports:
             place = (report["uid"], report["subtask"])
+            self._latest[place] = report
             if report["uid"] in self._in_portions:
-                before = self._sums.get(place, {"records_in": 0, "records_out": 0})
+                before = self._sums.get(place, {"records_in": 0, "records_out": 0, "counters": {}})
                 sums = {count: before[count] + report[count] for count in ("records_in", "records_out")}
-                self._sums[place] = {**report, **sums}
-            else:
-                self._latest[place] = report
+                counters = Counter(before["counters"])
+                counters.update(report["counters"])
+                self._sums[place] = {**report, **sums, "counters": dict(counters)}
         self._batch_id = batch_id
 
     def progress(self) -> JobProgress:

@@ -23,6 +23,7 @@ def job_progress(plan: Plan, batch_id: int, reports: Iterable[Mapping[str, Any]]
             operator.uid: _operator_progress(operator, by_operator.get(operator.uid, {}))
             for operator in plan.operators
             if operator.kind not in (OperatorKind.SOURCE, OperatorKind.SINK)
+            or any(report["counters"] for report in by_operator.get(operator.uid, {}).values())
         },
     )
 

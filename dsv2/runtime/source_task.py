@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -45,6 +46,8 @@ class SourceTask:
         self._in_portions: list[tuple[Operator, RunFunction, WatermarkEmitter]] = []
         self._tallies: list[tuple[Operator, Tally, Tally]] = []
         self._source = source
+        self._counters = Counter[str]()
+        self._sent = 0
         self._ended = False
         self.sender = TimeSender(self.control)
         self._collect = self._output(source)
@@ -63,6 +66,7 @@ class SourceTask:
         if self._watch is not None:
             for record in records:
                 self._watch(self._source, record)
+        self._sent += len(records)
         # Columns stay together as the reader has read them: those who add them up want as many as there are.
         piece = len(records) if isinstance(records, Columnar) else _PIECE
         for start in range(0, len(records), piece or 1):
@@ -70,6 +74,10 @@ class SourceTask:
             self._collect(records[start:stop], None if timestamps is None else timestamps[start:stop])
             for edge in self._edges:
                 edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to a counter of the source."""
+        self._counters[name] += amount
 
     def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
         """Send a control element downstream, behind the records so far."""
@@ -96,9 +104,11 @@ class SourceTask:
             edge.flush(self._emit)
 
     def progress(self) -> list[dict[str, Any]]:
-        """What each chained operator has done since this task was made, and whether the source has ended."""
+        """What each chained operator has done since this task was made; the source, if it counts or has ended."""
         chained = [self._entry(operator, taken.count, given.count) for operator, taken, given in self._tallies]
-        return [*chained, self._entry(self._source, 0, 0)] if self._ended else chained
+        if not self._ended and not self._counters:
+            return chained
+        return [*chained, {**self._entry(self._source, 0, self._sent), "counters": dict(self._counters)}]
 
     def _entry(self, operator: Operator, records_in: int, records_out: int) -> dict[str, Any]:
         return {

@@ -29,6 +29,7 @@ class _Context(WatermarkEmitter):
         order: ReaderOrder,
         parallelism: int,
         sender: TimeSender,
+        task: SourceTask,
         declarations: Mapping[str, WatermarkDeclaration],
     ) -> None:
         super().__init__(declarations, self._send_watermark)
@@ -36,6 +37,7 @@ class _Context(WatermarkEmitter):
         self.parallelism = parallelism
         self._now_ms = order.now_ms
         self._sender = sender
+        self._task = task
 
     def mark_idle(self) -> None:
         """Nothing comes for now."""
@@ -44,6 +46,10 @@ class _Context(WatermarkEmitter):
     def mark_active(self) -> None:
         """There are records again."""
         self._sender.tell_status(False)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self._task.count(name, amount)
 
     def _send_watermark(self, identifier: str, value: int | bool) -> None:
         self._sender.emit(identifier, value, self._now_ms)
@@ -63,7 +69,7 @@ class SplitReading:
         self._sender.restore(order.sender)
         self._reports = plan.readers_report(operator)
         self._declarations = plan.declarations
-        self._ctx = _Context(order, operator.parallelism, self._sender, plan.declarations)
+        self._ctx = _Context(order, operator.parallelism, self._sender, task, plan.declarations)
         self._clock: ReaderClock | None = None
         if operator.watermarks is not None:
             times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}

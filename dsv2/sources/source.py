@@ -202,6 +202,9 @@ class SourceReaderContext(Protocol):
     def mark_active(self) -> None:
         """The reader has records again."""
 
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to the source's counter ``name``. Sources that count anything are shown in the job's progress."""
+
 
 class SourceReader(ABC, Generic[T_co, SplitT_contra]):
     """Reads portions of splits, in a task (Flink ``SourceReader``). Made for one micro-batch, closed at its end."""

@@ -190,6 +190,7 @@ class Reader:
     def emit_watermark(self, watermark: Any, /) -> None: ...
     def mark_idle(self) -> None: ...
     def mark_active(self) -> None: ...
+    def count(self, name: str, amount: int = 1) -> None: ...
 
 
 class Run:
@@ -343,7 +344,11 @@ def test_a_message_that_cannot_be_decoded_fails_the_job(topics: Topics, mixed: s
 
 def test_it_is_left_out_if_so_configured(topics: Topics, mixed: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        assert read(source_of(topics, mixed, on_undecodable="skip")) == [1, 3]
+        sink = CollectSink[int]()
+        env = local_environment(2)
+        env.from_source(source_of(topics, mixed, on_undecodable="skip")).with_uid("in").to_sink(sink)
+        progress = env.execute("skip").progress.operators["in"]
+    assert (sink.results, progress.records_out, progress.counters) == ([1, 3], 2, {"undecodable": 1})
     assert f"The message at offset 1 of {mixed}-0 cannot be decoded" in caplog.text
 
 

@@ -154,3 +154,17 @@ def test_a_message_that_cannot_be_decoded_fails_the_job(
         run(env, checkpoint)
     assert failed.value.cause_message.startswith(f"The message at offset 0 of {mixed}-1 cannot be decoded: ValueError")
     assert "numbers" in str(failed.value)
+
+
+def test_messages_that_are_left_out_are_counted(
+    spark: SparkSession, topics: Topics, mixed: str, checkpoint: str
+) -> None:
+    env = environment(spark)
+    source = KafkaSource(
+        topics.bootstrap_servers, topics=mixed, decode=values(int), on_undecodable="skip", records_per_batch=2
+    )
+    good = CollectSink[int]()
+    env.from_source(source).with_uid("in").to_sink(good)
+    progress = run(env, checkpoint).progress.operators["in"]
+    assert sorted(good.results) == [1, 3, 5]
+    assert (progress.records_out, progress.counters) == (3, {"undecodable": 2})

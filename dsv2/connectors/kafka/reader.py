@@ -14,7 +14,7 @@ from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecod
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import OnUndecodable
 from dsv2.errors import JobError
-from dsv2.sources import Records, SourceReader
+from dsv2.sources import Records, SourceReader, SourceReaderContext
 
 __all__ = ("KafkaReader",)
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _LOG = logging.getLogger(__name__)
+_UNDECODABLE = "undecodable"
 _AT_ONCE = 8192
 _WAIT_SECONDS = 0.1
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
@@ -32,8 +33,16 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
     """Reads in one task. ``tolerant``: what is gone is left out; otherwise it is a ``JobError``."""
 
     def __init__(
-        self, connection: KafkaConnection, decode: KafkaDecoder[T_co], on_undecodable: OnUndecodable, tolerant: bool
+        self,
+        ctx: SourceReaderContext,
+        connection: KafkaConnection,
+        decode: KafkaDecoder[T_co],
+        on_undecodable: OnUndecodable,
+        tolerant: bool,
     ) -> None:
+        self._ctx = ctx
+        if on_undecodable == "skip":
+            ctx.count(_UNDECODABLE, 0)  # shown from the beginning
         self._connection = connection
         self._decode = decode
         self._on_undecodable = on_undecodable
@@ -134,6 +143,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             )
             if self._on_undecodable == "skip":
                 _LOG.warning("%s. It is left out.", told)
+                self._ctx.count(_UNDECODABLE)
                 return None
             raise JobError(
                 f'{told}. To go on without such messages say on_undecodable="skip", or wrap the decoder in '

@@ -81,7 +81,8 @@ class KafkaSource(
         ``discovery_interval_ms``: how often new topics and partitions are looked for; None: when the job starts.
         ``split_assigner``: ``"hash"`` spreads the partitions of each topic evenly over the readers, ``"round-robin"``
         all of them together. ``records_per_batch``: a micro-batch has no more of them, over all partitions.
-        ``on_undecodable``: whether a message on which ``decode`` raises fails the job, or is left out and logged;
+        ``on_undecodable``: whether a message on which ``decode`` raises fails the job, or is left out, logged, and
+        counted as ``undecodable`` in the job's progress;
         ``dead_letters`` is the third way. ``on_offsets_out_of_range``: what to do when messages were deleted before
         they were read: fail, or go on with the ``"earliest"`` or the ``"latest"`` ones that are there.
         ``retry_timeout_ms``: how long to try again when no broker answers, before the job fails.
@@ -158,7 +159,7 @@ class KafkaSource(
         from dsv2.connectors.kafka.reader import KafkaReader
 
         tolerant = self._subscription.on_offsets_out_of_range != "fail"
-        return KafkaReader(self._connection, self._decode, self._on_undecodable, tolerant)
+        return KafkaReader(ctx, self._connection, self._decode, self._on_undecodable, tolerant)
 
 
 def _check_pattern(pattern: str | None) -> None:
