@@ -44,7 +44,8 @@ class Broker:
         self._connection = connection
         self._clock = clock
         self._errors = ClientErrors()
-        self._commits: list[Future[ConsumerGroupTopicPartitions]] = []  # the last that were asked for
+        self._committing: Mapping[TopicPartition, int] = {}  # what was to be committed last, and what became of it
+        self._commits: list[Future[ConsumerGroupTopicPartitions]] = []
         self._connect()
 
     def _connect(self) -> None:
@@ -57,7 +58,12 @@ class Broker:
 
     def close(self) -> None:
         """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
+        deadline = time.monotonic() + _FAREWELL_SECONDS
         wait(self._commits, _FAREWELL_SECONDS)
+        while self._commit_failed and time.monotonic() < deadline:  # a coordinator that is only just starting, mostly
+            time.sleep(_FIRST_PAUSE_SECONDS)
+            self.commit(self._committing)
+            wait(self._commits, _FAREWELL_SECONDS)
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -120,12 +126,17 @@ class Broker:
         """Let the group show how far it is; does not wait, and a failure is only logged."""
         assert self._connection.group_id is not None
         committed = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
-        if any(future.done() and future.exception() is not None for future in self._commits):
+        if self._commit_failed:
             self._connect()
+        self._committing = dict(offsets)
         asked = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
         self._commits = list(asked.values())
         for future in self._commits:
             future.add_done_callback(self._log_commit)
+
+    @property
+    def _commit_failed(self) -> bool:
+        return any(future.done() and future.exception() is not None for future in self._commits)
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         if (error := future.exception()) is not None:
