@@ -33,7 +33,11 @@ _CONSUMER: Config = {
 }
 # What the user may change.
 _ANY: Config = {"reconnect.backoff.max.ms": 1000, "log.connection.close": False}
-_READING: Config = {"fetch.wait.max.ms": 10}  # what is read is there; a longer wait would only hold up the next range
+_READING: Config = {
+    "fetch.wait.max.ms": 10,  # what is read is there; a longer wait would only hold up the next range
+    "queued.min.messages": 20_000,  # what is fetched behind the range is thrown away
+    "fetch.queue.backoff.ms": 10,  # else a partition with a full queue pauses for a second, also for the next range
+}
 _NO_GROUP = "dsv2"  # the client asks for a group even if it never joins one
 
 
