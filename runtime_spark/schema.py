@@ -16,6 +16,7 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from dsv2.arrow.schema import without_none
 from dsv2.errors import SchemaError
 
 __all__ = ("RecordReader", "RecordWriter", "check_readable", "fields_of", "schema_of")
@@ -223,7 +224,7 @@ def _refuse_none(array: pa.Array, field: pa.Field) -> None:
 
 
 def _field(record_type: type, name: str, hint: Any) -> t.StructField:
-    plain, nullable = _without_none(hint)
+    plain, nullable = without_none(hint)
     return t.StructField(name, _spark_type(record_type, name, plain), nullable)
 
 
@@ -232,20 +233,12 @@ def _spark_type(record_type: type, name: str, hint: Any) -> t.DataType:
         return _SPARK_TYPES[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is list and arguments:
-        element, nullable = _without_none(arguments[0])
+        element, nullable = without_none(arguments[0])
         return t.ArrayType(_spark_type(record_type, name, element), nullable)
     if origin is dict and arguments:
-        value, nullable = _without_none(arguments[1])
+        value, nullable = without_none(arguments[1])
         return t.MapType(_spark_type(record_type, name, arguments[0]), _spark_type(record_type, name, value), nullable)
     raise SchemaError(
         f"Field {name!r} of {record_type.__qualname__} has type {hint}, for which there is no column type. "
         f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these; or give a DDL string."
     )
-
-
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
-        if len(rest) == 1:
-            return rest[0], True
-    return hint, False

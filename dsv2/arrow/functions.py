@@ -142,11 +142,11 @@ class MapTables(ArrowProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
     ) -> None:
         try:
             result = self.function(table_of(records, self._types[0]))
+            self.collect_columns(collect_all)(result, time_column=self._time_column)
         except Exception as error:
             failed = FailedCallbackError("process_batch")
             failed.__cause__ = error
             raise FailedRecordError(records) from failed
-        self.collect_columns(collect_all)(result, time_column=self._time_column)
 
 
 def map_tables(

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dsv2.errors import SchemaError
 
-__all__ = ("can_be_columns", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows")
+__all__ = ("can_be_columns", "refuse_nulls", "rows_to_table", "schema_of", "table_to_rows", "without_none")
 
 _TYPES: dict[Any, pa.DataType] = {
     bool: pa.bool_(),
@@ -47,7 +47,7 @@ def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
         hints = typing.get_type_hints(kind)
     except NameError as error:
         raise SchemaError(f"The field types of {kind.__qualname__} cannot be resolved: {error}.") from error
-    plain = {name: _without_none(hints[name]) for name in names}
+    plain = {name: without_none(hints[name]) for name in names}
     schema = pa.schema([pa.field(name, _type(kind, name, hint)) for name, (hint, _) in plain.items()])
     return schema, tuple(name for name, (_, nullable) in plain.items() if not nullable)
 
@@ -110,14 +110,15 @@ def _type(kind: type, name: str, hint: Any) -> pa.DataType:
     if hint in _TYPES:
         return _TYPES[hint]
     if typing.get_origin(hint) is list and (arguments := typing.get_args(hint)):
-        return pa.list_(_type(kind, name, _without_none(arguments[0])[0]))
+        return pa.list_(_type(kind, name, without_none(arguments[0])[0]))
     raise SchemaError(
         f"Field {name!r} of {kind.__qualname__} has type {hint}, for which there is no column type. Use bool, int, "
         f"float, str, bytes, date, datetime (without time zone), Decimal, or a list of one of these, or None besides."
     )
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
+def without_none(hint: Any) -> tuple[Any, bool]:
+    """The type without ``| None``, and whether that was there."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         if len(rest) == 1:

@@ -144,6 +144,16 @@ def test_map_tables_runs_where_records_are_read() -> None:
     assert sink.results == [*CLICKS[:2], *CLICKS[:2]]
 
 
+def test_a_table_that_does_not_fit_is_an_error_of_the_function_where_records_are_read_too() -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    clicks = env.from_source(DataGeneratorSource(lambda index: CLICKS[index], count=2), "clicks")
+    lacking = map_tables(lambda table: table.drop_columns("time"), Click, Click)
+    clicks.process(lacking).with_uid("lacking").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match="is no table of Click") as raised:
+        env.execute()
+    assert (raised.value.callback, "lacking" in raised.value.operator) == ("process_batch", True)
+
+
 def test_the_error_of_a_table_names_the_first_of_its_records() -> None:
     class Fails(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
