@@ -23,7 +23,7 @@ class Topics:
         self.bootstrap_servers = bootstrap_servers
         self.config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
         self.admin = AdminClient(self.config)
-        self._producer = Producer(self.config)
+        self._producer = self._new_producer()
 
     def create(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
         """A new topic, which has a name of its own if none is given."""
@@ -39,7 +39,7 @@ class Topics:
         """Let ``topic`` have so many partitions."""
         for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             future.result(_SECONDS)
-        self._producer = Producer(self.config)  # which knows of them
+        self._producer = self._new_producer()  # which knows of them
 
     def delete(self, topic: str) -> None:
         """Delete ``topic``, and wait until nobody sees it any more."""
@@ -60,6 +60,10 @@ class Topics:
                 self._producer.poll(0.1)
             self._producer.produce(topic, value, partition=partition, **options)
         assert self._producer.flush(_SECONDS) == 0
+
+    def _new_producer(self) -> Producer:
+        """Keeps to the order of messages even if some have to be sent again."""
+        return Producer({**self.config, "enable.idempotence": True})
 
     def transaction(self, topic: str, partition: int = 0) -> Transaction:
         """Begin a transaction."""
