@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2.errors import JobError
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.sink_calls import begin, name_of, write_in_task
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
@@ -32,7 +32,7 @@ class ParallelWriter:
         assert isinstance(operator.body, ParallelSink)
         self._sink: ParallelSink[object] = operator.body
         self._pickled = to_bytes(operator.body)
-        self._name = f"The sink {operator}, defined at {operator.location},"
+        self._name = name_of(operator)
         self._uid = operator.uid
         self._slots = layout.slots_of(operator)
         self._partitions = layout.partitions
@@ -43,10 +43,7 @@ class ParallelWriter:
         """Write what of ``frames`` is for this sink. Raises ``JobError``, or whatever Spark makes of it."""
         info = SinkInfo(job_id, self._uid, len(self._slots))
         if not self._begun:
-            try:
-                self._sink.begin(info, batch_id)
-            except Exception as error:
-                raise _failure(f"{self._name} failed before batch {batch_id}", error) from error
+            begin(self._sink, info, batch_id, self._name)
             self._begun = True
         packed, pickled, name = self._packed, self._pickled, self._name
         subtasks = {slot: subtask for subtask, slot in enumerate(self._slots)}
@@ -58,7 +55,7 @@ class ParallelWriter:
                 for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
                     runs = _runs((payload for _, payload in rows), codec, name)
                     if (first := next(runs, None)) is not None:
-                        _write(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], runs)), name)
+                        write_in_task(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], runs)), name)
             yield pa.RecordBatch.from_arrays([pa.array([], pa.int32())], schema=_WRITTEN)
 
         own = frames.where(F.col("slot").isin(self._slots)).repartition(self._partitions, "slot")
@@ -75,16 +72,4 @@ def _runs(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[SinkR
     for payload in payloads:
         records, _, timestamps = decode_frame(codec, payload, owner)
         if records:
-            yield SinkRun(list(records), timestamps and list(timestamps))
-
-
-def _write(sink: ParallelSink[object], batch: SinkBatch[object], name: str) -> None:
-    try:
-        sink.write(batch)
-    except Exception as error:
-        raise _failure(f"{name} failed on batch {batch.batch_id}, subtask {batch.subtask}", error) from error
-
-
-def _failure(what: str, error: Exception) -> JobError:
-    told = str(error) if isinstance(error, JobError) else f"{type(error).__qualname__}: {error}"
-    return JobError(f"{what}: {told}")
+            yield SinkRun(records, timestamps)

@@ -16,8 +16,10 @@ from pyspark.sql import Row
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from dsv2.arrow.records import ArrowRecords
 from dsv2.arrow.schema import without_none
 from dsv2.errors import SchemaError
+from runtime_spark.columns import batch_of
 
 __all__ = ("RecordReader", "RecordWriter", "check_readable", "fields_of", "schema_of")
 
@@ -122,6 +124,8 @@ class RecordWriter:
 
     def write(self, records: Sequence[Any]) -> pa.RecordBatch:
         """A batch of ``records``. Raises ``SchemaError`` naming the first record that does not fit."""
+        if isinstance(records, ArrowRecords) and (batch := batch_of(records.table, self._arrow)) is not None:
+            return batch
         try:
             return self._batch(records)
         except Exception as error:

@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
-from dsv2.errors import ConfigurationError, JobError, SchemaError
+from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink
+from dsv2.runtime.sink_calls import write_on_driver
+from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
@@ -33,7 +34,7 @@ def check_sink(operator: Operator) -> None:
             schema_of(sink.schema)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
-    elif not isinstance(sink, CollectSink | PrintSink | ForeachBatchSink | ParallelSink):
+    elif not isinstance(sink, DriverSink | ParallelSink):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 
 
@@ -48,7 +49,7 @@ class SinkWriter:
         self._parallel = [
             ParallelWriter(operator, layout, packed) for operator in sinks if isinstance(operator.body, ParallelSink)
         ]
-        self._on_driver = [operator for operator in sinks if not isinstance(operator.body, FileSink | ParallelSink)]
+        self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
     def write(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
         """Write the rows of one batch; returns the progress reports among them. ``job_id`` names the checkpoint."""
@@ -85,8 +86,8 @@ class SinkWriter:
         for operator in self._on_driver:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
-                records = [record for payload in payloads for record in decode_frame(codec, payload, str(operator))[0]]
-            _hand_over(operator, records, batch_id)
+                runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
+                write_on_driver(operator, [run for run in runs if run], batch_id)
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
 
@@ -109,21 +110,3 @@ def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes
 
     slots = layout.slots_of(operator)
     return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, struct)
-
-
-def _hand_over(operator: Operator, records: list[Any], batch_id: int) -> None:
-    sink = operator.body
-    assert isinstance(sink, Sink)
-    if isinstance(sink, CollectSink):
-        sink.replace_batch(batch_id, records)
-    elif isinstance(sink, PrintSink):
-        for line in sink.lines(records):
-            print(line)
-    elif isinstance(sink, ForeachBatchSink):
-        try:
-            sink.function(records, batch_id)
-        except Exception as error:
-            raise JobError(
-                f"The function of the sink {operator}, defined at {operator.location}, raised on batch {batch_id}: "
-                f"{type(error).__qualname__}: {error}"
-            ) from error

@@ -1,4 +1,4 @@
-"""Vectorised functions: process functions that take and emit Arrow tables, mixed freely with those of single records.
+"""Vectorised functions and sinks: they take Arrow tables, mixed freely with those that take single records.
 
 Needs pyarrow: ``pip install "dsv2[arrow]"``; the extra ``spark`` brings it, too.
 """
@@ -15,11 +15,15 @@ from dsv2.arrow.functions import (  # noqa: E402 - names the extra, where pyarro
 )
 from dsv2.arrow.records import records_of  # noqa: E402
 from dsv2.arrow.schema import schema_of  # noqa: E402
+from dsv2.arrow.sinks import ArrowForeachBatchSink, ArrowSink, ArrowSinkBatch  # noqa: E402
 
 __all__ = (
     "ArrowCollector",
     "ArrowEventTimeProcessFunction",
+    "ArrowForeachBatchSink",
     "ArrowProcessFunction",
+    "ArrowSink",
+    "ArrowSinkBatch",
     "map_tables",
     "records_of",
     "schema_of",

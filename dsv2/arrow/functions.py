@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, get_args, get_origin
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from dsv2.arrow.records import records_of, table_of
+from dsv2.arrow.said import types_said
 from dsv2.arrow.schema import schema_of
 from dsv2.callables import takes
 from dsv2.columnar import Columnar
@@ -87,7 +88,8 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
 
     @property
     def record_types(self) -> tuple[type, type]:
-        return _types_of(type(self))
+        given, emitted = types_said(type(self), ArrowProcessFunction, "Click, Total")
+        return given, emitted
 
     def process_columns(self, records: Sequence[Any], output: Any, ctx: Any) -> None:
         self.process_batch(table_of(records, self.record_types[0]), output, ctx)
@@ -162,17 +164,3 @@ def map_tables(
         raise ConfigurationError(f"map_tables takes a callable (table) -> table, not {function!r}.")
     schema_of(of), schema_of(to)
     return MapTables(function, (of, to), time_column)
-
-
-def _types_of(function: type) -> tuple[type, type]:
-    for kind in function.__mro__:
-        for base in getattr(kind, "__orig_bases__", ()):
-            origin = get_origin(base)
-            if isinstance(origin, type) and issubclass(origin, ArrowProcessFunction):
-                types = get_args(base)
-                if len(types) == 2 and all(isinstance(of, type) for of in types):
-                    return types[0], types[1]
-    raise PlanError(
-        f"{function.__qualname__} has to say of what classes its records are: "
-        f"class {function.__name__}(ArrowProcessFunction[Click, Total]), with classes of yours."
-    )

@@ -152,6 +152,8 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         _check_position(node, node.body, input_keys)
         if node.body.partition_by_constant and not any(input_keys):
             input_keys = (_one_partition,) * len(input_keys)
+    elif isinstance(node.body, Sink):
+        _check_sink(node, node.body)
     return Operator(
         id=node.id,
         uid=uid,
@@ -172,6 +174,13 @@ def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[Key
     position = Position(any(input_keys), not node.non_parallel, any(node.output_keys))
     try:
         function.check_position(position)
+    except PlanError as error:
+        raise type(error)(f"{node.name} at {node.location}: {error}") from error
+
+
+def _check_sink(node: Node, sink: Sink[Any]) -> None:
+    try:
+        sink.check()
     except PlanError as error:
         raise type(error)(f"{node.name} at {node.location}: {error}") from error
 

@@ -41,7 +41,7 @@ class LocalRun:
         self._mutation = mutation
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
         self._waiting: list[tuple[int, int, int]] = []  # keys of the queues that hold something
-        self._collected: dict[int, list[Any]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
+        self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
         self._subtasks = {
             (head, index): self._new_subtask(head, index)
             for head in plan.chains
@@ -137,11 +137,11 @@ class LocalRun:
         for source in self._split_sources:
             source.close()
 
-    def take_collected(self) -> Iterator[tuple[Operator, list[Any]]]:
+    def take_collected(self) -> Iterator[tuple[Operator, list[Frame]]]:
         """What arrived at each sink since the last call."""
-        for operator_id, records in self._collected.items():
-            yield self._plan.operators[operator_id], records[:]
-            records.clear()
+        for operator_id, frames in self._collected.items():
+            yield self._plan.operators[operator_id], frames[:]
+            frames.clear()
 
     def progress(self) -> list[dict[str, Any]]:
         """What every operator of every subtask has done so far."""
@@ -174,7 +174,7 @@ class LocalRun:
 
     def _receive(self, frame: Frame) -> None:
         if frame.operator in self._collected:
-            self._collected[frame.operator].extend(frame.records)
+            self._collected[frame.operator].append(frame)
             return
         key = (frame.operator, frame.subtask, frame.channel)
         queue = self._queues.setdefault(key, deque())

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from collections.abc import Iterator, Sequence
 from time import sleep
-from typing import Any
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
-from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions, Trigger
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
+from dsv2.local.sinks import LocalSinks
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.progress import job_progress
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
-from dsv2.sinks import CollectSink, ForeachBatchSink, PrintSink
+from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
 
 __all__ = ("LocalRuntime",)
 
 _AVAILABLE_NOW = Trigger.available_now()
 _PACE_SECONDS = 0.01  # between two looks at sources that have nothing new
+_RUNS = itertools.count()  # of this process
 
 
 class LocalRuntime:
@@ -41,7 +43,7 @@ class LocalRuntime:
     ``RecordMutatedError`` if a record is changed after it was emitted.
 
     It differs from Spark in this: one process, so state never outlives it; records are not copied between operators;
-    sources are all but DataFrames, sinks are those that end on the driver.
+    sources are all but DataFrames, sinks all but files of Spark.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class LocalRuntime:
         run.open()
         bounded = all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
         sizes = self._sizes(plan)
+        sinks = LocalSinks(f"local-{os.getpid()}-{time.now_ms}-{next(_RUNS)}")
         skipped_ms = 0
         for batch_id in itertools.count():
             match run.take_interruption():
@@ -104,8 +107,8 @@ class LocalRuntime:
                     raise JobError(f"The source {operator}, defined at {operator.location}, crashed: {message}")
             time.now_ms = self._clock.now_ms() + skipped_ms
             more = run.run_batch(size)
-            for operator, records in run.take_collected():
-                _write(operator, records, batch_id)
+            for operator, frames in run.take_collected():
+                sinks.write(operator, frames, batch_id)
             run.commit()
             job.progress = job_progress(plan, batch_id, run.progress())
             if not more:
@@ -174,26 +177,5 @@ def _check(plan: Plan, options: RunOptions) -> None:
                 f"The source {where} has no end. Locally a job reads what is there when it begins: say so by "
                 f"trigger=Trigger.available_now()."
             )
-        if operator.kind is OperatorKind.SINK and not isinstance(
-            operator.body, CollectSink | PrintSink | ForeachBatchSink
-        ):
-            raise ConfigurationError(
-                f"The sink {where} needs Spark; locally use CollectSink, PrintSink or ForeachBatchSink."
-            )
-
-
-def _write(operator: Operator, records: list[Any], batch_id: int) -> None:
-    sink = operator.body
-    try:
-        if isinstance(sink, CollectSink):
-            sink.replace_batch(batch_id, records)
-        elif isinstance(sink, PrintSink):
-            for line in sink.lines(records):
-                print(line)
-        elif isinstance(sink, ForeachBatchSink):
-            sink.function(records, batch_id)
-    except Exception as error:
-        raise JobError(
-            f"The function of the sink {operator}, defined at {operator.location}, raised on batch {batch_id}: "
-            f"{type(error).__qualname__}: {error}"
-        ) from error
+        if operator.kind is OperatorKind.SINK and not isinstance(operator.body, DriverSink | ParallelSink):
+            raise ConfigurationError(f"The sink {where} needs Spark; locally use another one, CollectSink say.")

@@ -20,7 +20,7 @@ import cloudpickle
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ColumnarFunction, ProcessFunction, WrappingFunction
 from dsv2.graph import Operator, Plan
-from dsv2.sinks import FileSink
+from dsv2.sinks import Sink
 from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource, Source
 from dsv2.state.types import classes_in
 
@@ -201,8 +201,8 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         recorder.record(operator.watermarks, f"the watermark strategy of the source {where}")
     elif isinstance(body, DataFrameSource):
         recorder.classes.add(body.record_type)
-    elif isinstance(body, FileSink) and isinstance(body.schema, type):
-        recorder.classes.add(body.schema)
+    elif isinstance(body, Sink):
+        recorder.classes.update(body.record_types)
 
 
 def _state_classes(function: ProcessFunction, where: str) -> Iterator[type]:

@@ -1,10 +1,11 @@
 """Where records go."""
 
 from dsv2.sinks.parallel import ParallelSink, SinkBatch, SinkInfo, SinkRun
-from dsv2.sinks.sink import CollectSink, FileSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, ForeachBatchSink, PrintSink, Sink
 
 __all__ = (
     "CollectSink",
+    "DriverSink",
     "FileSink",
     "ForeachBatchSink",
     "ParallelSink",

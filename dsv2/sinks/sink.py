@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
 from os import PathLike, fspath
 from typing import Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
 
-__all__ = ("CollectSink", "FileSink", "ForeachBatchSink", "PrintSink", "Sink")
+__all__ = ("CollectSink", "DriverSink", "FileSink", "ForeachBatchSink", "PrintSink", "Sink")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -18,8 +18,29 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Sink(ABC, Generic[T_contra]):
     """Base of everything that ``to_sink`` takes."""
 
+    def check(self) -> None:
+        """Called while the plan is built. Raises ``PlanError`` for a sink that no runtime could write."""
 
-class CollectSink(Sink[T], Generic[T]):
+    @property
+    def record_types(self) -> Collection[type]:
+        """The classes of records that the sink has been told of."""
+        return ()
+
+
+class DriverSink(Sink[T], Generic[T]):
+    """Base of sinks that the driver writes: for small results."""
+
+    @abstractmethod
+    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+        """Write one micro-batch: called for each, in order, also if it has no records.
+
+        ``runs``: its records, some thousand in each; those of one channel come in their order. A micro-batch that is
+        repeated, because something failed before it was complete, has the same id and the same records. What this
+        raises fails the job.
+        """
+
+
+class CollectSink(DriverSink[T], Generic[T]):
     """Keeps every record in the driver's memory: ``results``, filled while the job runs.
 
     For tests and small results. Exactly once within one run of the program; a restarted program begins empty
@@ -34,25 +55,24 @@ class CollectSink(Sink[T], Generic[T]):
         """All records received so far."""
         return [record for _, records in sorted(self._batches.items()) for record in records]
 
-    def replace_batch(self, batch_id: int, records: list[T]) -> None:
-        """Called by the runtime with all records of one micro-batch; a repeated batch replaces itself."""
-        self._batches[batch_id] = records
+    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+        self._batches[batch_id] = _records_of(runs)
 
 
-class PrintSink(Sink[T], Generic[T]):
+class PrintSink(DriverSink[T], Generic[T]):
     """Prints every record on the driver's standard output, as ``prefix> record``. At least once."""
 
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
         self.format = format
 
-    def lines(self, records: list[T]) -> list[str]:
-        """The lines to print for ``records``."""
+    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
-        return [f"{head}{self.format(record)}" for record in records]
+        for record in _records_of(runs):
+            print(f"{head}{self.format(record)}")
 
 
-class ForeachBatchSink(Sink[T], Generic[T]):
+class ForeachBatchSink(DriverSink[T], Generic[T]):
     """Calls ``function(records, batch_id)`` on the driver with the records of each micro-batch.
 
     At least once: after a crash the same ``batch_id`` may come again, with the same records; use it to drop repeats.
@@ -60,6 +80,9 @@ class ForeachBatchSink(Sink[T], Generic[T]):
 
     def __init__(self, function: Callable[[list[T], int], None]) -> None:
         self.function = function
+
+    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+        self.function(_records_of(runs), batch_id)
 
 
 class FileSink(Sink[T], Generic[T]):
@@ -80,3 +103,11 @@ class FileSink(Sink[T], Generic[T]):
             raise ConfigurationError("FileSink needs a path.")
         self.format = format
         self.schema: type[T] | str = schema
+
+    @property
+    def record_types(self) -> Collection[type]:
+        return (self.schema,) if isinstance(self.schema, type) else ()
+
+
+def _records_of(runs: Sequence[Sequence[T]]) -> list[T]:
+    return [record for run in runs for record in run]

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from dsv2.arrow import (
     ArrowCollector,
     ArrowEventTimeProcessFunction,
+    ArrowForeachBatchSink,
     ArrowProcessFunction,
+    ArrowSink,
+    ArrowSinkBatch,
     map_tables,
     records_of,
     schema_of,
@@ -234,4 +239,59 @@ class WatermarksBetweenTables(Program):
         assert run.out()[:-1] == [Total("all", time - 1, value or 0.0) for _, time, value in READINGS]
 
 
-PROGRAMS = (WindowsOnTables(), KeysOfTables(), WatermarksBetweenTables())
+@dataclass(frozen=True)
+class TableTo:
+    """Writes a table to a file for each micro-batch."""
+
+    folder: Path
+
+    def __call__(self, table: pa.Table, batch_id: int) -> None:
+        self.folder.mkdir(exist_ok=True)
+        pq.write_table(table, self.folder / f"{batch_id}-0")
+
+
+class Folder(ArrowSink[Seen]):
+    """Writes a file for each micro-batch and subtask."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        self.folder.mkdir(exist_ok=True)
+        pq.write_table(pa.concat_tables(batch.tables), self.folder / f"{batch.batch_id}-{batch.subtask}")
+
+
+class LocateEach(Locate):
+    """Tells it one by one of the first of each table."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Seen], ctx: PartitionedContext[Seen]) -> None:
+        first = batch.slice(0, 1).to_pylist()[0]
+        output.collect(Seen(first["device"], first["time"], ctx.task_info.index_of_this_subtask))
+        super().process_batch(batch.slice(1), output, ctx)
+
+
+class TablesForSinks(Program):
+    """Sinks get what was emitted as tables and what was emitted one by one, in tables, each subtask its own."""
+
+    def build(self, p: Pipeline) -> None:
+        located = p.source(READINGS).key_by(attrgetter("device")).process(LocateEach())
+        located.to_sink(Folder(p.folder / "tasks"))
+        located.to_sink(ArrowForeachBatchSink(TableTo(p.folder / "driver"), Seen))
+
+    def check(self, run: Run) -> None:
+        for name in ("tasks", "driver"):
+            found: list[dict[str, Any]] = []
+            for file in sorted((run.folder / name).iterdir(), key=lambda file: int(file.name.partition("-")[0])):
+                table = pq.ParquetFile(file).read()
+                assert table.schema == schema_of(Seen)
+                assert name == "driver" or set(table["subtask"].to_pylist()) == {int(file.name.partition("-")[2])}
+                found += table.to_pylist()
+            assert sorted((row["device"], row["time"]) for row in found) == sorted(r[:2] for r in READINGS)
+            for device in {reading.device for reading in READINGS}:
+                for lane in range(run.parallelism):  # what one source subtask has read
+                    of_lane = [row["time"] for row in found if row["device"] == device]
+                    times = [time for time in of_lane if time % run.parallelism == lane]
+                    assert times == sorted(times)
+
+
+PROGRAMS = (WindowsOnTables(), KeysOfTables(), WatermarksBetweenTables(), TablesForSinks())

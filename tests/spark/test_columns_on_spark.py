@@ -1,19 +1,33 @@
-"""DataFrames as columns: rows of a DataFrame reach functions that take tables as they are."""
+"""DataFrames and sinks as columns: rows of a DataFrame reach functions that take tables, and sinks, as they are."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
-from dsv2 import ExecutionEnvironment, RuntimeExecutionMode
-from dsv2.arrow import ArrowCollector, ArrowProcessFunction, map_tables, schema_of
+from dsv2 import ExecutionEnvironment, JobError, RuntimeExecutionMode
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowForeachBatchSink,
+    ArrowProcessFunction,
+    ArrowSink,
+    ArrowSinkBatch,
+    map_tables,
+    schema_of,
+)
 from dsv2.context import NonPartitionedContext, PartitionedContext
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink, SinkInfo
+from runtime_spark import to_dataframe
+from runtime_spark.schema import schema_of as schema_of_records
 
 pytestmark = pytest.mark.spark
 
@@ -82,3 +96,92 @@ def test_tables_of_a_dataframe_are_added_up_by_key(
     by_task = result.progress.operators["by task"]
     assert by_task.records_in == 30_000
     assert by_task.records_out < 300  # each task has added its rows up before they went on
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A record that cannot be made: who has it, has it in columns."""
+
+    shop: str
+    amount: int
+    at: datetime
+
+    def __post_init__(self) -> None:
+        raise AssertionError("nobody needs single records here")
+
+
+def sealed(sales: pa.Table) -> pa.Table:
+    """Each sale a day later than the one of which the amount is one less."""
+    days = pa.array([datetime(2024, 1, 1) + timedelta(days=amount) for amount in sales["amount"].to_pylist()])
+    return sales.append_column("at", days)
+
+
+class Lake(ArrowSink[Sealed]):
+    """Writes a file for each micro-batch and subtask, once; fails after that, once, on micro-batch ``failing``."""
+
+    def __init__(self, folder: Path, failing: int | None) -> None:
+        self.folder = folder
+        self.failing = failing
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        self.folder.mkdir(exist_ok=True)
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        file = self.folder / f"{batch.batch_id}-{batch.subtask}"
+        again = file.exists()
+        table = pa.concat_tables(batch.tables)
+        assert not again or pq.ParquetFile(file).read() == table
+        pq.write_table(table, file)
+        if self.failing == batch.batch_id and not again:
+            raise OSError("the lake is full")
+
+
+def test_tables_reach_all_sinks_without_becoming_records_and_come_again_after_a_failure(
+    spark: SparkSession, checkpoint: str, tmp_path: Path
+) -> None:
+    batches: dict[int, pa.Table] = {}
+    frame = spark.range(0, 300, 1, 2).select(F.concat(F.lit("shop "), F.col("id") % 2).alias("shop"), amount_of("id"))
+
+    def run(failing: int | None) -> None:
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(2)
+        sales = env.from_dataframe(frame, Sale, records_per_batch=100).process(map_tables(sealed, Sale, Sealed))
+        kept = sales.key_by(attrgetter("shop")).process(Keep()).with_uid("keep")
+        kept.to_sink(FileSink(tmp_path / "files", schema=Sealed))
+        kept.to_sink(Lake(tmp_path / "lake", failing)).with_uid("lake")
+        kept.to_sink(ArrowForeachBatchSink(lambda table, batch_id: batches.update({batch_id: table}), Sealed))
+        env.execute("sealed", checkpoint_location=checkpoint)
+
+    with pytest.raises(JobError, match=r"failed on batch 1, subtask \d: OSError: the lake is full"):
+        run(failing=1)
+    run(failing=None)
+    amounts = list(range(300))
+    assert sorted(pa.concat_tables(batches.values())["amount"].to_pylist()) == amounts
+    in_lake = [pq.ParquetFile(file).read() for file in (tmp_path / "lake").iterdir()]
+    assert sorted(pa.concat_tables(in_lake)["amount"].to_pylist()) == amounts
+    rows = spark.read.parquet(str(tmp_path / "files")).collect()
+    assert sorted((row.amount, row.at, row.shop) for row in rows) == [
+        (amount, datetime(2024, 1, 1) + timedelta(days=amount), f"shop {amount % 2}") for amount in amounts
+    ]
+
+
+def amount_of(column: str) -> Column:
+    """The amount of a sale."""
+    return F.col(column).cast("long").alias("amount")
+
+
+class Keep(ArrowProcessFunction[Sealed, Sealed]):
+    """Passes tables on."""
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Sealed], ctx: PartitionedContext[Sealed]) -> None:
+        output.collect_batch(batch)
+
+
+def test_a_dataframe_is_made_of_the_columns_of_tables(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", 1), ("b", 2)], "shop string, amount long")
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_execution_mode(RuntimeExecutionMode.BATCH)
+    sales = env.from_dataframe(frame, Sale).process(map_tables(sealed, Sale, Sealed))
+    found = to_dataframe(env, sales, Sealed)
+    assert found.schema == schema_of_records(Sealed)
+    assert sorted(map(tuple, found.collect())) == [("a", 1, datetime(2024, 1, 2)), ("b", 2, datetime(2024, 1, 3))]

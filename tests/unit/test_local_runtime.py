@@ -24,7 +24,7 @@ from dsv2 import (
 )
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
 from dsv2.watermark import WatermarkHandlingResult, new_builder
@@ -215,6 +215,36 @@ def test_all_sinks_that_end_on_the_driver(capsys: pytest.CaptureFixture[str]) ->
     assert batches == [(0, ["a", "b"])]
 
 
+class Calls(ParallelSink[int]):
+    """Keeps what it is called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        self.calls.append((info.uid, info.parallelism, batch_id))
+
+    def write(self, batch: SinkBatch[int]) -> None:
+        records = [(record, run.timestamps) for run in batch.runs for record in run.records]
+        self.calls.append((batch.batch_id, batch.subtask, records))
+
+
+def test_sinks_of_tasks_are_called_for_each_subtask_that_has_records() -> None:
+    calls = Calls()
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2, 1]))
+    env.set_parallelism(2)
+    numbers = env.from_source(DataGeneratorSource(lambda index: index, count=7)).filter(lambda number: number != 4)
+    numbers.to_sink(calls).with_uid("calls")
+    env.execute()
+    assert calls.calls[0] == ("calls", 2, 0)
+    assert calls.calls[1:] == [
+        (0, 0, [(0, None), (2, None)]),
+        (0, 1, [(1, None), (3, None)]),
+        (1, 1, [(5, None)]),
+        (2, 0, [(6, None)]),
+    ]
+
+
 # --- Failures --------------------------------------------------------------------------------------------------------
 
 
@@ -299,7 +329,7 @@ REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
     (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
      "The source Source (uid 'Source-0'), defined at HERE, needs Spark; locally use another one"),
     (lambda env: env.from_collection([1]).to_sink(FileSink("out", schema="value int")),
-     "The sink Sink (uid 'Sink-1'), defined at HERE, needs Spark; locally use CollectSink, PrintSink or"),
+     "The sink Sink (uid 'Sink-1'), defined at HERE, needs Spark; locally use another one, CollectSink say."),
 ]
 # fmt: on
 

@@ -13,8 +13,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from dsv2 import SchemaError
+from dsv2.arrow import records_of
+from dsv2.arrow.records import table_of
+from runtime_spark.columns import batch_of
 from runtime_spark.schema import RecordReader, RecordWriter, check_readable, fields_of, schema_of
 
 if TYPE_CHECKING:
@@ -330,3 +334,80 @@ def test_what_is_written_has_the_schema_of_the_sink() -> None:
     assert batch.schema.names == schema_of(Everything).fieldNames()
     assert [field.name for field in batch.schema if field.nullable] == ["maybe", "perhaps"]
     assert batch.schema.field("at").type == pa.timestamp("us", BERLIN)
+
+
+class Flat(NamedTuple):
+    """A column of each kind that goes as it is, and a list."""
+
+    flag: bool
+    number: int
+    ratio: float
+    name: str
+    raw: bytes
+    day: date
+    at: datetime
+    price: Decimal
+    maybe: int | None
+    tags: list[str | None]
+
+
+FLAT = Flat(
+    True, 7, 0.5, "é", b"\0", date(2024, 7, 1), datetime(2024, 7, 1, 12), Decimal("1.250000000000000000"), None, ["a"]
+)
+SUMMER_ENDS = datetime(2024, 10, 27, 2, 30)  # in Berlin, twice
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows"),
+    [
+        (Flat, [FLAT, FLAT._replace(maybe=3)]),
+        (table(number=t.LongType(), name=STRING), [FLAT]),
+        (table(name=STRING, number=INT, at=t.TimestampNTZType(), maybe=t.ByteType()), [FLAT]),
+        (table(at=TIME), [FLAT._replace(at=SUMMER_ENDS)]),
+        (table(number=DOUBLE, ratio=t.FloatType()), [FLAT]),
+    ],
+    ids=["class", "fewer", "narrower", "an hour that comes twice", "other numbers"],
+)
+def test_columns_are_written_as_records_are(schema: type | t.StructType, rows: list[Flat]) -> None:
+    records = records_of(table_of(rows, Flat), Flat)
+    assert writer(schema, BERLIN).write(records).equals(writer(schema, BERLIN).write(rows))
+
+
+@pytest.mark.parametrize(
+    ("schema", "row"),
+    [
+        (table(number=t.ByteType()), FLAT._replace(number=300)),
+        (t.StructType([t.StructField("maybe", t.LongType(), False)]), FLAT),
+        (table(ratio=INT), FLAT._replace(ratio=1.0)),
+        (table(name=DAY), FLAT),
+        (table(other=INT), FLAT),
+        (table(tags=t.ArrayType(STRING, False)), FLAT._replace(tags=[None])),
+    ],
+    ids=["too large", "none", "cut to fit", "other kind", "missing", "none within"],
+)
+def test_columns_that_do_not_fit_are_refused_by_a_record(schema: t.StructType, row: Flat) -> None:
+    refused = []
+    for records in ([row], records_of(table_of([row], Flat), Flat)):
+        with pytest.raises(SchemaError) as raised:
+            writer(schema, BERLIN).write(records)
+        refused.append(str(raised.value))
+    assert refused[0] == refused[1]
+    assert "record Flat(" in refused[0]
+
+
+@dataclass
+class Sealed:
+    """Cannot be made."""
+
+    number: int
+    at: datetime
+
+    def __post_init__(self) -> None:
+        raise AssertionError("nobody needs single records here")
+
+
+def test_columns_that_fit_do_not_become_records() -> None:
+    table = pa.table({"number": [1], "at": [FLAT.at]})
+    assert writer(Sealed, BERLIN).write(records_of(table, Sealed)).num_rows == 1
+    twice = pa.table({"number": [1], "at": [SUMMER_ENDS]})
+    assert batch_of(twice, to_arrow_schema(schema_of(Sealed), timezone=BERLIN)) is None

@@ -19,6 +19,7 @@ import cloudpickle
 import pytest
 
 from dsv2 import Collector, CorruptDataError, ExecutionEnvironment, PartitionedContext, SerializationError
+from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.connectors.kafka import DeadLetter, KafkaMessage, KafkaSource, dead_letters, values
 from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.functions import OneInputStreamProcessFunction
@@ -111,6 +112,7 @@ MENTIONS: list[tuple[str, Callable[[Any, Any, Any], object]]] = [
     ("the rows of a DataFrame", lambda env, numbers, kind: env.from_source(DataFrameSource(NoRows(), kind)).to_sink(
         CollectSink())),
     ("the schema of a file", lambda env, numbers, kind: numbers.to_sink(FileSink("out", schema=kind))),
+    ("the records of a sink", lambda env, numbers, kind: numbers.to_sink(ArrowForeachBatchSink(print, kind))),
     ("registered", lambda env, numbers, kind: (env.register_type(kind), numbers.to_sink(CollectSink()))),
 ]
 # fmt: on
@@ -127,7 +129,7 @@ def function_of(kind: Any) -> Any:
 def test_classes_defined_inside_of_functions_are_found_where_the_program_mentions_them(place: str, build: Any) -> None:
     @dataclass(frozen=True)
     class Local:
-        value: Any
+        value: int
 
     assert brings(registry_of(lambda env, numbers: build(env, numbers, Local)), Local)
 

@@ -1,0 +1,39 @@
+"""What reaches the sinks of one run in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsv2.graph import Operator
+from dsv2.runtime.frames import Frame
+from dsv2.runtime.sink_calls import begin, name_of, write_in_task, write_on_driver
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun
+
+__all__ = ("LocalSinks",)
+
+
+class LocalSinks:
+    """Writes to the sinks of one run, which ``job_id`` names to them."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._begun: set[int] = set()
+
+    def write(self, operator: Operator, frames: Sequence[Frame], batch_id: int) -> None:
+        """What of one micro-batch is for the sink ``operator``. Raises ``JobError``."""
+        frames = [frame for frame in frames if frame.records]
+        if isinstance(operator.body, ParallelSink):
+            self._write_subtasks(operator, operator.body, frames, batch_id)
+        else:
+            write_on_driver(operator, [frame.records for frame in frames], batch_id)
+
+    def _write_subtasks(
+        self, operator: Operator, sink: ParallelSink[object], frames: Sequence[Frame], batch_id: int
+    ) -> None:
+        info = SinkInfo(self._job_id, operator.uid, operator.parallelism)
+        if operator.id not in self._begun:
+            begin(sink, info, batch_id, name_of(operator))
+            self._begun.add(operator.id)
+        for subtask in sorted({frame.subtask for frame in frames}):
+            runs = [SinkRun(frame.records, frame.timestamps) for frame in frames if frame.subtask == subtask]
+            write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(runs)), name_of(operator))

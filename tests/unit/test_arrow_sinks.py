@@ -1,0 +1,261 @@
+"""Sinks that take Arrow tables: what they get of tables and of single records, when, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.arrow import (
+    ArrowCollector,
+    ArrowForeachBatchSink,
+    ArrowProcessFunction,
+    ArrowSink,
+    ArrowSinkBatch,
+    map_tables,
+    schema_of,
+)
+from dsv2.errors import JobError, PlanError, SchemaError
+from dsv2.local import LocalRuntime
+from dsv2.sinks import Sink, SinkInfo
+from dsv2.streams import NonKeyedPartitionStream
+from dsv2.testing import ManualClock
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A record that cannot be made: who has it, has it in columns."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        raise AssertionError("nobody needs single records here")
+
+
+class Plain(NamedTuple):
+    """A record like others."""
+
+    value: int
+
+
+def as_numbers(table: pa.Table) -> pa.Table:
+    """The same."""
+    return table
+
+
+class Among(ArrowProcessFunction[Plain, Plain]):
+    """A single record before the tables, and one behind them."""
+
+    def __init__(self) -> None:
+        self.began = False
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Plain], ctx: Any) -> None:
+        if not self.began:
+            output.collect(Plain(-1))
+            self.began = True
+        output.collect_batch(batch)
+
+    def end_input(self, output: ArrowCollector[Plain], ctx: Any) -> None:
+        output.collect(Plain(-2))
+
+
+class Written(NamedTuple):
+    """One call of a sink that tasks write."""
+
+    info: SinkInfo
+    subtask: int
+    batch_id: int
+    tables: list[pa.Table]
+
+
+class Store(ArrowSink[Number]):
+    """Keeps what it is called with."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.calls: list[Written] = []
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        self.begun.append(batch_id)
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        self.calls.append(Written(batch.info, batch.subtask, batch.batch_id, list(batch.tables)))
+
+
+class PlainStore(ArrowSink[Plain]):
+    """The same for other records."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        self.tables += batch.tables
+
+
+def environment(*batches: int, parallelism: int = 1) -> ExecutionEnvironment:
+    """Micro-batches of so many records for each subtask of a source."""
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=batches))
+    env.set_parallelism(parallelism)
+    return env
+
+
+def plain(env: ExecutionEnvironment, count: int) -> NonKeyedPartitionStream[Plain]:
+    """Single records."""
+    return env.from_collection([Plain(value) for value in range(count)])
+
+
+def test_the_driver_gets_a_table_for_each_micro_batch_and_no_records_are_made() -> None:
+    batches: list[tuple[int, pa.Table]] = []
+    env = environment(2)
+    numbers = plain(env, 5).process(map_tables(as_numbers, Plain, Number))
+    numbers.to_sink(ArrowForeachBatchSink(lambda table, batch_id: batches.append((batch_id, table)), Number))
+    env.execute()
+    assert [batch_id for batch_id, _ in batches] == [*range(len(batches))]
+    assert [table["value"].to_pylist() for _, table in batches if table.num_rows] == [[0, 1], [2, 3], [4]]
+    assert {table.schema for _, table in batches} == {schema_of(Number)}
+
+
+def test_single_records_and_tables_are_one_table_in_their_order() -> None:
+    tables: list[pa.Table] = []
+    env = environment()
+    sink = ArrowForeachBatchSink(lambda table, batch_id: tables.append(table), Plain)
+    plain(env, 3).process(Among()).to_sink(sink)
+    env.execute()
+    (table,) = tables
+    assert table["value"].to_pylist() == [-1, 0, 1, 2, -2]
+
+
+def test_a_micro_batch_without_records_is_a_table_without_rows() -> None:
+    tables: list[pa.Table] = []
+    env = environment(1)
+    plain(env, 1).filter(lambda number: False).to_sink(
+        ArrowForeachBatchSink(lambda table, batch_id: tables.append(table), Plain)
+    )
+    env.execute()
+    assert tables
+    assert {(table.num_rows, table.schema) for table in tables} == {(0, schema_of(Plain))}
+
+
+def test_each_subtask_writes_its_own_tables() -> None:
+    store = Store()
+    env = environment(2, parallelism=2)
+    plain(env, 6).process(map_tables(as_numbers, Plain, Number)).to_sink(store).with_uid("store")
+    env.execute()
+    assert store.begun == [0]
+    rows: dict[tuple[int, int], list[int]] = {}
+    for call in store.calls:
+        rows[call.batch_id, call.subtask] = [value for t in call.tables for value in t["value"].to_pylist()]
+    assert rows == {(0, 0): [0, 2], (0, 1): [1, 3], (1, 0): [4], (1, 1): [5]}
+    assert len({call.info.job_id for call in store.calls}) == 1
+    assert {(call.info.uid, call.info.parallelism) for call in store.calls} == {("store", 2)}
+
+
+def test_each_run_is_another_job() -> None:
+    stores = [Store(), Store()]
+    for store in stores:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock()))
+        plain(env, 1).process(map_tables(as_numbers, Plain, Number)).to_sink(store)
+        env.execute()
+    assert len({call.info.job_id for store in stores for call in store.calls}) == 2
+
+
+def test_single_records_become_tables_for_the_tasks_too() -> None:
+    store = PlainStore()
+    env = environment()
+    plain(env, 3).to_sink(store)
+    env.execute()
+    assert pa.concat_tables(store.tables).equals(pa.table({"value": [0, 1, 2]}, schema_of(Plain)))
+
+
+class Unsaid(ArrowSink[T], Generic[T]):
+    """Does not say of what its records are."""
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None: ...
+
+
+class Shapeless(ArrowSink[int]):
+    """Its records have no columns."""
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("sink", "error", "said"),
+    [
+        (Unsaid(), PlanError, r"Unsaid has to say of what classes its records are: class Unsaid\(ArrowSink\[Total\]\)"),
+        (Shapeless(), SchemaError, "int has no columns: use a NamedTuple class or a dataclass"),
+    ],
+    ids=["unsaid", "no columns"],
+)
+def test_classes_without_columns_are_refused_while_the_plan_is_built(
+    sink: Sink[Any], error: type[PlanError], said: str
+) -> None:
+    env = environment()
+    env.from_collection([1]).to_sink(sink).with_name("Lake")
+    with pytest.raises(error, match=rf"Lake at {__file__}:\d+: {said}"):
+        env.build_plan("refused")
+
+
+def test_the_driver_takes_classes_with_columns_only() -> None:
+    with pytest.raises(SchemaError, match="int has no columns"):
+        ArrowForeachBatchSink(lambda table, batch_id: None, int)
+
+
+def fails(*args: Any) -> None:
+    """Does."""
+    raise OSError("the disk is full")
+
+
+class Failing(ArrowSink[Plain]):
+    """Fails when it is to write."""
+
+    def write_tables(self, batch: ArrowSinkBatch) -> None:
+        fails()
+
+
+class Unready(PlainStore):
+    """Fails before."""
+
+    def begin(self, info: SinkInfo, batch_id: int) -> None:
+        fails()
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        (lambda: ArrowForeachBatchSink(fails, Plain), "raised on batch 0: OSError: the disk is full"),
+        (Failing, "failed on batch 0, subtask 0: OSError: the disk is full"),
+        (Unready, "failed before batch 0: OSError: the disk is full"),
+    ],
+    ids=["driver", "task", "begin"],
+)
+def test_a_sink_that_fails_is_named(sink: Callable[[], Sink[Plain]], said: str) -> None:
+    env = environment()
+    plain(env, 1).to_sink(sink()).with_uid("lake")
+    with pytest.raises(JobError, match=rf"sink Sink \(uid 'lake'\), defined at {__file__}:\d+, {said}"):
+        env.execute()
+
+
+SINKS = [lambda: ArrowForeachBatchSink(lambda table, batch_id: None, Plain), PlainStore]
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=["driver", "task"])
+def test_a_record_that_does_not_fit_is_laid_to_the_sink(sink: Callable[[], Sink[Plain]]) -> None:
+    env = environment()
+    plain(env, 1).map(lambda number: Plain(None)).to_sink(sink()).with_uid("lake")  # type: ignore[arg-type]
+    with pytest.raises(JobError, match=r"sink Sink \(uid 'lake'\).*batch 0.*SchemaError: Field 'value' of Plain is"):
+        env.execute()
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=["driver", "task"])
+def test_records_of_another_class_are_refused_by_type_checkers_too(sink: Callable[[], Sink[Plain]]) -> None:
+    env = environment()
+    env.from_collection([1]).to_sink(sink())  # type: ignore[arg-type]
+    with pytest.raises(JobError, match="TypeError"):
+        env.execute()
