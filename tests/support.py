@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +23,7 @@ from dsv2.graph import Operator, Plan
 from dsv2.runtime.codec import Codec, Names
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.job_context import JobContext
+from dsv2.runtime.page_store import in_entries
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
@@ -34,6 +36,7 @@ __all__ = (
     "STARTED",
     "CountingCodec",
     "Driver",
+    "KeptEntries",
     "NoRows",
     "Signal",
     "broadcast_side",
@@ -135,6 +138,30 @@ def job_context(plan: Plan) -> JobContext:
     return JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)), BatchTime(0))
 
 
+class KeptEntries:
+    """The map that a runtime keeps for a subtask; counts the calls."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, int], bytes] = {}
+        self.read: list[tuple[str, int]] = []
+        self.written: list[tuple[str, int]] = []
+
+    def get(self, name: str, number: int) -> bytes | None:
+        self.read.append((name, number))
+        return self.kept.get((name, number))
+
+    def put(self, name: str, number: int, data: bytes) -> None:
+        self.written.append((name, number))
+        self.kept[name, number] = data
+
+    def remove(self, name: str, number: int) -> None:
+        del self.kept[name, number]
+
+    def forget_calls(self) -> None:
+        self.read.clear()
+        self.written.clear()
+
+
 class CountingCodec(Codec):
     """Counts the values (pages of a keyed store, say) that pass through."""
 
@@ -160,11 +187,14 @@ class NoRows:
 class Driver:
     """Subtask ``index`` of the chain that the operator ``uid`` leads: elements in, elements out."""
 
-    def __init__(self, plan: Plan, uid: str, index: int = 0) -> None:
+    def __init__(self, plan: Plan, uid: str, index: int = 0, entries: KeptEntries | None = None) -> None:
+        """``entries``: where its pages are, if not in the blob."""
         self._plan = plan
         self._head = operator_named(plan, uid).id
         self._index = index
         self._job = job_context(plan)
+        if entries is not None:
+            self._job = dataclasses.replace(self._job, page_stores=in_entries(entries, self._job.codec))
         self.frames: list[Frame] = []
         self.subtask = self._new_subtask()
 

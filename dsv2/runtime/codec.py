@@ -22,7 +22,7 @@ from dsv2.runtime.types import TypeRegistry
 
 __all__ = ("FORMAT_VERSION", "BlobKind", "Codec")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 
@@ -34,6 +34,7 @@ class BlobKind(IntEnum):
 
     FRAME = 1
     STATE = 2
+    PAGE = 3
 
 
 class Codec:
@@ -76,11 +77,18 @@ class Codec:
 
     def seal(self, kind: BlobKind, value: Any) -> bytes:
         """``value`` as a blob with header and checksum."""
-        payload = self.dumps(value)
-        return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+        return self.wrap(kind, self.dumps(value))
 
     def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
         """The value of a blob. Raises ``CorruptDataError``, naming ``owner``, if anything about it does not fit."""
+        return self.loads(self.unwrap(kind, blob, owner), owner)
+
+    def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
+        """A bare pickle as a blob."""
+        return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+
+    def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
+        """The bare pickle in a blob, not copied. Raises ``CorruptDataError``, naming ``owner``, as ``unseal`` does."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
         magic, version, found, length, checksum = _HEADER.unpack_from(blob)
@@ -93,7 +101,7 @@ class Codec:
             )
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
-        return self.loads(payload, owner)  # type: ignore[arg-type]  # BytesIO takes any buffer
+        return payload  # type: ignore[return-value]  # BytesIO takes any buffer
 
 
 def _class_named(module: str, name: str) -> type:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.timers import BatchTime
 from dsv2.watermark import WatermarkDeclaration
 
@@ -15,7 +16,10 @@ __all__ = ("JobContext",)
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Given by the runtime to each subtask. ``time`` is set anew before each micro-batch."""
+    """Given by the runtime to each subtask. ``time`` is set anew before each micro-batch.
+
+    ``page_stores``: where keyed state is between micro-batches.
+    """
 
     job_name: str
     mode: RuntimeExecutionMode
@@ -23,3 +27,4 @@ class JobContext:
     codec: Codec
     time: BatchTime
     attempt_number: int = 0
+    page_stores: PageStores = in_blob

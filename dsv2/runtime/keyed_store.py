@@ -7,12 +7,13 @@ The cost of a micro-batch follows the keys that it touches, not the keys that ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
 from typing import Any, Final, TypeAlias
 
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.pages import Pages
+from dsv2.runtime.deadlines import Deadlines
+from dsv2.runtime.page_store import PageStores, in_blob
+from dsv2.runtime.pages import Page, Pages
 from dsv2.runtime.panes import Panes
 
 __all__ = ("Domain", "Entry", "PagedKeyedStore")
@@ -37,20 +38,22 @@ class PagedKeyedStore:
     """Maps keys to entries.
 
     ``remember``: a key stays once it was touched, even if its entry is empty. Else a key goes with its last value.
+    ``stores``: where its pages are between micro-batches.
     """
 
-    def __init__(self, codec: Codec, owner: str, remember: bool = True) -> None:
+    def __init__(self, codec: Codec, owner: str, remember: bool = True, stores: PageStores = in_blob) -> None:
         self.remembers = remember
-        self.panes = Panes(codec, owner)
-        self._pages = Pages(codec, owner)  # from a key to its entry; None: it was seen
+        self.panes = Panes(codec, owner, stores)
+        self._pages = Pages(codec, owner, stores("keys", owner))  # from a key to its entry; None: it was seen
         self._count = 0
-        self._earliest: dict[int, dict[int, int]] = {domain: {} for domain in _DOMAINS}
-        self._heaps: dict[int, list[tuple[int, int]]] = {domain: [] for domain in _DOMAINS}
+        self._deadlines = {
+            domain: Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines")) for domain in _DOMAINS
+        }
         self.touched: set[Any] = set()
         self.live: dict[Any, Entry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
         self._found: dict[Any, Entry] = {}  # those that ``find`` has returned since then
-        self._numbers: dict[Any, int] = {}  # the pages of these, as long as the number of pages stays
+        self._numbers: dict[Any, int] = {}  # the pages of those in ``live``
 
     def __len__(self) -> int:
         return self._count
@@ -107,17 +110,11 @@ class PagedKeyedStore:
         number = self._numbers.get(key)
         if number is None:
             number = self._pages.number_of(key)
-        earliest = self._earliest[domain]
-        if time < earliest.get(number, time + 1):
-            earliest[number] = time
-            heappush(self._heaps[domain], (time, number))
+        self._deadlines[domain].hasten(number, time)
 
     def next_deadline(self, domain: int) -> int | None:
         """The earliest deadline, or a time before it if that one was taken back; None if there is none."""
-        heap, earliest = self._heaps[domain], self._earliest[domain]
-        while heap and earliest.get(heap[0][1]) != heap[0][0]:
-            heappop(heap)
-        return heap[0][0] if heap else None
+        return self._deadlines[domain].next()
 
     def take_due(self, domain: int, time: int) -> list[tuple[int, Any]]:
         """Deadlines up to ``time`` with their keys, in no particular but a repeatable order; each is given once.
@@ -125,9 +122,7 @@ class PagedKeyedStore:
         The caller takes them out of the entries.
         """
         due: list[tuple[int, Any]] = []
-        while (first := self.next_deadline(domain)) is not None and first <= time:
-            _, number = heappop(self._heaps[domain])
-            del self._earliest[domain][number]
+        for number in self._deadlines[domain].take(time):
             later: int | None = None
             for key, entry in self._pages.load(number).items():
                 for deadline in entry.get(domain, ()) if entry else ():
@@ -136,31 +131,35 @@ class PagedKeyedStore:
                         break
                     due.append((deadline, key))
             if later is not None:
-                self._earliest[domain][number] = later
-                heappush(self._heaps[domain], (later, number))
+                self._deadlines[domain].hasten(number, later)
         return due
 
     def snapshot(self) -> tuple[Any, ...]:
         """Everything as plain values and the pages as bytes; encodes only the pages that changed."""
         self._drop_empty()
         for number in self._pages.changed:
-            self._set_earliest(number)
+            page = self._pages.load(number)
+            for domain, deadlines in self._deadlines.items():
+                deadlines.put(number, _earliest(page, domain))
         if not self._count:
             self._pages.clear()
         self._numbers.clear()
         self._found.clear()
         self.live.clear()  # whoever changes an entry from now on has to ask for it again
-        deadlines = {domain: dict(pages) for domain, pages in self._earliest.items() if pages}
-        return self._count, self._pages.snapshot(), deadlines, self.panes.snapshot()
+        deadlines_of = {
+            domain: state
+            for domain, deadlines in self._deadlines.items()
+            if (state := deadlines.snapshot()) is not None
+        }
+        return self._count, self._pages.snapshot(), deadlines_of, self.panes.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over an earlier ``snapshot``."""
-        self._count, pages, deadlines, panes = state
+        self._count, pages, deadlines_of, panes = state
         self._pages.restore(pages)
         self.panes.restore(panes)
-        for domain in _DOMAINS:
-            self._earliest[domain] = dict(deadlines.get(domain, {}))
-            self._rebuild_heap(domain)
+        for domain, deadlines in self._deadlines.items():
+            deadlines.restore(deadlines_of.get(domain))
         self.touched.clear()
         self._numbers.clear()
         self._found.clear()
@@ -169,14 +168,12 @@ class PagedKeyedStore:
     def _added(self, number: int) -> None:
         self._count += 1
         self._pages.changed.add(number)
-        if self._pages.grow(self._count):
-            self._numbers.clear()
-            for domain in _DOMAINS:
-                self._earliest[domain] = {}
-            for changed in self._pages.changed:
-                self._set_earliest(changed)
-            for domain in _DOMAINS:
-                self._rebuild_heap(domain)
+        if self._pages.crowded(self._count):
+            moved, new = self._pages.split(), self._pages.count - 1
+            self._numbers.update((key, new) for key in moved.keys() & self._numbers.keys())
+            for domain, deadlines in self._deadlines.items():
+                if (first := _earliest(moved, domain)) is not None:
+                    deadlines.hasten(new, first)
 
     def _drop_empty(self) -> None:
         for number in self._pages.changed:
@@ -188,16 +185,7 @@ class PagedKeyedStore:
                     del page[key]
                     self._count -= 1
 
-    def _set_earliest(self, number: int) -> None:
-        page = self._pages.load(number)
-        for domain in _DOMAINS:
-            firsts = [deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain))]
-            if not firsts:
-                self._earliest[domain].pop(number, None)
-            elif self._earliest[domain].get(number) != (first := min(firsts)):
-                self._earliest[domain][number] = first
-                heappush(self._heaps[domain], (first, number))
 
-    def _rebuild_heap(self, domain: int) -> None:
-        self._heaps[domain] = [(time, number) for number, time in self._earliest[domain].items()]
-        heapify(self._heaps[domain])
+def _earliest(page: Page, domain: int) -> int | None:
+    firsts = (deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain)))
+    return min(firsts, default=None)

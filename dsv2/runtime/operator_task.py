@@ -18,6 +18,7 @@ from dsv2.runtime.gate import InputGate
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.outputs import Collect, CollectStamped, Output
+from dsv2.runtime.page_store import PageStore
 from dsv2.runtime.time_sender import TimeSender
 from dsv2.runtime.timers import TimerService
 from dsv2.watermark import (
@@ -61,7 +62,7 @@ class OperatorTask:
         self._job = job
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
-        self._store = PagedKeyedStore(job.codec, owner, function.remember_keys)
+        self._store = PagedKeyedStore(job.codec, owner, function.remember_keys, self._page_store)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
@@ -299,6 +300,9 @@ class OperatorTask:
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
+
+    def _page_store(self, name: str, owner: str) -> PageStore:
+        return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # others of the chain have theirs
 
     def _all_inputs_ended(self) -> bool:
         return len(self._ended_inputs) == len(self.gates)

@@ -1,101 +1,86 @@
 """Keys and what belongs to them, cut into pages of bytes: a page is decoded only when one of its keys is asked for.
 
-Untouched pages pass from one snapshot to the next as bytes. The number of pages grows with the keys, so that a page
-stays small.
+Untouched pages stay where they are. The number of pages grows with the keys, so that a page stays small, and one at a
+time (linear hashing): a key more never means that all pages are cut anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from dsv2.errors import SerializationError
+from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.page_store import PageStore
 from dsv2.runtime.shortened import shorten
 
-__all__ = ("Page", "PagedMap", "Pages", "encode_state")
+__all__ = ("Page", "PageCache", "PagedMap", "Pages", "encode_state")
 
 _KEYS_PER_PAGE = 64
-_MAX_PAGES = 1 << 15
+_MULTIPLIER = 0xD6E8FEB86659FD93  # odd and without pattern: every bit of a hash has a say in the page
 _ABSENT: Any = object()
 
 Page: TypeAlias = dict[Any, Any]
 
 
-class Pages:
-    """The pages of one map. Whoever changes a page says so in ``changed``."""
+class PageCache:
+    """Pages as objects: those that were asked for. Whoever changes a page says so in ``changed``."""
 
-    __slots__ = ("_codec", "_decoded", "_encoded", "_owner", "changed", "count")
+    __slots__ = ("_codec", "_decoded", "_owner", "_store", "changed", "stored")
 
-    def __init__(self, codec: Codec, owner: str) -> None:
+    def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         self._codec = codec
         self._owner = owner
-        self._encoded: dict[int, bytes] = {}
+        self._store = store
         self._decoded: dict[int, Page] = {}
-        self.count = 1  # a power of two
         self.changed: set[int] = set()
-
-    def __iter__(self) -> Iterator[Page]:
-        """Every page, in order."""
-        return map(self.load, range(self.count))
-
-    def number_of(self, key: Any) -> int:
-        """The page that ``key`` belongs to. Raises ``InvalidKeyError`` for types that cannot be keys."""
-        # The high half: the low bits chose the subtask, so within one subtask they are much alike.
-        return (stable_hash(key) >> 16) & (self.count - 1)
+        self.stored: Collection[int] = ()
+        """The numbers of the pages that the store has. All others are empty."""
 
     def load(self, number: int) -> Page:
-        """Page ``number``, to look at and to change."""
+        """Page ``number``, to look at and to change. Raises ``CorruptDataError`` if it is not what was stored."""
         page = self._decoded.get(number)
         if page is None:
-            data = self._encoded.get(number)
-            page = self._decoded[number] = self._codec.loads(data, self._owner) if data is not None else {}
+            page = self._decoded[number] = self._stored_page(number) if number in self.stored else {}
         return page
 
-    def grow(self, keys: int) -> bool:
-        """Cut anew, if ``keys`` are too many for the pages there are."""
-        count = self.count
-        while keys > _KEYS_PER_PAGE * count and count < _MAX_PAGES:
-            count *= 4
-        if count == self.count:
-            return False
-        pages = list(self)
-        self.count = count
-        self._encoded = {}
-        self._decoded = {number: {} for number in range(count)}
-        self.changed = set(range(count))
-        for page in pages:
-            for key, value in page.items():
-                self._decoded[self.number_of(key)][key] = value
-        return True
+    def save(self, stored: Collection[int]) -> dict[int, bytes]:
+        """Encode what has changed; from now on the store has the pages ``stored``.
 
-    def clear(self) -> None:
-        """Be one empty page."""
-        self.count = 1
-        self._encoded.clear()
-        self._decoded.clear()
-        self.changed.clear()
-
-    def snapshot(self) -> tuple[int, dict[int, bytes]]:
-        """The number of pages, and those that are not empty; encodes what has changed.
-
-        Raises ``SerializationError`` naming a key whose values cannot be pickled.
+        Returns the part of them that goes into the state blob. Raises ``SerializationError`` naming a key whose values
+        cannot be pickled.
         """
         for number in sorted(self.changed):
-            page = self._decoded[number]
-            if page:
-                self._encoded[number] = self._encode(page)
-            else:
-                self._encoded.pop(number, None)
+            if number in stored:
+                self._store.put(number, self._encode(self._decoded[number]))
+            elif number in self.stored:
+                self._store.remove(number)
         self.changed.clear()
-        return self.count, dict(self._encoded)
+        self.stored = stored
+        return self._store.snapshot()
 
-    def restore(self, state: tuple[int, dict[int, bytes]]) -> None:
-        """Take over an earlier ``snapshot``."""
-        self.clear()
-        self.count, encoded = state
-        self._encoded = dict(encoded)
+    def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
+        """Take over what an earlier ``save`` has returned, and the pages that were ``stored`` then."""
+        self._decoded.clear()
+        self.changed.clear()
+        self._store.restore(pages)
+        self.stored = stored
+
+    def clear(self) -> None:
+        """Forget all pages."""
+        for number in self.stored:
+            self._store.remove(number)
+        self._decoded.clear()
+        self.changed.clear()
+        self.stored = ()
+
+    def _stored_page(self, number: int) -> Page:
+        data = self._store.get(number)
+        if data is None:
+            raise CorruptDataError(f"{self._owner}: page {number} is missing.")
+        page: Page = self._codec.loads(data, self._owner)
+        return page
 
     def _encode(self, page: Page) -> bytes:
         try:
@@ -104,6 +89,66 @@ class Pages:
             for key, value in page.items():
                 encode_state(self._codec, value, f"{self._owner}, key {shorten(key)}")
             raise
+
+
+class Pages(PageCache):
+    """The pages of one map, found by the hash of a key. Once any is stored, all ``count`` of them are."""
+
+    __slots__ = ("_mask", "count")
+
+    def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
+        super().__init__(codec, owner, store)
+        self.count = 1
+        self._mask = 0  # the least power of two that is not below count, less one
+
+    def __iter__(self) -> Iterator[Page]:
+        """Every page, in order."""
+        return map(self.load, range(self.count))
+
+    def number_of(self, key: Any) -> int:
+        """The page that ``key`` belongs to. Raises ``InvalidKeyError`` for types that cannot be keys."""
+        # The low bits of the hash chose the subtask, so within one subtask they are much alike: it is mixed anew.
+        number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
+        return number if number < self.count else number & self._mask >> 1
+
+    def crowded(self, keys: int) -> bool:
+        """Whether ``keys`` are too many for the pages there are."""
+        return keys > _KEYS_PER_PAGE * self.count and self.count < self._store.most
+
+    def split(self) -> Page:
+        """One page more, which is returned: it takes what is now its own from the page that had it."""
+        new = self.count
+        self.count += 1
+        if new > self._mask:
+            self._mask = self._mask * 2 + 1
+        old = new & self._mask >> 1
+        page = self.load(old)
+        moved = {key: value for key, value in page.items() if self.number_of(key) == new}
+        for key in moved:
+            del page[key]
+        self._decoded[new] = moved
+        self.changed |= {old, new}
+        return moved
+
+    def clear(self) -> None:
+        """Be one empty page, which is not stored."""
+        super().clear()
+        self._set_count(1)
+
+    def snapshot(self) -> tuple[int, dict[int, bytes]]:
+        """How many pages are stored, and the part of them that goes into the state blob."""
+        pages = self.save(range(self.count) if self.changed else self.stored)
+        return len(self.stored), pages
+
+    def restore(self, state: tuple[int, dict[int, bytes]]) -> None:
+        """Take over an earlier ``snapshot``."""
+        stored, pages = state
+        self.adopt(pages, range(stored))
+        self._set_count(max(1, stored))
+
+    def _set_count(self, count: int) -> None:
+        self.count = count
+        self._mask = (1 << (count - 1).bit_length()) - 1
 
 
 def encode_state(codec: Codec, value: Any, owner: str) -> bytes:
@@ -122,10 +167,10 @@ class PagedMap:
 
     __slots__ = ("_pages", "_stored", "live")
 
-    def __init__(self, codec: Codec, owner: str) -> None:
+    def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         self.live: dict[Any, Any] = {}
         """Values that were touched since the last snapshot, which keeps what is in here then."""
-        self._pages = Pages(codec, owner)
+        self._pages = Pages(codec, owner, store)
         self._stored = 0  # keys in pages
 
     def __iter__(self) -> Iterator[Any]:
@@ -155,11 +200,19 @@ class PagedMap:
             self._stored = 0
         return self.live
 
+    def discard(self) -> None:
+        """Take what is stored away. What is in ``live`` is left to whoever has it in hand."""
+        self._pages.clear()
+        self._stored = 0
+
     def snapshot(self) -> tuple[Any, ...]:
         """Everything as plain values and the pages as bytes."""
         pages = self._pages
         self._stored += len(self.live)
-        pages.grow(self._stored)
+        if not self._stored:
+            pages.clear()
+        while pages.crowded(self._stored):
+            pages.split()
         for key, value in self.live.items():
             number = pages.number_of(key)
             pages.load(number)[key] = value

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.page_store import PageStore, PageStores
 from dsv2.runtime.pages import PagedMap
 
 __all__ = ("Pane", "Panes")
@@ -25,9 +26,16 @@ class Pane(PagedMap):
     __slots__ = ("by_event", "deadline", "layout", "slot")
 
     def __init__(
-        self, codec: Codec, owner: str, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]
+        self,
+        codec: Codec,
+        owner: str,
+        store: PageStore,
+        slot: int,
+        deadline: int,
+        by_event: bool,
+        layout: tuple[int, ...],
     ) -> None:
-        super().__init__(codec, owner)
+        super().__init__(codec, owner, store)
         self.slot = slot
         self.deadline = deadline
         self.by_event = by_event
@@ -37,9 +45,10 @@ class Pane(PagedMap):
 class Panes:
     """The panes of one operator in one subtask."""
 
-    def __init__(self, codec: Codec, owner: str) -> None:
+    def __init__(self, codec: Codec, owner: str, stores: PageStores) -> None:
         self._codec = codec
         self._owner = owner
+        self._stores = stores
         self._panes: dict[int, Pane] = {}
         # By event time or not. Of the same deadline the later window comes first: it fires, while the other one goes.
         self._heaps: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
@@ -51,7 +60,7 @@ class Panes:
 
     def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
         """A new pane. ``by_event``: the deadline is one of event time, not of processing time."""
-        pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event, layout)
+        pane = self._new_pane(slot, deadline, by_event, layout)
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
@@ -62,7 +71,7 @@ class Panes:
 
     def drop(self, slot: int) -> None:
         """Forget a pane."""
-        del self._panes[slot]
+        self._panes.pop(slot).discard()
 
     def next_due(self, by_event: bool) -> Pane | None:
         """The pane with the earliest deadline of that time."""
@@ -95,8 +104,12 @@ class Panes:
         self._panes.clear()
         self._heaps = {True: [], False: []}
         for slot, (deadline, by_event, layout, content) in state.items():
-            pane = self._panes[slot] = Pane(self._codec, self._owner, slot, deadline, by_event, layout)
-            pane.restore(content)
+            self._new_pane(slot, deadline, by_event, layout).restore(content)
             self._heaps[by_event].append((deadline, -slot))
         for heap in self._heaps.values():
             heapify(heap)
+
+    def _new_pane(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> Pane:
+        store = self._stores(f"pane/{slot}", self._owner)
+        pane = self._panes[slot] = Pane(self._codec, self._owner, store, slot, deadline, by_event, layout)
+        return pane

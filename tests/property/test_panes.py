@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.page_store import in_blob
 from dsv2.runtime.panes import Pane, Panes
 from dsv2.runtime.types import TypeRegistry
 from tests.support import CountingCodec, long_lists, unhurried
@@ -27,7 +28,7 @@ STEPS = long_lists(
 
 
 def new_panes(codec: Codec | None = None) -> Panes:
-    return Panes(codec or Codec(TypeRegistry()), "Panes")
+    return Panes(codec or Codec(TypeRegistry()), "Panes", in_blob)
 
 
 def reloaded(panes: Panes, codec: Codec | None = None) -> Panes:

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.watermark import WatermarkHandlingResult, new_builder
-from tests.support import ACTIVE, ENDED, IDLE, Driver, local_environment, two_inputs, unhurried, watermark
+from tests.support import (
+    ACTIVE,
+    ENDED,
+    IDLE,
+    Driver,
+    KeptEntries,
+    local_environment,
+    two_inputs,
+    unhurried,
+    watermark,
+)
 
 Frames: TypeAlias = list[tuple[int, list[Any]]]
 
@@ -54,14 +64,14 @@ class Remembering(OneInputStreamProcessFunction[int, Any]):
         output.collect((key, tuple(self.per_key[key]), self.opened))
 
 
-def chain() -> Driver:
+def chain(entries: KeptEntries | None = None) -> Driver:
     """A keyed function with two channels; a second one chained to it; then taking turns over three subtasks."""
     env = local_environment()
     numbers = env.from_collection(list[int]()).with_parallelism(2)
     stream = numbers.key_by(lambda number: number % 3).process(Remembering()).with_uid("f")
     stream = stream.process(lambda record, output, ctx: output.collect(record))
     stream.to_sink(CollectSink()).with_uid("out").with_parallelism(3)
-    return Driver(env.build_plan(), "f").open()
+    return Driver(env.build_plan(), "f", entries=entries).open()
 
 
 def pair() -> Driver:
@@ -106,6 +116,12 @@ RESTARTS = st.lists(st.booleans(), min_size=1, max_size=5)
 @given(histories(channels=2), RESTARTS)
 def test_a_chain_with_state(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(chain, frames, restarts)
+
+
+@unhurried
+@given(histories(channels=2), RESTARTS)
+def test_a_chain_with_state_whose_pages_are_entries_of_a_map(frames: Frames, restarts: list[bool]) -> None:
+    assert_restarts_change_nothing(lambda: chain(KeptEntries()), frames, restarts)
 
 
 @unhurried

@@ -118,8 +118,9 @@ class Waiting:
         """Put the rows of an earlier program, which had other bounds, where this one looks for them."""
         for pane in self._panes:
             if pane.slot % 2 == self._side and pane.layout != self._layout:
+                all_rows = pane.take_all()
                 self._panes.drop(pane.slot)
-                for key, rows in pane.take_all().items():
+                for key, rows in all_rows.items():
                     for row in rows:
                         self.add(key, row)
 

@@ -1,0 +1,251 @@
+"""Pages as entries of a map: what is read and written of them, how they become more, and what is not whole."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsv2 import CorruptDataError
+from dsv2.runtime.codec import FORMAT_VERSION, Codec
+from dsv2.runtime.deadlines import Deadlines
+from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.page_store import BlobPages, EntryPages, PageStore, in_entries
+from dsv2.runtime.pages import PagedMap, Pages
+from dsv2.runtime.panes import Panes
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input, unhurried
+
+CODEC = Codec(TypeRegistry())
+OWNER = "Keyed state of Process (uid 'count'), subtask 3"
+Layout: TypeAlias = KeptEntries | None
+
+LAYOUTS = st.none() | st.builds(KeptEntries)
+
+
+def page_store(entries: Layout) -> PageStore:
+    return BlobPages() if entries is None else EntryPages(entries, "pages", CODEC, OWNER)
+
+
+def keyed_store(entries: KeptEntries) -> PagedKeyedStore:
+    return PagedKeyedStore(CODEC, OWNER, True, in_entries(entries, CODEC))
+
+
+def going_on(store: PagedKeyedStore, entries: KeptEntries) -> PagedKeyedStore:
+    """The store of the next micro-batch."""
+    snapshot = store.snapshot()
+    entries.forget_calls()
+    other = keyed_store(entries)
+    other.restore(snapshot)
+    return other
+
+
+def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
+    store = keyed_store(entries)
+    for key in range(keys):
+        store.entry(key)["count"] = 1
+    return going_on(store, entries)
+
+
+# --- How pages become more ------------------------------------------------------------------------------------------
+
+
+@unhurried
+@given(LAYOUTS, st.lists(st.integers(0, 400) | st.text(max_size=3), max_size=400, unique=True), st.integers(1, 40))
+def test_each_key_is_in_its_page_however_many_there_are(entries: Layout, keys: list[Any], count: int) -> None:
+    pages = Pages(CODEC, OWNER, page_store(entries))
+    for key in keys:
+        pages.load(pages.number_of(key))[key] = key
+    pages.changed.add(0)
+    for number in range(1, count):
+        pages.changed.clear()
+        moved = pages.split()
+        assert pages.count == number + 1
+        assert len(pages.changed) == 2, "one page becomes two, and no other is touched"
+        assert moved == pages.load(number)
+        if number == count // 2:  # put away in between
+            pages.changed |= set(range(pages.count))
+            snapshot = pages.snapshot()
+            pages = Pages(CODEC, OWNER, page_store(entries))
+            pages.restore(snapshot)
+    found = {number: list(page) for number, page in enumerate(pages)}
+    assert sorted((key for page in found.values() for key in page), key=repr) == sorted(keys, key=repr)
+    assert all(pages.number_of(key) == number for number, page in found.items() for key in page)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 100, 1023, 1024, 1025, 70_000])
+def test_pages_are_alike_in_size_whatever_their_number(count: int) -> None:
+    """Between two powers of two those that are not divided yet have twice as many keys."""
+    pages = Pages(CODEC, OWNER, BlobPages())
+    pages.restore((count, {}))
+    whole = 1 << count.bit_length() - 1
+    divided = count - whole
+    sizes = [0] * count
+    for key in range(20_000):
+        sizes[pages.number_of(key)] += 1
+    of_divided = sum(sizes[:divided]) + sum(sizes[whole:])
+    assert abs(of_divided / 20_000 - divided / whole) < 0.02
+
+
+def test_a_key_more_costs_a_few_pages_at_most() -> None:
+    entries = KeptEntries()
+    store = counted(6400, entries)
+    for key in range(6400, 6700):
+        store.entry(key)["count"] = 1
+        snapshot = store.snapshot()
+        assert len(entries.read) <= 2
+        assert len(entries.written) <= 3, "its own, and two where there was one"
+        entries.forget_calls()
+        store = keyed_store(entries)
+        store.restore(snapshot)
+    assert len(entries.kept) == 105
+    assert sorted(store) == list(range(6700))
+
+
+# --- What a micro-batch touches -------------------------------------------------------------------------------------
+
+
+def test_only_the_pages_of_touched_keys_are_read_and_only_changed_ones_written() -> None:
+    entries = KeptEntries()
+    store = counted(6400, entries)
+    assert (entries.read, entries.written) == ([], [])
+    store.entry(17)["count"] = 2
+    store.entry(17)["count"] = 3
+    store.entry(18)  # looked at, as handles do, for they cannot tell
+    assert len(entries.read) == 2
+    store.snapshot()
+    assert entries.written == entries.read[:1]
+    assert len(entries.kept) == 100
+
+
+def test_deadlines_of_untouched_pages_are_not_read_before_they_are_due() -> None:
+    entries = KeptEntries()
+    store = keyed_store(entries)
+    for key in range(64_000):  # a thousand pages, four blocks of deadlines
+        store.entry(key)[Domain.EVENT_TIME] = [10_000 + key]
+        store.add_deadline(Domain.EVENT_TIME, key, 10_000 + key)
+    store = going_on(store, entries)
+    assert store.next_deadline(Domain.EVENT_TIME) == 10_000
+    assert store.take_due(Domain.EVENT_TIME, 9_999) == []
+    assert entries.read == []
+    assert store.take_due(Domain.EVENT_TIME, 10_000) == [(10_000, 0)]
+    assert [name for name, _ in entries.read] == ["deadlines/0", "keys"]
+
+
+def test_the_pages_of_an_operator_are_under_its_uid() -> None:
+    """Others of its chain have the same map."""
+    entries = KeptEntries()
+    env = local_environment()
+    env.from_collection([1], "in").key_by(abs).process(one_input()).with_uid("f").to_sink(CollectSink())
+    driver = Driver(env.build_plan(), "f", entries=entries).open()
+    driver.send(1)
+    driver.restart()
+    assert {name for name, _ in entries.kept} == {"f/keys"}
+
+
+def test_panes_leave_nothing_behind() -> None:
+    entries = KeptEntries()
+    panes = Panes(CODEC, OWNER, in_entries(entries, CODEC))
+    panes.open(5, 9, by_event=True).live.update({key: key for key in range(1000)})
+    panes.open(6, 9, by_event=True).live.update({key: -key for key in range(10)})
+    snapshot = panes.snapshot()
+    assert len(entries.kept) == 16 + 1
+    panes = Panes(CODEC, OWNER, in_entries(entries, CODEC))
+    panes.restore(snapshot)
+    pane = panes.get(6)
+    assert pane is not None
+    assert pane.take(3) == -3
+    panes.drop(5)
+    assert {name for name, _ in entries.kept} == {"pane/6"}
+    panes.drop(6)
+    assert (panes.snapshot(), entries.kept) == ({}, {})
+
+
+def test_a_map_that_has_lost_its_last_key_leaves_nothing_behind() -> None:
+    entries = KeptEntries()
+    values = PagedMap(CODEC, OWNER, page_store(entries))
+    values.live.update({key: key for key in range(1000)})
+    values.snapshot()
+    for key in range(1000):
+        values.take(key)
+    values.live.clear()
+    assert (values.snapshot(), entries.kept) == ((0, (0, {})), {})
+
+
+# --- Deadlines of very many pages -----------------------------------------------------------------------------------
+
+DEADLINES = long_lists(
+    st.tuples(
+        st.sampled_from(["hasten", "hasten", "put", "put none", "take", "save"]),
+        st.integers(0, 3) | st.integers(250, 260) | st.integers(0, 3000),
+        st.integers(0, 50),
+    ),
+    max_size=60,
+)
+
+
+@unhurried
+@given(LAYOUTS, DEADLINES)
+def test_deadlines_are_a_dict_of_which_the_least_is_known(entries: Layout, steps: list[tuple[str, int, int]]) -> None:
+    deadlines = Deadlines(CODEC, OWNER, page_store(entries))
+    model: dict[int, int] = {}
+    for what, page, time in steps:
+        match what:
+            case "hasten":
+                deadlines.hasten(page, time)
+                model[page] = min(time, model.get(page, time))
+            case "put":
+                deadlines.put(page, time)
+                model[page] = time
+            case "put none":
+                deadlines.put(page, None)
+                model.pop(page, None)
+            case "take":
+                due = sorted((t, p) for p, t in model.items() if t <= time)
+                assert deadlines.take(time) == [p for _, p in due]
+                for _, p in due:
+                    del model[p]
+            case "save":
+                snapshot = deadlines.snapshot()
+                deadlines = Deadlines(CODEC, OWNER, page_store(entries))
+                deadlines.restore(snapshot)
+        assert deadlines.next() == min(model.values(), default=None)
+    assert (deadlines.snapshot() is None) == (not model)
+    assert entries is None or len(entries.kept) == len({page >> 8 for page in model})
+
+
+# --- Bytes that are not whole ---------------------------------------------------------------------------------------
+
+
+def damaged(blob: bytes) -> dict[str, bytes]:
+    """What may become of a page, by what is said of it."""
+    return {
+        "the bytes are damaged (length or checksum does not fit).": blob[:-1] + bytes([blob[-1] ^ 1]),
+        "these bytes are not a page of dsv2.": b"XXXX" + blob[4:],
+        f"written in format {FORMAT_VERSION + 1}, this version of dsv2 reads format {FORMAT_VERSION}.": (
+            blob[:4] + bytes([FORMAT_VERSION + 1]) + blob[5:]
+        ),
+        "7 bytes are too few for a blob.": blob[:7],
+    }
+
+
+@pytest.mark.parametrize("said", damaged(b"DSV2" + bytes(20)))
+def test_a_page_that_is_not_whole_is_refused_with_its_operator(said: str) -> None:
+    entries = KeptEntries()
+    store = counted(1, entries)
+    entries.kept["keys", 0] = damaged(entries.kept["keys", 0])[said]
+    with pytest.raises(CorruptDataError) as refused:
+        store.find(0)
+    assert str(refused.value) == f"{OWNER}, page 0: {said}"
+
+
+def test_a_page_that_is_missing_is_not_taken_for_an_empty_one() -> None:
+    entries = KeptEntries()
+    store = counted(1, entries)
+    entries.kept.clear()
+    with pytest.raises(CorruptDataError) as refused:
+        store.find(0)
+    assert str(refused.value) == f"{OWNER}: page 0 is missing."
