@@ -15,13 +15,10 @@ from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import Collector, PartitionedContext
 from dsv2.errors import PlanError
 from dsv2.functions import (
-    CallableFunction,
-    ColumnarFunction,
     FilterFunction,
     FlatMapFunction,
     MapFunction,
     OneInput,
-    OneInputStreamProcessFunction,
     ProcessFunction,
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -30,6 +27,13 @@ from dsv2.functions import (
 from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.sinks import Sink
+from dsv2.stream_arguments import (
+    one_input,
+    require,
+    require_callable,
+    require_new_key_selector,
+    require_selectors,
+)
 
 __all__ = (
     "BroadcastStream",
@@ -111,7 +115,7 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, "Two-Output-Process", output_keys=(None, None))
             return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
-        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), "Process")
+        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), "Process")
         return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
 
     @overload
@@ -130,23 +134,23 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
         if isinstance(other, BroadcastStream):
             ref = _connect_broadcast(self, other, function)
         else:
-            _require(function, TwoInputNonBroadcastStreamProcessFunction)
+            require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
         return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
 
     def map(self, function: Callable[[T_co], OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
         """``process`` with a function that turns each record into one."""
-        _require_callable("map", function)
+        require_callable("map", function)
         return self.process(MapFunction(function)).with_name("Map")
 
     def filter(self, predicate: Callable[[T_co], bool]) -> ProcessConfigurableAndNonKeyedPartitionStream[T_co]:
         """``process`` with a function that keeps the records for which ``predicate`` is true."""
-        _require_callable("filter", predicate)
+        require_callable("filter", predicate)
         return self.process(FilterFunction(predicate)).with_name("Filter")
 
     def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
         """``process`` with a function that turns each record into any number of records."""
-        _require_callable("flat_map", function)
+        require_callable("flat_map", function)
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
     def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
@@ -210,10 +214,10 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
             return self._process_two_output(function, selectors)
         name = "KeyedProcess"
         if not selectors:
-            ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name)
+            ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name)
             return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
-        _require_selectors(selectors, 1)
-        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name, output_keys=selectors)
+        require_selectors(selectors, 1)
+        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, output_keys=selectors)
         return ProcessConfigurableAndKeyedPartitionStream[K, Any](self._builder, _preserving(ref, selectors[0]))
 
     def _process_two_output(self, function: ProcessFunction, selectors: tuple[Any, ...]) -> Any:
@@ -221,7 +225,7 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         if not selectors:
             ref = self._add(kind, function, name, output_keys=(None, None))
             return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
-        _require_selectors(selectors, 2)
+        require_selectors(selectors, 2)
         ref = self._add(kind, function, name, output_keys=selectors)
         return ProcessConfigurableAndTwoKeyedPartitionStreams[K, Any, Any](self._builder, ref, selectors)
 
@@ -257,8 +261,8 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         _refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
             return _keyed_broadcast(self, other, function, new_key_selector)
-        _require(function, TwoInputNonBroadcastStreamProcessFunction)
-        _require_new_key_selector(new_key_selector)
+        require(function, TwoInputNonBroadcastStreamProcessFunction)
+        require_new_key_selector(new_key_selector)
         ref = self._add(
             OperatorKind.TWO_INPUT, function, "Keyed-TwoInput-Process", other._ref, output_keys=(new_key_selector,)
         )
@@ -302,7 +306,7 @@ class GlobalStream(_Stream[T_co], Generic[T_co]):
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None), non_parallel=True)
             return TwoGlobalStreams[Any, Any](self._builder, ref)
-        ref = self._add(OperatorKind.ONE_INPUT, _one_input(function), name, non_parallel=True)
+        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, non_parallel=True)
         return ProcessConfigurableAndGlobalStream[Any](self._builder, ref)
 
     def connect_and_process(
@@ -312,7 +316,7 @@ class GlobalStream(_Stream[T_co], Generic[T_co]):
     ) -> ProcessConfigurableAndGlobalStream[OUT]:
         """Run ``function`` on this stream and another global one."""
         _refuse_foreign(self, other, GlobalStream)
-        _require(function, TwoInputNonBroadcastStreamProcessFunction)
+        require(function, TwoInputNonBroadcastStreamProcessFunction)
         ref = self._add(
             OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref, non_parallel=True
         )
@@ -439,57 +443,6 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
         return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 1))
 
 
-def _one_input(function: Any) -> OneInput[Any, Any]:
-    if isinstance(function, OneInputStreamProcessFunction | ColumnarFunction):
-        return function
-    if isinstance(function, TwoInputNonBroadcastStreamProcessFunction | TwoInputBroadcastStreamProcessFunction):
-        raise PlanError(
-            f"process at {caller_location()} takes a one-input or two-output function; {type(function).__name__} "
-            f"has two inputs: use connect_and_process."
-        )
-    if isinstance(function, ProcessFunction):
-        raise PlanError(
-            f"process at {caller_location()} takes a one-input or two-output function, which "
-            f"{type(function).__name__} is not. A window function goes into window(strategy, function)."
-        )
-    if isinstance(function, type) or not takes(function, 3):
-        hint = " (an instance, not the class)" if isinstance(function, type) else ""
-        raise PlanError(
-            f"process at {caller_location()} takes a process function{hint} or a callable (record, output, ctx), "
-            f"not {function!r}."
-        )
-    return CallableFunction(function)
-
-
-def _require_callable(method: str, function: object) -> None:
-    if not takes(function, 1):
-        raise PlanError(f"{method} at {caller_location()} takes a callable (record), not {function!r}.")
-
-
-def _require(function: object, kind: type) -> None:
-    if not isinstance(function, kind):
-        raise PlanError(
-            f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
-            f"not {kind_of(function)}."
-        )
-
-
-def _require_selectors(selectors: tuple[Any, ...], count: int) -> None:
-    if len(selectors) != count or not all(takes(selector, 1) for selector in selectors):
-        raise PlanError(
-            f"process at {caller_location()}: to keep the stream keyed give one key selector for each of the "
-            f"{count} output{'s' if count > 1 else ''}, or none at all."
-        )
-
-
-def _require_new_key_selector(selector: object) -> None:
-    if selector is not None and not takes(selector, 1):
-        raise PlanError(
-            f"connect_and_process at {caller_location()}: new_key_selector is a callable (record) -> key, "
-            f"not {selector!r}."
-        )
-
-
 def _refuse_foreign(stream: _Stream[Any], other: object, *kinds: type) -> None:
     where = f"connect_and_process at {caller_location()}"
     if not isinstance(other, kinds):
@@ -507,7 +460,7 @@ def _preserving(ref: InputRef, key_selector: KeySelector) -> InputRef:
 
 
 def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], function: Any, **options: Any) -> InputRef:
-    _require(function, TwoInputBroadcastStreamProcessFunction)
+    require(function, TwoInputBroadcastStreamProcessFunction)
     name = "Broadcast-TwoInput-Process"
     if isinstance(stream, KeyedPartitionStream):
         name = "Keyed-TwoInput-Broadcast-Process"
@@ -517,7 +470,7 @@ def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], functio
 def _keyed_broadcast(
     keyed: KeyedPartitionStream[Any, Any], side: BroadcastStream[Any], function: Any, key_selector: Any
 ) -> Any:
-    _require_new_key_selector(key_selector)
+    require_new_key_selector(key_selector)
     ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,))
     return _keyed_result(keyed._builder, ref, key_selector)
 

@@ -37,7 +37,8 @@ MAY_IMPORT = {
     "graph": MODEL | {"callables"},
     "job": MODEL | {"graph"},
     "configurable": MODEL | {"graph"},
-    "streams": MODEL | {"callables", "configurable", "graph"},
+    "stream_arguments": MODEL | {"callables", "graph"},
+    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments"},
     "environment": PLAN | {"streams"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME,
