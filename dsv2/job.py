@@ -24,23 +24,39 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a streaming job runs its next micro-batch. Made by one of the two methods."""
+    """When a streaming job runs its next micro-batch, and how large it is. Made by one of the two methods.
+
+    ``target_batch_ms``: how long a micro-batch should take, in ms. A backlog is read in micro-batches that grow from
+    small ones until they take that long; what trickles in is not kept waiting. It counts besides the limits of the
+    sources; not for DataFrames, nor in the local runtime. None: only the limits count.
+    """
 
     interval_ms: int | None
+    target_batch_ms: int | None = None
 
     @staticmethod
-    def processing_time(interval_ms: int = 0) -> Trigger:
-        """A micro-batch every ``interval_ms`` milliseconds; 0: as soon as the one before is done."""
+    def processing_time(interval_ms: int = 0, *, target_batch_ms: int | None = None) -> Trigger:
+        """A micro-batch every ``interval_ms`` milliseconds; 0: as soon as the one before is done.
+
+        Raises ``ConfigurationError`` for both an interval and ``target_batch_ms``.
+        """
         if not isinstance(interval_ms, int) or interval_ms < 0:
             raise ConfigurationError(
                 f"processing_time takes milliseconds, a whole number of at least 0, not {interval_ms!r}."
             )
-        return Trigger(interval_ms)
+        _check_target(target_batch_ms)
+        if interval_ms and target_batch_ms is not None:
+            raise ConfigurationError(
+                "With target_batch_ms one micro-batch follows the other, so that it can be told how long they take: "
+                "leave the interval out."
+            )
+        return Trigger(interval_ms, target_batch_ms)
 
     @staticmethod
-    def available_now() -> Trigger:
+    def available_now(*, target_batch_ms: int | None = None) -> Trigger:
         """Process what the sources hold now, in as many micro-batches as it takes, then end."""
-        return Trigger(None)
+        _check_target(target_batch_ms)
+        return Trigger(None, target_batch_ms)
 
     @staticmethod
     def continuous(interval_ms: int = 0) -> Trigger:
@@ -56,6 +72,13 @@ class Trigger:
         raise ConfigurationError(
             "Spark's real-time mode does not run applyInPandasWithState, on which process functions run. "
             "Use Trigger.processing_time()."
+        )
+
+
+def _check_target(target_batch_ms: int | None) -> None:
+    if target_batch_ms is not None and (not isinstance(target_batch_ms, int) or target_batch_ms < 1):
+        raise ConfigurationError(
+            f"target_batch_ms is in milliseconds, a whole number of at least 1, not {target_batch_ms!r}."
         )
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, Interruption
+from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import OUTPUT_BYTES, PACE_SECONDS, Feed, Offset, Planner
 from runtime_spark.interruptions import Interruptions
 from runtime_spark.rows import FrameEncoder, Row
@@ -49,6 +51,7 @@ class CountingFeed(Feed):
     records_per_batch: int | None = None
     records_per_second: float | None = None
     interruptions: Mapping[int, Interruption] = MappingProxyType({})
+    target_batch_ms: int | None = None
 
     def subtasks(self, operator: Operator) -> int:
         """Into how many splits a micro-batch is cut."""
@@ -68,12 +71,15 @@ class CountingPlanner(Planner):
         self._began: tuple[int, int] | None = None  # time in ms and position at the first question
         self._goal: int | None = None
         self._interruptions = Interruptions(feed.interruptions)
+        self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
 
     def initial(self) -> Offset:
         return {"position": _BEFORE_START}
 
     def latest(self, start: Offset, *, only_available: bool) -> Offset:
         position, count = max(start["position"], 0), self._feed.count
+        if self._adaptive is not None:
+            self._adaptive.measure()
         if self._held(start["position"], wait=only_available):
             return {"position": position}
         available = self._available(position)
@@ -81,7 +87,10 @@ class CountingPlanner(Planner):
             # What is there now is everything, at its own pace; an offset that stays would end the query.
             time.sleep(PACE_SECONDS)
             available = self._available(position)
-        stop = position + (self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH)
+        limit = self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH
+        if self._adaptive is not None:
+            limit = min(limit, self._adaptive.of(LEAST_PER_BATCH))
+        stop = position + limit
         if available is not None:
             stop = min(stop, available)
         if only_available and count is None:
@@ -90,6 +99,8 @@ class CountingPlanner(Planner):
             stop = min(stop, self._goal)
         if (place := self._interruptions.next(position)) is not None:
             stop = min(stop, place)
+        if self._adaptive is not None and stop > position:
+            self._adaptive.begin(full=stop - position >= self._adaptive.of(LEAST_PER_BATCH))
         return {"position": max(stop, position)}
 
     def portions(self, start: Offset, end: Offset) -> Sequence[Split]:
@@ -126,10 +137,11 @@ class CountingPlanner(Planner):
 
 
 class IndexedFeed(CountingFeed):
-    """The records of an indexed source."""
+    """The records of an indexed source. ``target_batch_ms``: as in ``SplitFeed``."""
 
-    def __init__(self, source: IndexedSource[Any]) -> None:
+    def __init__(self, source: IndexedSource[Any], target_batch_ms: int | None = None) -> None:
         self.source = source
+        self.target_batch_ms = target_batch_ms
         self.count = source.count
         self.records_per_batch = source.records_per_batch
         self.records_per_second = source.records_per_second

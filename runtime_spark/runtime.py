@@ -30,7 +30,7 @@ from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
-from runtime_spark.sources import check_source, source_frames
+from runtime_spark.sources import SourceOptions, check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.worker import pack_job
 
@@ -57,13 +57,13 @@ class SparkRuntime:
         self._spark = spark
         self._clock = clock if clock is not None else SystemClock()
 
-    def compile(self, plan: Plan, reports: str | None = None) -> CompiledPlan:
+    def compile(self, plan: Plan, options: SourceOptions | None = None) -> CompiledPlan:
         """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it.
 
-        ``reports``: a folder for what readers of sources find out, if there is a ``ReportArchive``.
+        ``options``: for a streaming job whose query is started here; with a ``ReportArchive``, if there are reports.
         """
         try:
-            return compile_plan(self._spark, plan, self._clock, reports)
+            return compile_plan(self._spark, plan, self._clock, options or SourceOptions())
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
 
@@ -103,14 +103,14 @@ class SparkRuntime:
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
         reports = TemporaryDirectory(prefix="dsv2-reports-")  # goes with the job's handle
-        compiled = self.compile(plan, reports.name)
+        trigger = options.trigger or _default_trigger(plan)
+        compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms))
         archive = ReportArchive(self._spark, plan, checkpoint, reports.name)
         with usable(f"The checkpoint_location {checkpoint}"):
             if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
                 self._check_outputs_unused(plan)
                 write_manifest(self._spark, checkpoint, plan, compiled.layout)
             archive.restore()
-        trigger = options.trigger or _default_trigger(plan)
         sinks = SinkWriter(plan, compiled.layout, compiled.packed)
         job = StreamingJob(plan, sinks, archive, self._clock, only_available=trigger.interval_ms is None)
         weakref.finalize(job, reports.cleanup)
@@ -132,7 +132,7 @@ class SparkRuntime:
         return job
 
 
-def compile_plan(spark: SparkSession, plan: Plan, clock: Clock, reports: str | None = None) -> CompiledPlan:
+def compile_plan(spark: SparkSession, plan: Plan, clock: Clock, options: SourceOptions) -> CompiledPlan:
     """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
@@ -141,7 +141,7 @@ def compile_plan(spark: SparkSession, plan: Plan, clock: Clock, reports: str | N
     layout = Layout.of(plan)
     packed = pack_job(plan, layout, registry)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
-    frames = source_frames(spark, plan, packed, job_key, clock, reports)
+    frames = source_frames(spark, plan, packed, job_key, clock, options)
     for level in range(len(layout.levels)):
         frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)

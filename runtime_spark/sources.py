@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -27,9 +28,21 @@ from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.worker import load_job
 
-__all__ = ("check_source", "source_frames")
+__all__ = ("SourceOptions", "check_source", "source_frames")
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How the sources of one run read.
+
+    ``reports``: the folder of what readers find out; None if nobody puts anything there. ``target_batch_ms``: how long
+    a micro-batch should take; None if only the limits of the sources count.
+    """
+
+    reports: str | None = None
+    target_batch_ms: int | None = None
 
 
 def check_source(operator: Operator) -> None:
@@ -47,14 +60,11 @@ def check_source(operator: Operator) -> None:
 
 
 def source_frames(
-    spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock, reports: str | None = None
+    spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock, options: SourceOptions
 ) -> DataFrame:
-    """All sources of ``plan``, in their order, as frames for the first level and beyond.
-
-    ``reports``: the folder of what readers find out; None if nobody puts anything there.
-    """
+    """All sources of ``plan``, in their order, as frames for the first level and beyond."""
     frames = [
-        _frames_of(spark, plan, operator, packed, job_key, clock, reports)
+        _frames_of(spark, plan, operator, packed, job_key, clock, options)
         for operator in plan.operators
         if operator.kind is OperatorKind.SOURCE
     ]
@@ -68,7 +78,7 @@ def _frames_of(
     packed: bytes,
     job_key: str,
     clock: Clock,
-    reports: str | None,
+    options: SourceOptions,
 ) -> DataFrame:
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
@@ -78,11 +88,13 @@ def _frames_of(
         return spark.readStream.format(name).load()
 
     if isinstance(source, IndexedSource):
-        return stream(IndexedFeed(source)) if streaming else _indexed_batch(spark, source, operator, packed)
+        if not streaming:
+            return _indexed_batch(spark, source, operator, packed)
+        return stream(IndexedFeed(source, options.target_batch_ms))
     if isinstance(source, Source):
         if not streaming:
             return _split_batch(spark, source, operator, packed, clock)
-        return stream(_split_feed(source, plan, operator, reports))
+        return stream(_split_feed(source, plan, operator, options))
     assert isinstance(source, DataFrameSource)
     dataframe = source.dataframe
     assert isinstance(dataframe, DataFrame)
@@ -95,15 +107,16 @@ def _frames_of(
     return frames.chunked(lambda count: stream(TickFeed(count)))
 
 
-def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, folder: str | None) -> SplitFeed:
+def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, options: SourceOptions) -> SplitFeed:
+    folder, target_ms = options.reports, options.target_batch_ms
     if folder is not None and plan.readers_report(operator):
-        return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder))
+        return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder), target_ms)
     if operator.watermarks is not None:
         raise ConfigurationError(
             f"The source {operator}, defined at {operator.location}, has watermarks of its own, which take a job that "
             f"execute runs. For a DataFrame process its stream with the generator (build_as_process_function)."
         )
-    return SplitFeed(source)
+    return SplitFeed(source, target_batch_ms=target_ms)
 
 
 def _indexed_batch(spark: SparkSession, source: IndexedSource[Any], operator: Operator, packed: bytes) -> DataFrame:

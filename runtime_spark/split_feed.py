@@ -9,6 +9,7 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
+from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, ReaderOrder, orders
@@ -27,19 +28,26 @@ class SplitFeed(Feed):
     """The records of a source with splits.
 
     ``reports``: where to find what its readers have found out; ``board``: where it meets other sources.
+    ``target_batch_ms``: how long a micro-batch should take, None if only the source's own limit counts.
     """
 
     made_on_driver = False
 
     def __init__(
-        self, source: Source[Any, Any, Any], reports: ReportFile | None = None, board: AlignmentBoard | None = None
+        self,
+        source: Source[Any, Any, Any],
+        reports: ReportFile | None = None,
+        board: AlignmentBoard | None = None,
+        target_batch_ms: int | None = None,
     ) -> None:
         self.source = source
         self._reports = reports
         self._board = board
+        self._target_batch_ms = target_batch_ms
 
     def planner(self, operator: Operator, clock: Clock) -> Planner:
-        coordinator = SourceCoordinator(self.source, operator, clock, self._board)
+        adaptive = None if self._target_batch_ms is None else AdaptiveLimit(self._target_batch_ms, clock)
+        coordinator = SourceCoordinator(self.source, operator, clock, self._board, adaptive=adaptive)
         return SplitPlanner(self.source, coordinator, self._reports)
 
     def rows(self, job: WorkerJob, operator: Operator, portion: ReaderOrder) -> Iterator[list[Row]]:

@@ -12,7 +12,7 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions, Trigger
+from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
 from dsv2.local.sinks import LocalSinks
@@ -26,7 +26,6 @@ from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Paus
 
 __all__ = ("LocalRuntime",)
 
-_AVAILABLE_NOW = Trigger.available_now()
 _PACE_SECONDS = 0.01  # between two looks at sources that have nothing new
 _RUNS = itertools.count()  # of this process
 
@@ -166,13 +165,14 @@ class FinishedJob:
 def _check(plan: Plan, options: RunOptions) -> None:
     if options.checkpoint_location is not None:
         raise ConfigurationError("The local runtime keeps no checkpoints; leave checkpoint_location out, or use Spark.")
+    available_now = options.trigger is not None and options.trigger.interval_ms is None
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
             raise ConfigurationError(f"The source {where} needs Spark; locally use another one, a collection say.")
         if isinstance(operator.body, IndexedSource) and not operator.body.bounded:
             raise ConfigurationError(f"The source {where} has no end, and always more to read: give it a count.")
-        if isinstance(operator.body, BaseSource) and not operator.body.bounded and options.trigger != _AVAILABLE_NOW:
+        if isinstance(operator.body, BaseSource) and not operator.body.bounded and not available_now:
             raise ConfigurationError(
                 f"The source {where} has no end. Locally a job reads what is there when it begins: say so by "
                 f"trigger=Trigger.available_now()."

@@ -11,6 +11,7 @@ from typing import Any
 from dsv2.clock import Clock
 from dsv2.errors import ContractError, Dsv2Error, JobError
 from dsv2.graph import Operator
+from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.alignment import Aligner, AlignmentBoard
 from dsv2.runtime.source_offset import BEFORE_START, Offset, Report, content
 from dsv2.runtime.source_readers import HeldSplit, Readers
@@ -30,6 +31,7 @@ class SourceCoordinator:
     """Decides on the micro-batches of one source, one after the other (Flink ``SourceCoordinator``).
 
     ``board``: where aligned sources meet; None: nobody is aligned. ``limited``: whether the source's own limit counts.
+    ``adaptive``: a limit of the job besides, if micro-batches are to take a certain time.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class SourceCoordinator:
         board: AlignmentBoard | None = None,
         *,
         limited: bool = True,
+        adaptive: AdaptiveLimit | None = None,
     ) -> None:
         self._source = source
         self._operator = operator
@@ -49,6 +52,7 @@ class SourceCoordinator:
         self._states: Serializer[Any] = source.enumerator_state_serializer
         self._board = board
         self._limited = limited
+        self._adaptive = adaptive
         self._offset: Offset | None = None
         self._aligner: Aligner | None = None
         self._readers: Readers
@@ -63,9 +67,12 @@ class SourceCoordinator:
         new look at what there is. ``reports``: what readers have found out, of which those of the micro-batch up to
         ``offset`` count.
         """
+        if self._adaptive is not None:
+            self._adaptive.measure()
         if offset != self._offset:
             self._start(offset)
             refresh = True
+        self._readers.limit_per_batch = self._adaptive_limit()
         batch = offset["batch"] + 1
         for reader in self._readers.states:
             reader.begin_batch()
@@ -75,7 +82,8 @@ class SourceCoordinator:
         if self._aligner is not None:
             with self._calling("pause_or_resume_splits"):
                 self._aligner.align(self._readers.states, self._enumerator)
-        self._plan(self._least_limit(limit), batch)
+        adaptive = self._adaptive_limit()
+        size = self._plan(self._least_limit(limit, adaptive), batch)
         now_ms = self._clock.now_ms()
         for reader in self._readers.states:
             reader.end_batch(batch, now_ms, self._strategy)
@@ -83,6 +91,8 @@ class SourceCoordinator:
         if content(there) == content(offset) and not self._readers.any_tells:
             return offset
         self._offset = there
+        if self._adaptive is not None and adaptive is not None:
+            self._adaptive.begin(full=size >= adaptive)
         return there
 
     @property
@@ -131,6 +141,7 @@ class SourceCoordinator:
         with self._calling("create_enumerator"):
             self._enumerator = self._source.create_enumerator(self._readers, restored)
         self._offset = offset
+        self._readers.limit_per_batch = self._adaptive_limit()
         with self._calling("start"):
             self._enumerator.start()
         for subtask, held in enumerate(self._readers.reported):
@@ -147,12 +158,19 @@ class SourceCoordinator:
         with self._calling("add_reader"):
             self._enumerator.add_reader(info)
 
-    def _least_limit(self, limit: int | None) -> int | None:
-        own = self._enumerator.limit_per_batch if self._limited else None
-        return min((one for one in (limit, own) if one is not None), default=None)
+    def _adaptive_limit(self) -> int | None:
+        return None if self._adaptive is None else self._adaptive.of(self._enumerator.least_per_batch)
 
-    def _plan(self, limit: int | None, batch: int) -> None:
-        """Advance all splits within ``limit``: each round gives those that have more to read an equal share."""
+    def _least_limit(self, *limits: int | None) -> int | None:
+        own = self._enumerator.limit_per_batch if self._limited else None
+        return min((one for one in (*limits, own) if one is not None), default=None)
+
+    def _plan(self, limit: int | None, batch: int) -> int:
+        """Advance all splits within ``limit``: each round gives those that have more to read an equal share.
+
+        Returns how much is read.
+        """
+        size = 0
         left = [held for held in self._readers.all_held() if not held.paused]
         first = batch % len(left) if left else 0
         left = left[first:] + left[:first]  # so that a small limit reaches every split in its turn
@@ -166,11 +184,13 @@ class SourceCoordinator:
                 if portion is None:
                     continue
                 held.advance(portion)
+                size += portion.size
                 if limit is not None:
                     limit -= portion.size
                     if not portion.last:
                         eager.append(held)
             left = eager
+        return size
 
     def _advance(self, held: HeldSplit, limit: int | None) -> Portion[Any] | None:
         with self._calling("advance"):

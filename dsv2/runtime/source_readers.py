@@ -127,6 +127,7 @@ class Readers:
         self.parallelism = parallelism
         self.clock = clock
         self.states = [ReaderState() for _ in range(parallelism)]
+        self.limit_per_batch: int | None = None
         self.registered_readers: dict[int, ReaderInfo[Any]] = {}
         self.reported: list[list[HeldSplit]] = [[] for _ in range(parallelism)]
         """By subtask the splits that it held, or has to take over."""

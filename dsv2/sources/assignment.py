@@ -15,7 +15,14 @@ from typing import Generic, TypeVar
 from dsv2.errors import CorruptDataError
 from dsv2.sources.assigners import SplitAssigner
 from dsv2.sources.serializers import JsonValue, Serializer
-from dsv2.sources.source import Portion, ReaderInfo, SourceSplit, SplitEnumerator, SplitEnumeratorContext
+from dsv2.sources.source import (
+    LEAST_PER_BATCH,
+    Portion,
+    ReaderInfo,
+    SourceSplit,
+    SplitEnumerator,
+    SplitEnumeratorContext,
+)
 
 __all__ = ("AssigningEnumerator", "AssignmentState", "AssignmentStateSerializer", "SplitDiscovery")
 
@@ -32,10 +39,11 @@ class SplitDiscovery(ABC, Generic[SplitT]):
     def refresh(self) -> None:
         """Take a new look at how far splits can be read; called as ``SplitEnumerator.refresh``, before ``discover``."""
 
-    def ready(self, waiting: Sequence[SplitT], /) -> Sequence[SplitT]:
+    def ready(self, waiting: Sequence[SplitT], limit: int | None, /) -> Sequence[SplitT]:
         """Those of ``waiting``, which no reader has been chosen for, that are to be read now: by default, all.
 
-        Asked before every micro-batch, so that splits that end may be read one after the other.
+        Asked before every micro-batch, so that splits that end may be read one after the other. ``limit``: what it may
+        hold at most, over all splits, in the unit of ``Portion.size``; None: no limit.
         """
         return waiting
 
@@ -119,8 +127,8 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     """Finds splits by ``discovery`` and has ``assigner`` choose their readers.
 
     ``bounded``: the splits are those that are there when the job first starts. Otherwise new ones are looked for at
-    each start, and every ``discovery_interval_ms`` if that is given. ``limit_per_batch``: as in ``SplitEnumerator``.
-    For sources that are ``SupportsSplitReassignmentOnRecovery``.
+    each start, and every ``discovery_interval_ms`` if that is given. ``limit_per_batch``, ``least_per_batch``: as in
+    ``SplitEnumerator``. For sources that are ``SupportsSplitReassignmentOnRecovery``.
     """
 
     def __init__(
@@ -133,9 +141,11 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         bounded: bool,
         discovery_interval_ms: int | None = None,
         limit_per_batch: int | None = None,
+        least_per_batch: int = LEAST_PER_BATCH,
     ) -> None:
         self._ctx = ctx
         self._limit = limit_per_batch
+        self._least = least_per_batch
         self._discovery = discovery
         self._assigner = assigner
         self._bounded = bounded
@@ -187,6 +197,10 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     @property
     def limit_per_batch(self) -> int | None:
         return self._limit
+
+    @property
+    def least_per_batch(self) -> int:
+        return self._least
 
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
         portion = self._discovery.advance(split, limit)
@@ -250,7 +264,8 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
 
     def _assign(self, order: Iterable[str]) -> None:
         waiting = [self._unassigned[split_id] for split_id in order if split_id in self._unassigned]
-        splits = self._discovery.ready(waiting)
+        limits = [limit for limit in (self._limit, self._ctx.limit_per_batch) if limit is not None]
+        splits = self._discovery.ready(waiting, min(limits, default=None))
         held = Counter(self._owners.values())
         chosen = self._assigner.assign(splits, {subtask: held[subtask] for subtask in range(self._ctx.parallelism)})
         for split, owner in zip(splits, chosen, strict=True):

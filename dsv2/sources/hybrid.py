@@ -127,6 +127,11 @@ class _SourceContext:
         return self._outer.clock
 
     @property
+    def limit_per_batch(self) -> int | None:
+        """That of the job."""
+        return self._outer.limit_per_batch
+
+    @property
     def is_read(self) -> bool:
         """Whether nothing is left to read, and nothing will come."""
         return len(self._no_more_splits) == self.parallelism and not self.unfinished
@@ -212,6 +217,10 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
     @property
     def limit_per_batch(self) -> int | None:
         return self._inner.limit_per_batch
+
+    @property
+    def least_per_batch(self) -> int:
+        return self._inner.least_per_batch
 
     def advance(self, split: HybridSplit, limit: int | None, /) -> Portion[HybridSplit] | None:
         portion = self._inner.advance(split.split, limit)

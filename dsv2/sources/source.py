@@ -41,6 +41,9 @@ class SourceSplit(Protocol):
         """Names the split within its source: the same at whatever position the split stands."""
 
 
+LEAST_PER_BATCH = 100
+"""Records: fewer make no micro-batch shorter."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 SplitT = TypeVar("SplitT", bound=SourceSplit)
@@ -93,6 +96,13 @@ class SplitEnumeratorContext(Protocol[SplitT]):
         """The only clock to look at."""
 
     @property
+    def limit_per_batch(self) -> int | None:
+        """What the job lets the next micro-batch hold at most, over all splits, in the unit of ``Portion.size``.
+
+        None: no limit. The enumerator's own counts besides.
+        """
+
+    @property
     def registered_readers(self) -> Mapping[int, ReaderInfo[SplitT]]:
         """The readers that have registered, by subtask."""
 
@@ -141,6 +151,12 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
         None: all that there is. Splits have fair shares: what one leaves is for the others.
         """
         return None
+
+    @property
+    def least_per_batch(self) -> int:
+        """In the same unit, with how much a job begins whose micro-batches are to take a certain time, and the least it
+        goes down to (``Trigger``'s ``target_batch_ms``). Less would make no micro-batch shorter."""
+        return LEAST_PER_BATCH
 
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:

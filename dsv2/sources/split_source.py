@@ -10,6 +10,7 @@ from dsv2.sources.assigners import HashSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.serializers import Serializer
 from dsv2.sources.source import (
+    LEAST_PER_BATCH,
     Records,
     Source,
     SourceReader,
@@ -58,6 +59,11 @@ class SplitSource(
         """As ``SplitEnumerator.limit_per_batch``."""
         return None
 
+    @property
+    def least_per_batch(self) -> int:
+        """As ``SplitEnumerator.least_per_batch``."""
+        return LEAST_PER_BATCH
+
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[SplitT], restored: AssignmentState[SplitT] | None, /
     ) -> SplitEnumerator[SplitT, AssignmentState[SplitT]]:
@@ -69,6 +75,7 @@ class SplitSource(
             bounded=self.bounded,
             discovery_interval_ms=self.discovery_interval_ms,
             limit_per_batch=self.limit_per_batch,
+            least_per_batch=self.least_per_batch,
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:

@@ -39,7 +39,7 @@ class Pausing(Spans):
         if self.silent_since is not None and self.clock.now_ms() - self.silent_since >= 2 * _IDLE_MS:
             self.looks += 1
 
-    def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+    def ready(self, waiting: Sequence[Span], limit: int | None, /) -> Sequence[Span]:
         return [span for span in waiting if span.name == min(self.ends) or self.looks > _LOOKS]
 
     def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:

@@ -18,7 +18,7 @@ from runtime_spark import SparkRuntime
 from runtime_spark.layout import Layout, spark_partition
 from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.session import starting
-from runtime_spark.sources import source_frames
+from runtime_spark.sources import SourceOptions, source_frames
 from runtime_spark.stage import STATE_SCHEMA, streaming_stage
 from runtime_spark.worker import pack_job
 
@@ -67,7 +67,7 @@ def test_stages_still_need_something_between_them(spark: SparkSession, tmp_path:
     # As runtime.py makes the stages of a plan, but straight from one into the next.
     plan = two_levels()
     packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
-    frames = source_frames(spark, plan, packed, "direct", SystemClock())
+    frames = source_frames(spark, plan, packed, "direct", SystemClock(), SourceOptions())
     for level in range(2):
         stage = streaming_stage(packed, level)
         frames = frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout")

@@ -27,7 +27,7 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import (
     HashSplitAssigner,
     Portion,
@@ -352,3 +352,42 @@ def test_a_split_without_records_falls_idle_and_comes_back(
     wait_until(partial(told, 28))
     job.stop()
     assert times_of(sink) == sorted(times_of(sink))
+
+
+class Refusal:
+    """Raises on micro-batch ``fails_on``; keeps the others."""
+
+    def __init__(self, fails_on: int | None = None) -> None:
+        self.fails_on = fails_on
+        self.batches: dict[int, list[Item]] = {}
+
+    def __call__(self, items: list[Item], batch_id: int) -> None:
+        if batch_id == self.fails_on:
+            raise ValueError("enough")
+        self.batches[batch_id] = items
+
+
+def test_micro_batches_grow_over_a_backlog_and_a_restart_repeats_one(spark: SparkSession, checkpoint: str) -> None:
+    ends = {"a": 1_300, "b": 500, "c": 70}
+    kept: dict[int, list[Item]] = {}
+    logged: list[list[dict[str, Any]]] = []
+    for fails_on in (3, None):
+        sink = Refusal(fails_on)
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(2)
+        env.from_source(Spans(ends, run=100)).with_uid("spans").map(same).to_sink(ForeachBatchSink(sink))
+        # So long that a slow machine does not matter: the limit doubles as long as half of it is not reached.
+        trigger = Trigger.available_now(target_batch_ms=600_000)
+        job = env.execute_async(checkpoint_location=checkpoint, trigger=trigger)
+        if fails_on is None:
+            job.await_termination()
+        else:
+            with pytest.raises(JobError, match="enough"):
+                job.await_termination()
+        logged.append(logged_offsets(checkpoint))
+        kept |= sink.batches
+    before, after = logged
+    assert after[: len(before)] == before
+    assert sorted(item for items in kept.values() for item in items) == everything(ends)
+    # 100 after the restart again: what it repeats was decided on before.
+    assert [len(kept[batch_id]) for batch_id in sorted(kept)][:-1] == [100, 200, 400, 800, 100, 200]

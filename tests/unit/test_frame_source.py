@@ -61,6 +61,7 @@ class Driver:
         parallelism: int = 2,
         clock: Clock | None = None,
         sink_parallelism: int | None = None,
+        target_batch_ms: int | None = None,
     ) -> None:
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(parallelism)
@@ -68,7 +69,7 @@ class Driver:
         plan = env.build_plan()
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self._job = load_job(packed)
-        feed, clock = IndexedFeed(source), clock or SystemClock()
+        feed, clock = IndexedFeed(source, target_batch_ms), clock or SystemClock()
         self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0)
         self.offset = self.reader.initialOffset()
         self.log = [self.offset]
@@ -237,6 +238,27 @@ def test_an_unbounded_source_never_ends() -> None:
     assert [driver.batch() for _ in range(3)] == [
         [Read([0, 1], True, False)], [Read([2, 3], False, False)], [Read([4, 5], False, False)],
     ]  # fmt: skip
+
+
+def test_micro_batches_grow_until_they_take_the_time_that_they_are_meant_to() -> None:
+    clock = TestClock()
+    driver = Driver(numbers(records_per_batch=700), parallelism=1, clock=clock, target_batch_ms=1_000)
+    sizes = []
+    for took in (10, 10, 10, 10, 4_000, 1_000, 1_000):
+        sizes.append(sum(len(read.records) for read in driver.batch() or ()))
+        clock.now += took
+    # The source's own limit is reached before the other one is, which stays as it is from then on.
+    assert sizes == [100, 200, 400, 700, 700, 700, 700]
+
+
+def test_micro_batches_shrink_when_they_take_too_long() -> None:
+    clock = TestClock()
+    driver = Driver(numbers(), parallelism=1, clock=clock, target_batch_ms=1_000)
+    sizes = []
+    for took in (10, 10, 10, 9_000, 9_000, 1_000):
+        sizes.append(sum(len(read.records) for read in driver.batch() or ()))
+        clock.now += took
+    assert sizes == [100, 200, 400, 800, 400, 200]
 
 
 # --- At a pace --------------------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def test_a_source_that_has_not_given_out_all_is_not_over() -> None:
         def refresh(self) -> None:
             self.looks += 1
 
-        def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+        def ready(self, waiting: Sequence[Span], limit: int | None, /) -> Sequence[Span]:
             return waiting[:1] if self.looks % 2 else ()
 
     source = HybridSource[Item]([InTurn({"a": 1, "b": 2}), Spans(STREAM)])

@@ -181,7 +181,7 @@ def test_without_a_refresh_nothing_new_is_found() -> None:
 
 def test_without_a_refresh_splits_that_wait_for_their_turn_get_it() -> None:
     class InTurn(Spans):
-        def ready(self, waiting: Sequence[Span], /) -> Sequence[Span]:
+        def ready(self, waiting: Sequence[Span], limit: int | None, /) -> Sequence[Span]:
             return waiting[:1]
 
     source = InTurn({"a": 3, "b": 2}, bounded=False)

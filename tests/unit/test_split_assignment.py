@@ -74,6 +74,7 @@ class Job:
         discovery_interval_ms: int | None = None,
     ) -> None:
         self.parallelism = parallelism
+        self.limit_per_batch: int | None = None
         self.clock = ManualClock()
         self.registered_readers: dict[int, ReaderInfo[Partition]] = {}
         self.holds: list[list[Partition]] = [[] for _ in range(parallelism)]

@@ -29,15 +29,15 @@ class FileSplit:
 
 
 class FilesDiscovery(SplitDiscovery[FileSplit]):
-    """Gives out files by and by, so that about ``limit`` bytes, or files, are being read at a time."""
+    """Gives out files by and by, so that as many are being read at a time as a micro-batch has room for.
 
-    def __init__(
-        self, directory: Path, file_format: FileFormat[Any], pattern: str, limit: int, *, by_files: bool
-    ) -> None:
+    ``by_files``: it counts files, not bytes.
+    """
+
+    def __init__(self, directory: Path, file_format: FileFormat[Any], pattern: str, *, by_files: bool) -> None:
         self._directory = directory
         self._format = file_format
         self._pattern = pattern
-        self._limit = limit
         self._by_files = by_files
         self._open: dict[str, int] = {}  # by file that was given out what is left of it
 
@@ -49,10 +49,11 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
         names = [file.as_posix() for file in found if not any(part.startswith((".", "_")) for part in file.parts)]
         return [FileSplit(name) for name in sorted(names)]
 
-    def ready(self, waiting: Sequence[FileSplit], /) -> list[FileSplit]:
+    def ready(self, waiting: Sequence[FileSplit], limit: int | None, /) -> list[FileSplit]:
         """As many of ``waiting`` as a micro-batch has room for."""
+        assert limit is not None
         chosen: list[FileSplit] = []
-        left = self._limit - sum(self._open.values())
+        left = limit - sum(self._open.values())
         for split in waiting:
             if left <= 0:
                 break

@@ -31,6 +31,7 @@ __all__ = ("FilesSource",)
 T_co = TypeVar("T_co", covariant=True)
 
 _BYTES_PER_BATCH = 128 << 20
+_LEAST_BYTES = 64 << 10
 
 
 class FilesSource(
@@ -96,11 +97,12 @@ class FilesSource(
         return AssigningEnumerator(
             ctx,
             restored,
-            FilesDiscovery(directory, self._format, self._pattern, self._limit, by_files=self._by_files),
+            FilesDiscovery(directory, self._format, self._pattern, by_files=self._by_files),
             RoundRobinSplitAssigner(),
             bounded=self.bounded,
             discovery_interval_ms=self._interval,
             limit_per_batch=self._limit,
+            least_per_batch=1 if self._by_files else _LEAST_BYTES,
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, FileSplit]:

@@ -1,0 +1,269 @@
+"""Micro-batches that take as long as they are meant to: against a model of a job, by its own clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError, Trigger
+from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.runtime.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.source_coordinator import SourceCoordinator
+from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.sources import HybridSource, Source
+from dsv2.testing import ManualClock
+from tests.spans import Spans
+from tests.unit.test_source_coordinator import operator_of
+
+LEAST = 100
+ENDLESS = 10**12
+
+
+class Job:
+    """Runs one micro-batch after the other, each of which takes ``overhead_ms`` and its records' time."""
+
+    def __init__(self, target_ms: int, records_per_ms: float, overhead_ms: int = 300) -> None:
+        self.clock = ManualClock()
+        self.limit = AdaptiveLimit(target_ms, self.clock)
+        self.records_per_ms = records_per_ms
+        self.overhead_ms = overhead_ms
+
+    def run(self, available: int = ENDLESS, *, times: float = 1, least: int = LEAST) -> tuple[int, int]:
+        """One micro-batch: how many records it has, and how long it takes, which is ``times`` what it should."""
+        self.limit.measure()
+        allowed = self.limit.of(least)
+        size = min(allowed, available)
+        self.limit.begin(full=size >= allowed)
+        took = int((self.overhead_ms + size / self.records_per_ms) * times)
+        self.clock.advance(took)
+        return size, took
+
+    def several(self, count: int, **options: Any) -> list[tuple[int, int]]:
+        return [self.run(**options) for _ in range(count)]
+
+
+def near(target: int, took: Iterable[int], share: float = 0.1) -> bool:
+    return all(abs(ms - target) <= share * target for ms in took)
+
+
+@pytest.mark.parametrize("target_ms", [1_000, 3_000, 30_000])
+@pytest.mark.parametrize("records_per_ms", [10, 300, 2_000])
+def test_a_backlog_is_read_in_growing_micro_batches_that_settle_at_the_target(
+    target_ms: int, records_per_ms: int
+) -> None:
+    job = Job(target_ms, records_per_ms)
+    growing = job.several(25)
+    sizes = [size for size, _ in growing]
+    assert sizes[0] == LEAST
+    assert all(before < size <= 2 * before + 1 for before, size in pairwise(sizes[:5]))
+    assert max(took for _, took in growing) <= 1.1 * target_ms
+    assert near(target_ms, (took for _, took in job.several(100)))
+
+
+def test_it_settles_within_few_micro_batches() -> None:
+    """From 100 records to 700,000: the double or nearly so thirteen times, and some steps to come near."""
+    assert near(1_000, (took for _, took in Job(1_000, 1_000).several(30)[20:]))
+
+
+@pytest.mark.parametrize("factor", [0.1, 0.5, 3, 20])
+def test_a_change_of_speed_is_followed(factor: float) -> None:
+    job = Job(2_000, 1_000)
+    job.several(30)
+    job.records_per_ms *= factor
+    job.several(12)
+    assert near(2_000, (took for _, took in job.several(50)))
+
+
+def test_what_trickles_in_is_taken_at_once_however_long_that_lasts() -> None:
+    job = Job(1_000, 100)
+    assert {job.run(available=90) for _ in range(100)} == {(90, 300)}
+    assert job.run() == (LEAST, 301)
+
+
+def test_what_arrives_at_a_pace_is_read_as_it_arrives_in_small_micro_batches() -> None:
+    job, waiting = Job(2_000, 100), 0
+    took = []
+    for _ in range(50):
+        size, ms = job.run(available=waiting)
+        took.append(ms)
+        waiting += 20 * ms - size
+    assert near(375, took[20:])  # of which 300 are overhead; and all that has arrived is read by then
+    assert waiting <= 20 * 376
+
+
+def test_after_a_backlog_a_trickle_may_swell_again_to_what_was_read_then() -> None:
+    job = Job(1_000, 100)
+    backlog = job.several(30)[-1][0]
+    job.several(20, available=5)
+    assert job.run(available=backlog)[0] == backlog
+
+
+def test_a_hiccup_costs_no_more_than_half_and_is_over_soon() -> None:
+    job = Job(1_000, 100)
+    before = job.several(30)[-1][0]
+    job.run(times=20)
+    assert job.run()[0] == pytest.approx(before / 2, rel=0.01)
+    job.several(4)
+    assert job.run()[0] == pytest.approx(before, rel=0.1)
+
+
+def test_micro_batches_of_uneven_length_keep_near_the_target() -> None:
+    noise = random.Random(5)
+    job = Job(1_000, 100)
+    job.several(30)
+    took = [job.run(times=noise.uniform(0.8, 1.2))[1] for _ in range(200)]
+    assert near(1_000, took, share=0.4)
+    assert near(1_000, [round(sum(took) / len(took))])
+
+
+def test_with_a_target_below_the_overhead_half_of_the_time_is_for_records() -> None:
+    job = Job(100, 100, overhead_ms=500)
+    size, took = job.several(40)[-1]
+    assert took == pytest.approx(2 * (500 + LEAST / 100), rel=0.05)
+    assert size / 100 > 450
+
+
+def test_the_first_micro_batch_in_which_everything_starts_holds_nothing_back() -> None:
+    job = Job(1_000, 1_000)
+    job.run(times=30)
+    assert near(1_000, (took for _, took in job.several(30)[21:]))
+
+
+def test_it_never_goes_below_the_least() -> None:
+    job = Job(1_000, 100)
+    job.several(30)
+    assert job.several(20, times=1_000)[-1][0] == LEAST
+
+
+def test_it_counts_in_what_the_source_says_is_the_least() -> None:
+    job = Job(1_000, 10_000)
+    records = job.several(5, available=ENDLESS)[-1][0]
+    assert job.run(least=1)[0] == pytest.approx(2 * records / LEAST, rel=0.3)
+
+
+def test_a_source_that_is_never_slow_has_a_limit_still() -> None:
+    job = Job(1_000, 1e12)
+    assert job.several(3_000)[-1][0] == 1_000_000 * LEAST
+
+
+# --- In a source ------------------------------------------------------------------------------------------------------
+
+
+class Driver:
+    """Asks for one micro-batch after the other, each of which takes ``ms``."""
+
+    def __init__(self, source: Source[Any, Any, Any], ms: int = 100, parallelism: int = 1) -> None:
+        self.clock = ManualClock()
+        self.ms = ms
+        operator = operator_of(source, parallelism)
+        limit = AdaptiveLimit(1_000, self.clock)
+        self.coordinator = SourceCoordinator(source, operator, self.clock, adaptive=limit)
+        self.offset: Offset = BEFORE_START
+
+    def next(self) -> Offset:
+        self.offset = self.coordinator.next(self.offset)
+        self.clock.advance(self.ms)
+        return self.offset
+
+
+def size_of(offset: Offset, source: Source[Any, Any, Any]) -> int:
+    portions = [split for order in orders(offset, source.split_serializer) for split in order.portions]
+    return sum(split.stop.position - split.start.position for split in portions)
+
+
+def test_a_source_gives_more_and_more_and_its_own_limit_is_the_upper_bound() -> None:
+    source = Spans({"a": 10**6, "b": 10**6}, limit=500)
+    driver = Driver(source)
+    assert [size_of(driver.next(), source) for _ in range(5)] == [100, 200, 400, 500, 500]
+
+
+def test_a_source_gives_no_more_only_because_there_was_less() -> None:
+    source = Spans({"a": 100}, bounded=False)
+    driver = Driver(source)
+    for end in range(10, 100, 10):
+        source.ends["a"] = end
+        assert size_of(driver.next(), source) == 10
+    source.ends["a"] = 10**6
+    assert size_of(driver.next(), source) == 100
+
+
+def test_a_source_that_has_nothing_new_for_a_while_has_not_been_slow() -> None:
+    source = Spans({"a": 100}, bounded=False)
+    driver = Driver(source)
+    assert size_of(driver.next(), source) == 100
+    there = driver.offset
+    for _ in range(100):
+        assert driver.next() == there
+    source.ends["a"] = 10**6
+    assert size_of(driver.next(), source) == 200
+
+
+def test_a_run_that_goes_on_begins_small_and_reads_on_from_there() -> None:
+    source = Spans({"a": 10**6})
+    before = Driver(source)
+    for _ in range(6):
+        before.next()
+    after = Driver(source)
+    after.offset = before.offset
+    (order,) = orders(after.next(), source.split_serializer)
+    assert (order.portions[0].start.position, order.portions[0].stop.position) == (6_300, 6_400)
+
+
+def test_files_are_opened_as_far_as_the_micro_batch_goes(tmp_path: Path) -> None:
+    """So that they are read one after the other, as they would be by a limit of the source's own."""
+    for number in range(9):
+        (tmp_path / f"{number}").write_text("line\n")
+    source = FilesSource(tmp_path, text_lines(str), files_per_batch=100)
+    driver = Driver(source)
+    read = [[split.stop.name for order in orders(driver.next(), source.split_serializer) for split in order.portions]]
+    read += [[split.stop.name for order in orders(driver.next(), source.split_serializer) for split in order.portions]]
+    assert read == [["0"], ["1", "2"]]
+
+
+def test_files_go_on_from_a_restart_one_after_the_other(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}").write_text("line\n")
+    source = FilesSource(tmp_path, text_lines(str), files_per_batch=100)
+    before, after = Driver(source), Driver(source)
+    after.offset = before.next()
+    (order,) = orders(after.next(), source.split_serializer)
+    assert [split.stop.name for split in order.portions] == ["1"]
+
+
+def test_of_several_sources_in_turn_each_counts_in_its_own_unit() -> None:
+    class Dozens(Spans):
+        least_per_batch = 12
+
+    source = HybridSource([Spans({"a": 700}), Dozens({"b": 10**6})])
+    driver = Driver(source)
+    sizes = []
+    for _ in range(4):
+        portions = [split for order in orders(driver.next(), source.split_serializer) for split in order.portions]
+        sizes += [split.stop.split.position - split.start.split.position for split in portions]
+    assert sizes == [100, 200, 400, 8 * 12]
+
+
+# --- As users say it --------------------------------------------------------------------------------------------------
+
+
+def test_both_triggers_take_a_target() -> None:
+    assert Trigger.processing_time(target_batch_ms=700) == Trigger(0, 700)
+    assert Trigger.available_now(target_batch_ms=700) == Trigger(None, 700)
+    assert Trigger.available_now() == Trigger(None, None)
+
+
+@pytest.mark.parametrize("target", [0, -5, 1.5, "1s"])
+def test_a_target_is_a_number_of_milliseconds(target: Any) -> None:
+    for trigger in (Trigger.processing_time, Trigger.available_now):
+        with pytest.raises(ConfigurationError, match="target_batch_ms is in milliseconds, a whole number"):
+            trigger(target_batch_ms=target)
+
+
+def test_a_target_and_an_interval_do_not_go_together() -> None:
+    with pytest.raises(ConfigurationError, match="leave the interval out"):
+        Trigger.processing_time(1_000, target_batch_ms=500)
