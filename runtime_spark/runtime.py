@@ -124,7 +124,8 @@ class SparkRuntime:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
-        with starting(self._spark, compiled.layout.partitions, unchecked=compiled.unchecked):
+        partitions, unchecked = compiled.layout.partitions, compiled.unchecked
+        with starting(self._spark, partitions, unchecked=unchecked, checkpoint=checkpoint):
             try:
                 job.attach(writer.start())
             except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +20,13 @@ from dsv2.sinks import DriverSink, FileSink, ParallelSink
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
-from runtime_spark.rows import decode_frame
+from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
+
+_IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
 def check_sink(operator: Operator) -> None:
@@ -75,12 +78,10 @@ class SinkWriter:
     def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
         wanted = [REPORT_SLOT, *slots]
-        rows = sorted(
-            frames.where(F.col("slot").isin(wanted)).select("slot", "seq", "channel", "payload").collect(),
-            key=lambda row: row[:3],
-        )
+        if self._files or self._parallel:
+            frames = frames.where(F.col("slot").isin(wanted))  # else there are no others, and one plan less to be made
         by_slot: dict[int, list[bytes]] = {slot: [] for slot in wanted}
-        for slot, _, _, payload in rows:
+        for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
             by_slot[slot].append(bytes(payload))
         codec = load_job(self._packed).codec()
         for operator in self._on_driver:

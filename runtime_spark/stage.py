@@ -17,7 +17,7 @@ from dsv2.errors import JobError
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
-from runtime_spark.worker import WorkerJob, load_job, patient_collector
+from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
 __all__ = ("STATE_SCHEMA", "batch_stage", "streaming_stage")
 
@@ -38,6 +38,7 @@ def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> Stream
 
     def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         job = load_job(packed)
+        forget_modules()
         slot = int(key[0])
         operator, subtask = job.layout.addresses.get(slot, (None, 0))
         if operator in job.layout.levels[level]:

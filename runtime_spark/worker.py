@@ -7,7 +7,7 @@ import gc
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from pyspark import (
@@ -28,7 +28,7 @@ from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder
 
-__all__ = ("WorkerJob", "load_job", "pack_job", "patient_collector")
+__all__ = ("WorkerJob", "forget_modules", "load_job", "pack_job", "patient_collector")
 
 _ALLOCATIONS = 200_000
 
@@ -87,6 +87,22 @@ def load_job(packed: bytes) -> WorkerJob:
     job: WorkerJob = from_bytes(packed)
     job.registry.install()
     return job
+
+
+def forget_modules() -> None:
+    """Has the collector of a worker pass over what is in memory now, once: modules, mostly. Call it in tasks.
+
+    Behind each task Spark looks for cyclic garbage in the worker, and the next task waits for it. With pandas and Arrow
+    in memory that takes longer than a small task.
+    """
+    if TaskContext.get() is not None:
+        _freeze()
+
+
+@cache
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

@@ -26,6 +26,8 @@ from runtime_spark.session import starting
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 PARTITIONS = "spark.sql.shuffle.partitions"
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+CHECKSUM = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
@@ -132,6 +134,27 @@ def test_settings_are_restored_after_an_error_too(spark: SparkSession) -> None:
     with starting(spark, 4):
         assert settings(spark) == before | {PARTITIONS: "4", CHECK: "false"}
     assert settings(spark) == before
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "local"), [("/some/folder", True), ("file:///some/folder", True), ("s3a://bucket/job", False)]
+)
+def test_files_of_a_local_checkpoint_are_written_faster(spark: SparkSession, checkpoint: str, local: bool) -> None:
+    before = settings(spark)
+    with starting(spark, 2, unchecked=False, checkpoint=checkpoint):
+        added = settings(spark).items() - before.items() - {(PARTITIONS, "2")}
+        assert {name for name, _ in added} == ({MANAGER, CHECKSUM} if local else set())
+    assert settings(spark) == before
+
+
+def test_how_the_user_wants_checkpoints_written_counts(spark: SparkSession) -> None:
+    for name, value in ((MANAGER, "one.of.mine"), (CHECKSUM, "true")):
+        spark.conf.set(name, value)
+        try:
+            with starting(spark, 2, checkpoint="/some/folder"):
+                assert spark.conf.get(name) == value
+        finally:
+            spark.conf.unset(name)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,26 @@
+"""What Spark's look for garbage behind each task finds in a worker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import gc
+from pyspark import TaskContext
+from runtime_spark.worker import forget_modules
+
+forget_modules()
+print(gc.get_freeze_count() > 0)  # not in the program of a user
+TaskContext._setTaskContext(TaskContext())
+forget_modules()
+import pandas, runtime_spark
+before = gc.get_freeze_count()
+forget_modules()
+print(before > 10_000, gc.get_freeze_count() <= before)  # once: what a later job leaves behind can be collected
+"""
+
+
+def test_modules_are_passed_over_in_workers_and_only_once() -> None:
+    run = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "True", "True"]
