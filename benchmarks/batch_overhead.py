@@ -10,102 +10,64 @@ The hand-written queries have the same source, and a sink that collects on the d
 * *1, 2 and 3 stages*: the hardest opponents, one for each plan: so many ``applyInPandasWithState`` in a row, with two
   hash buckets as groups, one in each partition, which keep the counts of their keys as bytes. It is what a plan does
   inside, without the plan, and less of it: a stage passes on one row per key, a level one record per record. What they
-  take is Spark's own; no plan can be faster.
+  take is Spark's own.
 
-The first table is about a source of Spark's own: Parquet files, one in each micro-batch, which the plans read through
-``from_dataframe``. The second one is about a source in Python: ``DataGeneratorSource`` in the plans, and by hand the
-least ``DataSourceStreamReader`` that does the same. The queries take turns, each with a checkpoint of its own; the
-first turn is only to warm everything up.
+There are two sources: Spark's own, Parquet files, one in each micro-batch, which the plans read through
+``from_dataframe``; and one in Python, ``DataGeneratorSource`` in the plans and by hand the least
+``DataSourceStreamReader`` that does the same. And there are two kinds of sessions: with Spark's own settings, as they
+are for one who knows of no others; and with those that the project asks for, which the queries by hand then have as
+well. (Plans set most of them by themselves.)
+
+The queries take turns, each with a checkpoint of its own, and so do the sessions; the first turn is only to warm
+everything up. In the end the plan with two levels runs once more, to see how long the project's own code takes in the
+driver, in the planner of the source and in the workers; that turn counts for nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
+import statistics
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.state import GroupState
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from benchmarks.common import (
-    Arguments,
-    Report,
-    Sample,
-    batch_seconds,
-    checkpoint,
-    conditions,
-    spark_session,
+from benchmarks.common import Arguments, Report, Sample, batch_progress, checkpoint, conditions, own_time, spark_session
+from benchmarks.common.count_queries import (
+    RECORDS,
+    Run,
+    Source,
+    by_hand_in_stages,
+    by_hand_per_key,
+    from_files,
+    from_python,
+    plan_of,
+    write_files,
 )
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
-from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
-from runtime_spark.layout import spark_partition
-from runtime_spark.query import StreamingJob
-from runtime_spark.session import starting
+from runtime_spark import SESSION_SETTINGS
 
 __all__ = ("main",)
 
 NAME = "batch_overhead"
-RECORDS = 100
-KEYS = 20
-PARTITIONS = 2
 LEVELS = (1, 2, 3)
 BASELINE = "by hand, per key"
-PER_LEVEL = 0.5
-"""A plan of L levels is to cost at most 1 + PER_LEVEL * (L - 1) times the hand-written query."""
+SPARKS, OURS = "Spark's settings", "the project's settings"
+SOURCES = ("source of Spark's own", "source in Python")
+MOST_TIMES = 1.3
+"""A plan of two levels is to take at most so many times what the query by hand takes."""
+MOST_OWN_MS = 30
+"""And the project's own code in it at most so many milliseconds."""
+SHORT = {"levels": (2,), "rounds": 1, "skip": 0, "warm_up": 1, "batches": 1}
 
-_SCHEMA = "value long"
-SHORT = {"levels": (1, 2), "rounds": 1, "skip": 0, "warm_up": 1, "batches": 1}
+_TARGET_LEVELS = 2
+_PHASES = ("latestOffset", "walCommit", "queryPlanning", "getBatch", "addBatch", "commitOffsets")
 
-# One bucket per partition, as a plan places its subtasks.
-_BUCKETS = [next(n for n in range(100) if spark_partition(n, PARTITIONS) == index) for index in range(PARTITIONS)]
-
-Run = Callable[[str], StreamingQuery]
-"""Runs a query to its end, with its checkpoint in the given folder."""
-Read = Callable[[ExecutionEnvironment], NonKeyedPartitionStream["Item"]]
-
-
-class Item(NamedTuple):
-    """A record: ``value`` counts up."""
-
-    value: int
-
-
-class Count(NamedTuple):
-    """So many of ``key`` so far."""
-
-    key: int
-    total: int
-
-
-class CountPerKey(OneInputStreamProcessFunction[Item | Count, Count]):
-    """Counts the records of each key."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[int] = Counter()
-
-    def process_record(self, record: Item | Count, output: Collector[Count], ctx: PartitionedContext[Count]) -> None:
-        key = key_of(record)
-        self.counts[key] += 1
-        output.collect(Count(key, self.counts[key]))
-
-
-def key_of(record: Item | Count) -> int:
-    """The key that records of all levels have."""
-    return record.value % KEYS if isinstance(record, Item) else record.key
+Measured = dict[tuple[str, str, str], list[StreamingQueryProgress]]
+"""By session, source and query."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,44 +80,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--warm-up", type=int, default=3, help="micro-batches of a query before the measured ones (3)")
     parser.add_argument("--batches", type=int, default=10, help="that are measured of a query (10)")
     options = parser.parse(arguments, SHORT)
-    batches = options.warm_up + options.batches
-    with spark_session("batch overhead benchmark") as spark, TemporaryDirectory() as files:
-        report = Report(NAME, "The overhead of a micro-batch", conditions(spark, NAME, arguments))
-        _write_files(files, batches)
-        for source, queries in {
-            "source of Spark's own": _queries(spark, options.levels, *_from_files(spark, files)),
-            "source in Python": _queries(spark, options.levels, *_from_python(spark, batches)),
-        }.items():
-            _compare(report, source, options.levels, _measure(queries, options))
+    measured: Measured = defaultdict(list)
+    with TemporaryDirectory() as files:
+        write_files(files, options.warm_up + options.batches)
+        report = Report(NAME, "The overhead of a micro-batch", {})
+        for turn in range(options.skip + options.rounds):
+            for session, settings in ((SPARKS, {}), (OURS, SESSION_SETTINGS)):
+                with spark_session("batch overhead benchmark", settings) as spark:
+                    report.conditions = report.conditions or conditions(spark, NAME, arguments)
+                    found = _measure(spark, files, options, tuned=session == OURS)
+                if turn >= options.skip:
+                    for (source, name), progress in found.items():
+                        measured[session, source, name] += progress
+    for source in SOURCES:
+        _compare(report, source, options.levels, measured)
+    _tell_own_time(report, options)
     report.publish(options.results)
     return 0
 
 
-def _write_files(folder: str, batches: int) -> None:
-    for number in range(batches):
-        values = range(number * RECORDS, (number + 1) * RECORDS)
-        pq.write_table(pa.table({"value": list(values)}), f"{folder}/{number:04d}.parquet")
+def _sources(spark: SparkSession, files: str, options: argparse.Namespace) -> dict[str, Source]:
+    return dict(
+        zip(SOURCES, (from_files(spark, files), from_python(spark, options.warm_up + options.batches)), strict=True)
+    )
 
 
-def _from_files(spark: SparkSession, folder: str) -> tuple[DataFrame, Read]:
-    values = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
-    return values, lambda env: env.from_dataframe(values, Item)
+def _by_hand_queries(source: Source, numbers: Sequence[int], *, tuned: bool) -> dict[str, Run]:
+    stages = {_by_hand(stages): by_hand_in_stages(source, stages, tuned=tuned) for stages in numbers}
+    return {BASELINE: by_hand_per_key(source, tuned=tuned), **stages}
 
 
-def _from_python(spark: SparkSession, batches: int) -> tuple[DataFrame, Read]:
-    spark.dataSource.register(CountingSource)
-    values = spark.readStream.format(CountingSource.name()).option("count", RECORDS * batches).load()
-    # One more: the last micro-batch of a generator also ends the input.
-    generator = DataGeneratorSource(Item, count=RECORDS * (batches + 1), records_per_batch=RECORDS)
-    return values, lambda env: env.from_source(generator)
-
-
-def _queries(spark: SparkSession, numbers: Sequence[int], values: DataFrame, read: Read) -> dict[str, Run]:
-    return {
-        BASELINE: by_hand_per_key(values),
-        **{_by_hand(stages): by_hand_in_stages(values, stages) for stages in numbers},
-        **{_plan(levels): plan_of(spark, levels, read) for levels in numbers},
-    }
+def _plans(spark: SparkSession, source: Source, numbers: Sequence[int]) -> dict[str, Run]:
+    return {_plan(levels): plan_of(spark, source, levels) for levels in numbers}
 
 
 def _by_hand(stages: int) -> str:
@@ -166,138 +122,91 @@ def _plan(levels: int) -> str:
     return f"plan, {levels} level{'s' if levels > 1 else ''}"
 
 
-def _measure(queries: dict[str, Run], options: argparse.Namespace) -> dict[str, Sample]:
-    seconds: dict[str, list[float]] = {name: [] for name in queries}
-    for turn in range(options.skip + options.rounds):
-        for name, run in queries.items():
-            with checkpoint() as folder:
-                query = run(folder)
-            if turn >= options.skip:
-                seconds[name] += batch_seconds(query, options.warm_up, options.batches)
-    return {name: Sample.of(values) for name, values in seconds.items()}
+def _measure(
+    spark: SparkSession, files: str, options: argparse.Namespace, *, tuned: bool
+) -> dict[tuple[str, str], list[StreamingQueryProgress]]:
+    """One turn of every query."""
+    sources = _sources(spark, files, options)
+    # Plans come last: what they do to the workers of the session (``forget_modules``) would help the others as well.
+    runs = {
+        (source, name): run
+        for queries in (
+            {source: _by_hand_queries(records, options.levels, tuned=tuned) for source, records in sources.items()},
+            {source: _plans(spark, records, options.levels) for source, records in sources.items()},
+        )
+        for source, of_source in queries.items()
+        for name, run in of_source.items()
+    }
+    found = {}
+    for key, run in runs.items():
+        with checkpoint() as folder:
+            found[key] = batch_progress(run(folder), options.warm_up, options.batches)
+    return found
 
 
-def _compare(report: Report, source: str, numbers: Sequence[int], samples: dict[str, Sample]) -> None:
+def _compare(report: Report, source: str, numbers: Sequence[int], measured: Measured) -> None:
     title = f"{source[0].upper()}{source[1:]}"
-    base = samples[BASELINE].median
-    rows = [
-        (name, round(sample.median * 1000), sample.spread, sample.median / base, len(sample.seconds))
-        for name, sample in samples.items()
-    ]
-    header: tuple[str, ...] = ("query", "median ms", "spread", f"times {BASELINE}", "batches")
-    report.table(f"{title}: {RECORDS} records a micro-batch", header, rows)
-    pairs = {levels: (samples[_plan(levels)].median, samples[_by_hand(levels)].median) for levels in numbers}
-    rows_of_pairs = [
-        (levels, round(plan * 1000), round(by_hand * 1000), plan / by_hand) for levels, (plan, by_hand) in pairs.items()
-    ]
+    samples = {
+        (session, name): Sample.of(batch.durationMs["triggerExecution"] / 1000 for batch in batches)
+        for (session, where, name), batches in measured.items()
+        if where == source
+    }
+    bases = {session: samples[session, BASELINE].median for session in (SPARKS, OURS)}
+    for session in (SPARKS, OURS):
+        rows: list[tuple[str | int | float, ...]] = [
+            (
+                name,
+                round(sample.median * 1000),
+                sample.spread,
+                *(sample.median / base for base in bases.values()),
+                len(sample.seconds),
+            )
+            for (where, name), sample in samples.items()
+            if where == session
+        ]
+        header = ("query", "median ms", "spread", *(f"times {BASELINE}, {kind}" for kind in bases), "batches")
+        report.table(f"{title}, {session}: {RECORDS} records a micro-batch", header, rows)
+    _tell_pairs(report, title, numbers, samples)
+    ours = {name: batches for (*where, name), batches in measured.items() if where == [OURS, source]}
+    _tell_phases(report, title, ours)
+    if _TARGET_LEVELS in numbers:
+        plan = samples[OURS, _plan(_TARGET_LEVELS)].median
+        for session, base in bases.items():
+            report.at_most(f"{source}: {_plan(_TARGET_LEVELS)}, beside by hand with {session}", plan / base, MOST_TIMES)
+
+
+def _tell_pairs(report: Report, title: str, numbers: Sequence[int], samples: dict[tuple[str, str], Sample]) -> None:
+    pairs = {n: (samples[OURS, _plan(n)].median, samples[OURS, _by_hand(n)].median) for n in numbers}
+    rows = [(n, round(plan * 1000), round(by_hand * 1000), plan / by_hand) for n, (plan, by_hand) in pairs.items()]
     header = ("levels or stages", "plan ms", "by hand ms", "plan / by hand")
-    report.table(f"{title}: plans beside as many stages by hand", header, rows_of_pairs)
-    for levels, (plan, _) in pairs.items():
-        report.at_most(f"{source}: {_plan(levels)}", plan / base, 1 + PER_LEVEL * (levels - 1))
+    report.table(f"{title}, {OURS}: plans beside as many stages by hand", header, rows)
 
 
-def plan_of(spark: SparkSession, levels: int, read: Read) -> Run:
-    """A plan that counts ``levels`` times in a row."""
-
-    def run(folder: str) -> StreamingQuery:
-        env = ExecutionEnvironment.get_instance(spark=spark)
-        env.set_parallelism(PARTITIONS)
-        stream: NonKeyedPartitionStream[Any] = read(env)
-        for _ in range(levels):
-            stream = stream.key_by(key_of).process(CountPerKey())
-        stream.to_sink(ForeachBatchSink(lambda records, batch_id: None))
-        job = env.execute_async(_plan(levels), checkpoint_location=folder, trigger=Trigger.available_now())
-        assert isinstance(job, StreamingJob)
-        job.result()
-        return job.query
-
-    return run
+def _tell_phases(report: Report, title: str, queries: dict[str, list[StreamingQueryProgress]]) -> None:
+    rows: list[tuple[str | int | float, ...]] = [
+        (name, *(round(statistics.median(batch.durationMs.get(phase, 0) for batch in batches)) for phase in _PHASES))
+        for name, batches in queries.items()
+    ]
+    report.table(f"{title}, {OURS}: Spark's phases of a micro-batch, median ms", ("query", *_PHASES), rows)
 
 
-def by_hand_per_key(values: DataFrame) -> Run:
-    """A group for each key."""
-
-    def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        total = (state.get[0] if state.exists else 0) + sum(map(len, frames))
-        state.update((total,))
-        yield pd.DataFrame({"key": [key[0]], "count": [total]})
-
-    groups = values.selectExpr(f"value % {KEYS} as key").groupBy("key")
-    return _writing(groups.applyInPandasWithState(count, "key long, count long", "count long", "append", "NoTimeout"))
-
-
-def by_hand_in_stages(values: DataFrame, stages: int) -> Run:
-    """A group for each partition, ``stages`` times in a row."""
-
-    def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        counts: Counter[int] = pickle.loads(state.get[0]) if state.exists else Counter()  # noqa: S301 - our own bytes
-        touched: Counter[int] = Counter()
-        for frame in frames:
-            touched.update(frame["key"].tolist())
-        counts.update(touched)
-        state.update((pickle.dumps(counts),))
-        yield pd.DataFrame({"key": list(touched), "count": [counts[key] for key in touched]})
-
-    counts = values.selectExpr(f"value % {KEYS} as key")
-    for _ in range(stages):
-        # Computed between two stages, the bucket is also the projection without which Spark fails.
-        bucket = f"array({', '.join(map(str, _BUCKETS))})[key % {PARTITIONS}] as bucket"
-        groups = counts.selectExpr("key", bucket).groupBy("bucket")
-        counts = groups.applyInPandasWithState(count, "key long, count long", "counts binary", "append", "NoTimeout")
-    return _writing(counts, unchecked=stages > 1)
+def _tell_own_time(report: Report, options: argparse.Namespace) -> None:
+    with TemporaryDirectory() as times:
+        settings = {**SESSION_SETTINGS, **own_time.settings(times)}
+        with spark_session("own time", settings) as spark, own_time.watching(times), checkpoint() as folder:
+            source = from_python(spark, options.warm_up + options.batches)
+            batches = batch_progress(plan_of(spark, source, _TARGET_LEVELS)(folder), options.warm_up, options.batches)
+        parts = own_time.milliseconds(times, [_span(batch) for batch in batches])
+    total = sum(parts.values())
+    rows = [*((part, took) for part, took in parts.items()), ("all", total)]
+    title = f"The project's own code in a micro-batch, all subtasks added up: {_plan(_TARGET_LEVELS)}, {SOURCES[1]}"
+    report.table(title, ("part", "ms"), rows)
+    report.at_most("the project's own code, ms in a micro-batch", total, MOST_OWN_MS)
 
 
-def _writing(counts: DataFrame, *, unchecked: bool = False) -> Run:
-    def collect(batch: DataFrame, batch_id: int) -> None:
-        batch.collect()
-
-    def run(folder: str) -> StreamingQuery:
-        writer = counts.writeStream.option("checkpointLocation", folder).trigger(availableNow=True)
-        with starting(counts.sparkSession, PARTITIONS, unchecked=unchecked):
-            query = writer.foreachBatch(collect).start()
-        query.awaitTermination()
-        return query
-
-    return run
-
-
-class CountingSource(DataSource):
-    """The numbers up to the option ``count``: ``RECORDS`` of them in a micro-batch, in ``PARTITIONS`` partitions."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "counting"
-
-    def schema(self) -> str:
-        return _SCHEMA
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return CountingReader(int(self.options["count"]))
-
-
-class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are the number that comes next."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"next": 0}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        pass
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadMaxRows(RECORDS)
-
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        return {"next": min(start["next"] + RECORDS, self._count)}
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(range(start["next"] + part, end["next"], PARTITIONS)) for part in range(PARTITIONS)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pydict({"value": list(partition.value)})
+def _span(batch: StreamingQueryProgress) -> tuple[float, float]:
+    began = datetime.fromisoformat(batch.timestamp).timestamp()
+    return began, began + batch.durationMs["triggerExecution"] / 1000
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ("SETTINGS", "Sample", "batch_seconds", "checkpoint", "spark_session")
+__all__ = ("SETTINGS", "Sample", "batch_progress", "batch_seconds", "checkpoint", "spark_session")
 
 SETTINGS = {
     "spark.master": "local[2]",
@@ -47,14 +48,19 @@ def checkpoint() -> Iterator[str]:
         yield f"{folder}/checkpoint"
 
 
-def batch_seconds(query: StreamingQuery, first: int, batches: int) -> list[float]:
-    """The times of ``batches`` micro-batches from number ``first`` on, each with everything that Spark does for it."""
-    seconds = {
-        progress.batchId: progress.durationMs["triggerExecution"] / 1000
+def batch_progress(query: StreamingQuery, first: int, batches: int) -> list[StreamingQueryProgress]:
+    """What Spark tells of ``batches`` micro-batches from number ``first`` on."""
+    progress = {
+        progress.batchId: progress
         for progress in query.recentProgress
         if "addBatch" in progress.durationMs  # else nothing was there to be run
     }
-    return [seconds[number] for number in range(first, first + batches)]
+    return [progress[number] for number in range(first, first + batches)]
+
+
+def batch_seconds(query: StreamingQuery, first: int, batches: int) -> list[float]:
+    """The times of these micro-batches, each with everything that Spark does for it."""
+    return [batch.durationMs["triggerExecution"] / 1000 for batch in batch_progress(query, first, batches)]
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,10 @@ def test_suite(tmp_path: Path) -> None:
 
 def test_batch_overhead(tmp_path: Path) -> None:
     _, report = run_short("batch_overhead", tmp_path)
-    check(report, rows=[5, 2, 5, 2], verdicts=4)
+    check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)
+    *parts, (_, total) = report["tables"][-1]["rows"]
+    assert all(took > 0 for _, took in parts)
+    assert total == pytest.approx(sum(took for _, took in parts))
 
 
 def test_state(tmp_path: Path) -> None:

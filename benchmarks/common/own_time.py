@@ -1,0 +1,125 @@
+"""How long the project's own code takes in the processes of a query: the driver, the planners of sources, the workers.
+
+In a session with ``settings(folder)`` every process that imports this module (classes that travel to it bring it) notes
+each call of the places below in a file of its own. All calls of a micro-batch are added up, those that run at the same
+time as well.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from inspect import isgeneratorfunction
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.classic.dataframe import DataFrame
+
+from dsv2.runtime.subtask import Subtask
+from runtime_spark import stage
+from runtime_spark.frame_source import FrameStreamReader
+from runtime_spark.indexed_feed import IndexedFeed
+from runtime_spark.query import StreamingJob
+from runtime_spark.worker import WorkerJob
+
+__all__ = ("PARTS", "milliseconds", "settings", "watching")
+
+_FOLDER = "DSV2_OWN_TIME"  # variable of the environment of workers and planners
+
+# Part -> the calls that it consists of, as owner and attribute.
+_CALLS: dict[str, list[tuple[Any, str]]] = {
+    "plan the micro-batch": [(FrameStreamReader, "latestOffset"), (FrameStreamReader, "partitions")],
+    "commit its offsets": [(FrameStreamReader, "commit")],
+    "read, and route": [(IndexedFeed, "rows")],
+    "make subtasks": [(WorkerJob, "new_subtask")],
+    "restore": [(Subtask, "open"), (Subtask, "restore"), (Subtask, "begin_batch")],
+    "decode, process and route": [(stage, "decode_frame"), (Subtask, "receive")],
+    "snapshot": [(Subtask, "end_batch"), (Subtask, "flush"), (Subtask, "snapshot")],
+    "write, and progress": [(StreamingJob, "write_batch")],
+}
+_SPARK = "Spark, within write"
+PARTS = tuple(_CALLS)
+
+
+def settings(folder: str) -> dict[str, str]:
+    """Of a session in which times are noted in ``folder``."""
+    return {f"spark.executorEnv.{_FOLDER}": folder}
+
+
+@contextmanager
+def watching(folder: str) -> Iterator[None]:
+    """Notes the times of this process within the block."""
+    with ExitStack() as stack:
+        for owner, attribute, original in _watch(folder):
+            stack.callback(setattr, owner, attribute, original)
+        yield
+
+
+def milliseconds(folder: str, spans: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """By part its time in a micro-batch, on average over those that ran in ``spans`` (seconds since 1970)."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for file in Path(folder).iterdir():
+        for line in file.read_text().splitlines():
+            part, ended, took = line.split("\t")
+            if any(begin <= float(ended) < end for begin, end in spans):
+                seconds[part] += float(took)
+    seconds["write, and progress"] -= seconds.pop(_SPARK, 0.0)
+    return {part: seconds[part] * 1000 / len(spans) for part in PARTS}
+
+
+def _watch(folder: str) -> list[tuple[Any, str, Any]]:
+    """Replace all places by ones that note their time; returns what was there."""
+    replaced = []
+    note = _notes(folder)
+    for part, calls in {**_CALLS, _SPARK: [(DataFrame, "collect")]}.items():
+        for owner, attribute in calls:
+            original = getattr(owner, attribute)
+            replaced.append((owner, attribute, original))
+            setattr(owner, attribute, _timed(original, part, note))
+    return replaced
+
+
+def _notes(folder: str) -> Callable[[str, float], None]:
+    files: dict[int, int] = {}  # by process: workers are forked
+
+    def note(part: str, took: float) -> None:
+        process = os.getpid()
+        if process not in files:
+            files[process] = os.open(f"{folder}/{process}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(files[process], f"{part}\t{time.time()}\t{took}\n".encode())
+
+    return note
+
+
+def _timed(function: Callable[..., Any], part: str, note: Callable[[str, float], None]) -> Callable[..., Any]:
+    @wraps(function)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        begin = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            note(part, time.perf_counter() - begin)
+
+    @wraps(function)
+    def timed_generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        items = timed_items(*args, **kwargs)
+        took = 0.0
+        while True:
+            begin = time.perf_counter()
+            item = next(items, items)
+            took += time.perf_counter() - begin
+            if item is items:
+                break
+            yield item
+        note(part, took)
+
+    timed_items = function
+    return timed_generator if isgeneratorfunction(function) else timed
+
+
+if _FOLDER in os.environ:
+    _watch(os.environ[_FOLDER])
