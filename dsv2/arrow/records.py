@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dsv2.arrow.encoding import from_bytes, narrowed, to_bytes, widened
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import refuse_nulls, rows_to_table, schema_of, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
@@ -42,7 +43,8 @@ class ArrowWholeNumbers(WholeNumbers):
         return iter(self.array.to_pylist())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _whole_numbers, (self.array.to_numpy(zero_copy_only=False).astype("<i8").tobytes(),)
+        numbers, least = narrowed(self.array.to_numpy())
+        return _whole_numbers, (numbers.tobytes(), numbers.dtype.str, least)
 
 
 class ArrowRecords(Columnar[T]):
@@ -72,7 +74,8 @@ class ArrowRecords(Columnar[T]):
         return f"{len(self)} records of {self.kind.__qualname__}{first}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _records, (_to_bytes(self.table), self.kind)
+        data, taken_off = to_bytes(self.table)
+        return _records, (data, self.kind, taken_off)
 
     def rows(self) -> list[T]:
         if self._rows is None:
@@ -134,29 +137,15 @@ def table_of(records: Sequence[Any], kind: type) -> pa.Table:
     return rows_to_table(records, kind)
 
 
-def _to_bytes(table: pa.Table) -> bytes:
-    """``table`` as a stream in Arrow's own format."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
-
-
-def _from_bytes(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
-
-
 # What stands in pickles; the runtime's registry knows these by name.
 
 
-def _records(data: bytes, kind: type[T]) -> ArrowRecords[T]:
-    return ArrowRecords(_from_bytes(data), kind)
+def _records(data: bytes, kind: type[T], taken_off: Sequence[int | None]) -> ArrowRecords[T]:
+    return ArrowRecords(from_bytes(data, taken_off), kind)
 
 
-def _whole_numbers(data: bytes) -> ArrowWholeNumbers:
-    return ArrowWholeNumbers(pa.array(np.frombuffer(data, "<i8")))
+def _whole_numbers(data: bytes, kind: str, least: int) -> ArrowWholeNumbers:
+    return ArrowWholeNumbers(pa.array(widened(np.frombuffer(data, kind), least)))
 
 
 def _sliced(data: Any, index: slice) -> Any:

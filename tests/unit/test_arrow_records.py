@@ -9,12 +9,14 @@ from decimal import Decimal
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsv2.arrow import records_of, schema_of
+from dsv2.arrow.encoding import narrowed
 from dsv2.arrow.records import table_of
 from dsv2.columnar import Columnar, column_names
 from dsv2.errors import SchemaError
@@ -50,6 +52,12 @@ class Named:
     """One that takes keywords only."""
 
     name: str = field(kw_only=True)
+
+
+class Nullable(NamedTuple):
+    """Numbers that may be missing."""
+
+    x: int | None
 
 
 WHOLE = st.integers(-(2**63), 2**63 - 1)
@@ -155,16 +163,35 @@ def test_columns_and_timestamps_travel_as_bytes() -> None:
     assert len(blob) < len(codec.seal(BlobKind.FRAME, records_of(table_of([Point(1, 0.5)] * 100, Point), Point)))
 
 
+@example([7, 262])
+@example([7, 263])
+@example([-1, 65_534])
+@example([-1, 65_535])
+@example([1 << 40, (1 << 40) + (1 << 32) - 1])
+@example([1 << 40, (1 << 40) + (1 << 32)])
+@example([-(1 << 63), (1 << 63) - 1])
+@given(st.lists(WHOLE, max_size=5))
+def test_whole_numbers_travel_in_as_few_bytes_as_they_need(numbers: list[int]) -> None:
+    codec = Codec(TypeRegistry([Point]))
+    records = records_of(table_of([Point(number, 0.5) for number in numbers], Point), Point)
+    found, times = codec.loads(codec.dumps((records, records.whole_numbers("x"))), "test")
+    assert found.table.equals(records.table)
+    assert list(times or ()) == numbers
+    spread = max(numbers, default=0) - min(numbers, default=0)
+    width = next(width for width in (1, 2, 4, 8) if spread < 1 << 8 * width)
+    assert narrowed(np.array(numbers, np.int64))[0].itemsize == (width if numbers else 8)
+
+
+def test_a_column_with_a_gap_travels_too() -> None:
+    codec = Codec(TypeRegistry([Nullable]))
+    records = records_of(table_of([Nullable(1), Nullable(None)], Nullable), Nullable)
+    assert codec.loads(codec.dumps(records), "test").rows() == [Nullable(1), Nullable(None)]
+
+
 def test_a_table_in_a_field_travels_as_bytes() -> None:
     codec = Codec(TypeRegistry([]))
     table = table_of([Everything(True, 1, 0.5, "a", b"b", date.min, datetime.min, Decimal(1), [1], None)], Everything)
     assert codec.loads(codec.dumps({"waiting": [table]}), "test") == {"waiting": [table]}
-
-
-class Nullable(NamedTuple):
-    """Numbers that may be missing."""
-
-    x: int | None
 
 
 def test_timestamps_are_columns_of_whole_numbers_without_gaps() -> None:
