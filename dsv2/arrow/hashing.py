@@ -19,6 +19,7 @@ _MODULUS = np.int64((1 << 61) - 1)  # of Python's hash of numbers (sys.hash_info
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_FACTOR_LOW, _FACTOR_HIGH = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
 
 
 def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> _Numbers:
@@ -28,17 +29,15 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
     """
     if len(columns) == 1 and pa.types.is_int64(columns[0].type) and not columns[0].null_count:
         groups = _remainders(_hash_whole_numbers(columns[0].to_numpy()), max_parallelism)
-        places, targets = groups, (np.arange(max_parallelism) * parallelism // max_parallelism).astype(np.uint16)
-    else:
-        values, places = _distinct(columns)
-        targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
+        return (groups * np.uint32(parallelism) // np.uint32(max_parallelism)).astype(np.uint16)
+    values, places = _distinct(columns)
+    targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
     by_row: _Numbers = targets[places]
     return by_row
 
 
 def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
     # By division, which numpy does in blocks; its % takes one after the other.
-    hashes = hashes.astype(np.uint32)
     remainders: _Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
     return remainders
 
@@ -59,21 +58,31 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
 
 def _hash_whole_numbers(values: _Numbers) -> _Numbers:
     """``stable_hash`` of each: upper half of the 64 lower bits of value times multiplier, and the bits above."""
+    least, greatest = (values.min(), values.max()) if len(values) else (0, 0)
+    if least >= 0 and greatest <= _LOW:
+        return _hash_small_numbers(values.view(np.uint64))
     hashes = values
-    if len(values) and (values.min() <= -_MODULUS or values.max() >= _MODULUS):
+    if least <= -_MODULUS or greatest >= _MODULUS:
         hashes = np.fmod(values, _MODULUS)  # with the sign of the value, as Python's hash
     hashes = np.where(hashes == -1, -2, hashes)
     low, high = _product(hashes.astype(np.uint64))
     high = np.where(hashes < 0, high - np.uint64(_MULTIPLIER), high)
-    return (low >> _HALF ^ high) & _LOW
+    return (low >> _HALF ^ high).astype(np.uint32)
+
+
+def _hash_small_numbers(values: _Numbers) -> _Numbers:
+    """The same for numbers of 32 bits, in a third of the time: the product lacks its lowest 32 bits here."""
+    product = values * _FACTOR_LOW
+    product >>= _HALF
+    product += values * _FACTOR_HIGH
+    return (product >> _HALF ^ product).astype(np.uint32)
 
 
 def _product(values: _Numbers) -> tuple[_Numbers, _Numbers]:
     """Lower and upper 64 bits of ``values`` (unsigned) times the multiplier, by halves."""
-    factor_low, factor_high = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULTIPLIER >> 32)
     low, high = values & _LOW, values >> _HALF
-    lowest = low * factor_low
-    middle = high * factor_low + (lowest >> _HALF)
-    crossed = low * factor_high + (middle & _LOW)
-    upper = high * factor_high + (middle >> _HALF) + (crossed >> _HALF)
+    lowest = low * _FACTOR_LOW
+    middle = high * _FACTOR_LOW + (lowest >> _HALF)
+    crossed = low * _FACTOR_HIGH + (middle & _LOW)
+    upper = high * _FACTOR_HIGH + (middle >> _HALF) + (crossed >> _HALF)
     return (crossed << _HALF) | (lowest & _LOW), upper

@@ -41,6 +41,15 @@ def test_one_column(data: st.DataObject, column: tuple[pa.DataType, st.SearchStr
     assert subtasks_of([array], largest, parallelism).tolist() == expected
 
 
+@pytest.mark.parametrize("edge", [-(2**63), -M, -(2**32), -2, 0, 2**31, 2**32, 2**33, M, 2**63])
+def test_numbers_by_themselves(edge: int) -> None:
+    """Others beside them may decide how they are hashed."""
+    for number in range(max(edge - 2, -(2**63)), min(edge + 3, 2**63)):
+        for column in ([number], [number, 1]):
+            expected = [subtask_of(value, 1 << 15, 1 << 15) for value in column]
+            assert subtasks_of([pa.array(column, pa.int64())], 1 << 15, 1 << 15).tolist() == expected
+
+
 @given(st.data(), st.lists(st.sampled_from(COLUMNS), min_size=2, max_size=3), PARALLELISM)
 def test_several_columns_are_a_tuple(data: st.DataObject, columns: list[Any], counts: list[int]) -> None:
     parallelism, largest = counts
