@@ -46,7 +46,15 @@ from dsv2.arrow import (
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import DataclassSerializer, Portion, Records, Serializer, SplitSource
+from dsv2.sources import (
+    DataclassSerializer,
+    Portion,
+    Records,
+    RoundRobinSplitAssigner,
+    Serializer,
+    SplitAssigner,
+    SplitSource,
+)
 
 __all__ = ("main",)
 
@@ -106,6 +114,10 @@ class Clicks(SplitSource[Click, Part]):
 
     def discover(self) -> Sequence[Part]:
         return [Part(0, 0), Part(1, 1)]
+
+    @property
+    def assigner(self) -> SplitAssigner[Part]:
+        return RoundRobinSplitAssigner()  # one for each reader
 
     @property
     def limit_per_batch(self) -> int | None:

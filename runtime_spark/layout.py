@@ -33,14 +33,18 @@ class Layout:
     slots: dict[tuple[int, int], int]
 
     @staticmethod
-    def of(plan: Plan) -> Layout:
-        """The layout of ``plan``; the same plan gives the same layout."""
+    def of(plan: Plan, partitions: int | None = None) -> Layout:
+        """The layout of ``plan``; the same plan gives the same layout.
+
+        ``partitions``: tasks of a level; None: one for each subtask of the operator that has most.
+        """
         depth = max(plan.depths.values(), default=0)
         levels = tuple(
             tuple(head for head in plan.chains if plan.depths[head] == level) for level in range(1, depth + 1)
         )
         heads = [plan.operators[head] for level in levels for head in level]
-        partitions = max((operator.parallelism for operator in heads), default=1)
+        if partitions is None:
+            partitions = max((operator.parallelism for operator in heads), default=1)
         numbers = _SlotNumbers(partitions)
         slots: dict[tuple[int, int], int] = {}
         for level in levels:

@@ -53,8 +53,17 @@ class CompiledPlan:
 class SparkRuntime:
     """Runs plans on the user's session: never stops it, and leaves its settings as they were."""
 
-    def __init__(self, spark: SparkSession, clock: Clock | None = None) -> None:
+    def __init__(self, spark: SparkSession, clock: Clock | None = None, *, partitions: int | None = None) -> None:
+        """``partitions``: into how many tasks Spark puts the subtasks of a stage, which stays with a checkpoint.
+
+        By default as many as the operator with most subtasks has. Fewer (as many as there are cores) let the subtasks
+        of an operator with a higher parallelism share tasks evenly, for keys of which some are much more frequent.
+        Raises ``ConfigurationError`` below 1.
+        """
+        if partitions is not None and partitions < 1:
+            raise ConfigurationError(f"partitions is a number of tasks of at least 1, not {partitions}.")
         self._spark = spark
+        self._partitions = partitions
         self._clock = clock if clock is not None else SystemClock()
 
     def compile(self, plan: Plan, options: SourceOptions | None = None) -> CompiledPlan:
@@ -63,7 +72,7 @@ class SparkRuntime:
         ``options``: for a streaming job whose query is started here; with a ``ReportArchive``, if there are reports.
         """
         try:
-            return compile_plan(self._spark, plan, self._clock, options or SourceOptions())
+            return compile_plan(self._spark, plan, self._clock, options or SourceOptions(), self._partitions)
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
 
@@ -133,13 +142,15 @@ class SparkRuntime:
         return job
 
 
-def compile_plan(spark: SparkSession, plan: Plan, clock: Clock, options: SourceOptions) -> CompiledPlan:
+def compile_plan(
+    spark: SparkSession, plan: Plan, clock: Clock, options: SourceOptions, partitions: int | None = None
+) -> CompiledPlan:
     """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
     registry = TypeRegistry.of(plan)
-    layout = Layout.of(plan)
+    layout = Layout.of(plan, partitions)
     packed = pack_job(plan, layout, registry)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)

@@ -23,7 +23,7 @@ from runtime_spark import stage
 from runtime_spark.indexed_feed import IndexedFeed, Split
 from runtime_spark.layout import Layout
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.worker import load_job, pack_job, patient_collector
 
 __all__ = ("OutsideSpark",)
 
@@ -78,13 +78,13 @@ class OutsideSpark:
         """A micro-batch of ``records`` records; returns what reaches the sinks."""
         begin, self._position = self._position, self._position + records
         watch = self.watches["source"]
-        with watch.watching(_PARTS), watch.part(REST):
+        with watch.watching(_PARTS), watch.part(REST), patient_collector():
             rows = self._read(begin)
         for level in range(len(self._layout.levels)):
             watch = self.watches[f"level {level + 1}"]
             with watch.watching(_PARTS):
                 rows = self._run_level(level, rows, watch)
-        with self.watches["sink"].part("decode"):
+        with self.watches["sink"].part("decode"), patient_collector():
             return self._collect(rows)
 
     def _read(self, begin: int) -> list[Row]:

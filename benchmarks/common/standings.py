@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.common.report import Cell, Report
 from benchmarks.common.rows import Row
-from benchmarks.peers.roster import DSV2, PLAIN, Job
+from benchmarks.peers.roster import DSV2, PLAIN, Job, Target
 
 __all__ = ("machine", "standings")
 
@@ -37,16 +37,10 @@ def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
     for (size, kind, keys), here in sorted(places.items(), key=lambda place: (-place[0][0], _KINDS.index(place[0][1]))):
         title = f"{keys:,} keys, records of kind {kind}, batches of {size:,}"
         report.table(title, _HEADER, [_cells(job, row, here) for row in here])
-    for target in job.targets:
-        largest = max((size for size, kind, keys in places if (kind, keys) == (job.kinds[0], target.keys)), default=0)
-        here = places.get((largest, job.kinds[0], target.keys), [])
-        ours, theirs = _best(job, here, DSV2), _best(job, here, target.group)
-        if ours and theirs:
-            claim = f"{target.keys:,} keys: throughput in times of {target.group}, fastest set-up"
-            if target.pace < theirs.pace * target.times:
-                report.at_least(f"{target.keys:,} keys: records/s", ours.pace, target.pace)
-            else:
-                report.at_least(claim, ours.pace / theirs.pace, target.times)
+    for (size, kind, keys), here in places.items():
+        for target in job.targets:
+            if (kind, keys) == (job.kinds[0], target.keys):
+                _judge(report, job, target, size, here)
     absent = [*job.absent, *((f"{row.contestant}, {row.keys:,} keys", row.missing) for row in rows if row.missing)]
     if absent:
         report.table("Not measured", ("contestant", "why"), absent)
@@ -55,6 +49,17 @@ def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
     if packages:
         report.table("Versions", ("contestant", "packages"), packages)
     return report
+
+
+def _judge(report: Report, job: Job, target: Target, size: int, rows: Sequence[Row]) -> None:
+    ours, theirs = _best(job, rows, target.ours), _best(job, rows, target.group)
+    if not ours or not theirs:
+        return
+    claim = f"{target.keys:,} keys, batches of {size:,}: {target.ours}"
+    if target.pace < theirs.pace * target.times:
+        report.at_least(f"{claim}, records/s", ours.pace, target.pace)
+    else:
+        report.at_least(f"{claim} in times of {target.group}, fastest set-up", ours.pace / theirs.pace, target.times)
 
 
 def _in_order(job: Job, rows: Iterable[Row]) -> list[Row]:

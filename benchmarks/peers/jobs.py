@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.peers.environments import BYTEWAX, FLINK, PROTOBUF, PYFLINK
-from benchmarks.peers.roster import DSV2, PLAIN, Contestant, Job, Target
+from benchmarks.peers.roster import DSV2, PLAIN, TABLES, Contestant, Job, Target
 
 __all__ = ("JOBS",)
 
@@ -45,6 +45,7 @@ HOT_TOPICS = Job(
             in_short=False,
             near=0.1,
         ),
+        Contestant("dsv2, on tables", TABLES, "on_tables", parallelism=2, near=0.1),
         Contestant("Flink Java", JAVA, "HotTopics", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "HotTopics", FLINK, parallelism=2, near=0.1),
         Contestant("Flink Java, records copied (its default)", JAVA, "HotTopics", FLINK, mode="copying"),
@@ -65,7 +66,9 @@ HOT_TOPICS = Job(
     targets=(
         Target(PLAIN, 0.6, 1_000),
         Target(JAVA, 1.0, 1_000),
+        Target(JAVA, 1.0, 1_000, ours=TABLES),
         Target(BYTE, 1.5, 1_000),
+        Target(BYTE, 1.5, 1_000, ours=TABLES),
         Target(KEPT, 30, 1_000),
         Target(PYTHON, 30, 1_000),
         Target(PANDAS, 12, 1_000),

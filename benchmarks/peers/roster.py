@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from benchmarks.peers.environments import OWN, Environment
 
-__all__ = ("DSV2", "PLAIN", "Contestant", "Job", "Target")
+__all__ = ("DSV2", "PLAIN", "TABLES", "Contestant", "Job", "Target")
 
 DSV2, PLAIN = "dsv2", "plain loop"
 """Groups that every job has."""
+TABLES = "dsv2, on tables"
+"""Functions that take Arrow tables."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Target:
     keys: int
     pace: float = float("inf")
     """Records per second that are enough whatever the others do."""
+    ours: str = DSV2
+    """The group of dsv2 that is to reach it."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from benchmarks.common.measure import batch_seconds, checkpoint, spark_session
 from benchmarks.peers.protocol import Outcome, Task
 from dsv2 import ExecutionEnvironment
+from runtime_spark import SparkRuntime
 from runtime_spark.query import StreamingJob
 
 __all__ = ("numbers", "run_dsv2", "run_query", "scattered")
@@ -74,9 +75,12 @@ def run_query(
 
 
 def run_dsv2(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
-    """Run the pipeline that ``build`` makes; its sink adds the number and the sum of results to the list it returns."""
+    """Run the pipeline that ``build`` makes; its sink adds the number and the sum of results to the list it returns.
+
+    A stage has no more tasks than there are cores: subtasks share them.
+    """
     with spark_session("benchmark") as spark, checkpoint() as folder:
-        env = ExecutionEnvironment.get_instance(spark=spark)
+        env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=min(task.parallelism, PARTITIONS)))
         env.set_parallelism(task.parallelism)
         told = build(env)
         job = env.execute_async("benchmark", checkpoint_location=folder)

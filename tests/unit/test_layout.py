@@ -86,6 +86,18 @@ def test_each_level_spreads_its_subtasks_evenly_over_the_partitions(parallelism:
         assert max(loads) - min(loads) <= 1
 
 
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+def test_partitions_may_be_fewer_than_subtasks_which_share_them_evenly(partitions: int) -> None:
+    a_plan = plan(4, 7)
+    layout = Layout.of(a_plan, partitions)
+    assert layout.partitions == partitions
+    for level in layout.levels:
+        slots = [slot for head in level for slot in layout.slots_of(a_plan.operators[head])]
+        load = Counter(spark_partition(slot, partitions) for slot in slots)
+        assert max(load.values()) - min(load.values()) <= 1
+        assert len(load) == partitions
+
+
 def test_a_sink_leaves_the_slots_of_operators_alone() -> None:
     def of_operators(*sinks: str) -> dict[tuple[str, int], int]:
         return {

@@ -124,7 +124,7 @@ def test_a_record_with_less_than_its_fields_is_left_alone() -> None:
     assert pack(records) is records
 
 
-@pytest.mark.parametrize("packed", [(dict, [[1]]), ("Point", [[1]]), (Checked, [[1]])])
-def test_columns_of_any_other_class_are_refused(packed: Any) -> None:
+@pytest.mark.parametrize("packed", [(dict, [[1]]), ("Point", [[1]]), (Checked, [[1]]), (Point, [[1]])])
+def test_columns_that_no_class_has_sent_are_refused(packed: Any) -> None:
     with pytest.raises(CorruptDataError, match="do not travel as columns"):
         unpack(packed)

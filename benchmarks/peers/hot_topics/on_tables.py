@@ -1,0 +1,162 @@
+"""The same job with functions that take Arrow tables: watermarks between tables, tweets that are held in columns.
+
+An extractor sends its watermark behind some thousand tweets, not behind each that is newer than all before: what a
+topic holds may be that much older than the window.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.common.tables import GeneratedTables, Numbers
+from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, threshold
+from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.spark import run_dsv2
+from dsv2 import ExecutionEnvironment
+from dsv2.arrow import ArrowCollector, ArrowProcessFunction, schema_of
+from dsv2.context import NonPartitionedContext, PartitionedContext
+from dsv2.sinks import ForeachBatchSink
+from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
+from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor
+from examples.tweets import Tweet
+
+__all__ = ("measure", "pipeline")
+
+_PIECE = 1 << 14
+"""Tweets between two watermarks: 16 seconds of an extractor's own."""
+
+
+class TweetTables:
+    """``benchmarks.jobs.hot_topics.Tweets`` in columns."""
+
+    def __init__(self, topics: int) -> None:
+        self.__setstate__(topics)
+
+    def __getstate__(self) -> int:
+        return self.topics
+
+    def __setstate__(self, topics: int) -> None:
+        self.topics = topics
+        self.shift = np.uint64(32 - place_bits(topics))
+        self.names = pa.array([f"topic-{rank}" for rank in range(topics + 1)])
+        self.ranks = np.array(rank_table(topics), dtype=np.int32)
+
+    def __call__(self, index: Numbers) -> pa.Table:
+        places = (index.astype(np.uint64) * np.uint64(2_654_435_769) & np.uint64(0xFFFF_FFFF)) >> self.shift
+        topics = self.names.take(pa.array(self.ranks[places]))
+        return pa.table([topics, START + index // 1000 * 1000], schema_of(Tweet))
+
+
+class TableExtractor(ArrowProcessFunction[Tweet, Tweet]):
+    """Passes tweets on, and tells how new they are."""
+
+    def __init__(self) -> None:
+        self.newest = -1
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [PostingTimeExtractor.WATERMARK]
+
+    def process_batch(self, batch: pa.Table, output: ArrowCollector[Tweet], ctx: PartitionedContext[Tweet]) -> None:
+        for start in range(0, batch.num_rows, _PIECE):
+            piece = batch.slice(start, _PIECE)
+            output.collect_batch(piece)
+            newest = pc.max(piece["posting_time"]).as_py()
+            if newest > self.newest:
+                self.newest = newest
+                watermark = PostingTimeExtractor.WATERMARK.new_watermark(newest)
+                ctx.non_partitioned_context.watermark_manager.emit_watermark(watermark)
+
+
+class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
+    """Keeps topics and posting times of all tweets in the window; a watermark drops the old ones of all topics."""
+
+    def __init__(self, threshold: int, window: int) -> None:
+        self.threshold = threshold
+        self.window = window
+        self.topics = _topics([], np.zeros(0, np.int64))  # what follows names them by their rows
+        self.tweets = [_tweets(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+
+    def process_batch(
+        self, batch: pa.Table, output: ArrowCollector[HotTopic], ctx: PartitionedContext[HotTopic]
+    ) -> None:
+        topics, times = self._rows_of(batch["topic"]), batch["posting_time"].to_numpy()
+        before = self.topics["held"].to_numpy()
+        held = before + np.bincount(topics, minlength=len(before))
+        for topic in np.flatnonzero(held > self.threshold):
+            own = times[topics == topic]
+            if len(own):
+                self._report(int(topic), own, int(before[topic]), output)
+        self.topics = _topics(self.topics["name"], held)
+        self.tweets.append(_tweets(topics, times))
+
+    def on_watermark(
+        self, watermark: Watermark, output: ArrowCollector[HotTopic], ctx: NonPartitionedContext[HotTopic]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == NEWEST_POSTING_TIME:
+            topics, times = self._all_tweets()
+            kept = times >= watermark.value - self.window
+            topics = topics[kept]
+            self.tweets = [_tweets(topics, times[kept])]
+            self.topics = _topics(self.topics["name"], np.bincount(topics, minlength=self.topics.num_rows))
+        return WatermarkHandlingResult.PEEK
+
+    def _report(self, topic: int, times: Numbers, before: int, output: ArrowCollector[HotTopic]) -> None:
+        """Emit a row for each of the topic's new tweets with which it holds more than the threshold."""
+        topics_held, times_held = self._all_tweets()
+        oldest = times_held[topics_held == topic].min(initial=times[0])
+        first = max(self.threshold - before, 0)
+        oldest_then = np.minimum.accumulate(np.minimum(times, oldest))[first:]
+        counts = np.arange(before + 1, before + 1 + len(times))[first:]
+        names = pa.repeat(self.topics["name"][topic], len(counts))
+        output.collect_batch(pa.table([names, oldest_then, counts], schema_of(HotTopic)))
+
+    def _rows_of(self, column: pa.ChunkedArray) -> Numbers:
+        """For each tweet the row of its topic."""
+        coded, names = column.combine_chunks().dictionary_encode(), self.topics["name"]
+        rows = pc.index_in(coded.dictionary, names)
+        if rows.null_count:
+            names = pa.chunked_array([*names.chunks, coded.dictionary.filter(pc.is_null(rows))]).combine_chunks()
+            held = self.topics["held"].to_numpy()
+            self.topics = _topics(names, np.concatenate([held, np.zeros(len(names) - len(held), np.int64)]))
+            rows = pc.index_in(coded.dictionary, names)
+        found: Numbers = rows.to_numpy()[coded.indices.to_numpy()].astype(np.int64)
+        return found
+
+    def _all_tweets(self) -> tuple[Numbers, Numbers]:
+        if len(self.tweets) > 1:
+            self.tweets = [pa.concat_tables(self.tweets).combine_chunks()]
+        (tweets,) = self.tweets
+        return tweets["topic"].to_numpy(), tweets["posting_time"].to_numpy()
+
+
+def _topics(names: object, held: Numbers) -> pa.Table:
+    return pa.table({"name": pa.array(names, pa.string()) if isinstance(names, list) else names, "held": held})
+
+
+def _tweets(topics: Numbers, times: Numbers) -> pa.Table:
+    return pa.table({"topic": topics, "posting_time": times})
+
+
+def measure(task: Task) -> Outcome:
+    """As the program with single records."""
+    return run_dsv2(lambda env: pipeline(env, task), task)
+
+
+def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
+    """Hot topics, counted on the driver. As with single records, two detectors share a task."""
+    told: list[tuple[int, int]] = []
+
+    def write(events: list[HotTopic], batch_id: int) -> None:
+        told.append((len(events), sum(event.count for event in events)))
+
+    env.set_parallelism(2 * task.parallelism)
+    source = GeneratedTables(TweetTables(task.keys), Tweet, task.total, task.records, task.parallelism)
+    tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
+    extracted = tweets.process(TableExtractor()).with_uid("extractor").with_parallelism(task.parallelism)
+    hot = extracted.key_by(attrgetter("topic")).process(TableDetector(threshold(task), WINDOW)).with_uid("detector")
+    hot.to_sink(ForeachBatchSink(write)).with_uid("hot")
+    return told
