@@ -25,7 +25,15 @@ from benchmarks.jobs.running_count import one_more
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import DataclassSerializer, Portion, Records, Serializer, SplitSource
+from dsv2.sources import (
+    DataclassSerializer,
+    Portion,
+    Records,
+    RoundRobinSplitAssigner,
+    Serializer,
+    SplitAssigner,
+    SplitSource,
+)
 from dsv2.state import StateDeclaration, StateDeclarations
 
 __all__ = ("main",)
@@ -78,6 +86,10 @@ class Paced(SplitSource[Due, Part]):
 
     def discover(self) -> Sequence[Part]:
         return [Part(number, number) for number in range(_SPLITS)]
+
+    @property
+    def assigner(self) -> SplitAssigner[Part]:
+        return RoundRobinSplitAssigner()  # one for each reader
 
     def advance(self, split: Part, limit: int | None) -> Portion[Part] | None:
         due = min(int((time.time() - self.begin) * self.rate), self.count)

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -32,6 +31,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.common import Arguments, Report, conditions, spark_session
 from benchmarks.common.contest import WARM_UP, Measured, compare, run_dsv2
+from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.peers.protocol import Task
 from benchmarks.peers.windows.on_dsv2 import sums_of_windows
 from dsv2 import ExecutionEnvironment
@@ -40,21 +40,11 @@ from dsv2.arrow import (
     ArrowEventTimeProcessFunction,
     ArrowForeachBatchSink,
     map_tables,
-    records_of,
     schema_of,
 )
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import (
-    DataclassSerializer,
-    Portion,
-    Records,
-    RoundRobinSplitAssigner,
-    Serializer,
-    SplitAssigner,
-    SplitSource,
-)
 
 __all__ = ("main",)
 
@@ -63,7 +53,6 @@ TARGET = 10.0
 """Times the throughput of the version with rows."""
 
 SHORT = {"clicks": 10_000, "users": 1_000, "batches": 1}
-_AT_ONCE = 1 << 20  # clicks that are made together
 _FOLD = 1 << 22  # rows that wait for being added up
 
 
@@ -83,58 +72,15 @@ class Sum(NamedTuple):
     value: int
 
 
-@dataclass(frozen=True)
-class Part:
-    """Every other click, from ``first`` on."""
+class Clicks:
+    """The clicks of the benchmark of windows, by their numbers."""
 
-    subtask: int
-    first: int
-
-    @property
-    def split_id(self) -> str:
-        """Of the source's two splits."""
-        return str(self.subtask)
-
-
-class Clicks(SplitSource[Click, Part]):
-    """The clicks of the benchmark of windows, in columns."""
-
-    def __init__(self, users: int, count: int, per_batch: int) -> None:
+    def __init__(self, users: int) -> None:
         self.users = users
-        self.count = count
-        self.per_batch = per_batch
 
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_serializer(self) -> Serializer[Part]:
-        return DataclassSerializer(Part)
-
-    def discover(self) -> Sequence[Part]:
-        return [Part(0, 0), Part(1, 1)]
-
-    @property
-    def assigner(self) -> SplitAssigner[Part]:
-        return RoundRobinSplitAssigner()  # one for each reader
-
-    @property
-    def limit_per_batch(self) -> int | None:
-        return self.per_batch
-
-    def advance(self, split: Part, limit: int | None) -> Portion[Part] | None:
-        stop = min(split.first + 2 * (limit or self.count), self.count + split.subtask)
-        if stop <= split.first:
-            return None
-        return Portion(replace(split, first=stop), (stop - split.first) // 2, last=stop >= self.count)
-
-    def read(self, start: Part, stop: Part) -> Iterator[Records[Click]]:
-        for first in range(start.first, stop.first, 2 * _AT_ONCE):
-            index = np.arange(first, min(stop.first, first + 2 * _AT_ONCE), 2)
-            users = ((index.astype(np.uint64) * np.uint64(2_654_435_769) & np.uint64(0xFFFF_FFFF)) * self.users) >> 32
-            columns = {"user": users.astype(np.int64), "time": index, "value": np.ones_like(index)}
-            yield Records(records_of(pa.table(columns), Click))
+    def __call__(self, index: Numbers) -> pa.Table:
+        users = ((index.astype(np.uint64) * np.uint64(2_654_435_769) & np.uint64(0xFFFF_FFFF)) * self.users) >> 32
+        return pa.table([users.astype(np.int64), index, np.ones_like(index)], schema_of(Click))
 
 
 def ends_of_clicks(size: int, clicks: pa.Table) -> pa.Table:
@@ -225,7 +171,8 @@ def with_tables(
     counts: dict[int, int] = {}
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
-    source = Clicks(options.users, options.clicks * (WARM_UP + options.batches), options.clicks)
+    clicks = options.clicks * (WARM_UP + options.batches)
+    source = GeneratedTables(Clicks(options.users), Click, clicks, options.clicks)
     generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).build_as_process_function()
     timed = env.from_source(source, "clicks").process(generator).with_uid("times")
     size = options.clicks // 2
