@@ -5,10 +5,11 @@ from pyspark.sql import SparkSession
 from dsv2.errors import ConfigurationError
 from dsv2.job import JobRuntime
 from runtime_spark.dataframe import to_dataframe
+from runtime_spark.layout import StateLayout
 from runtime_spark.runtime import SparkRuntime
 from runtime_spark.session import SESSION_SETTINGS, starting
 
-__all__ = ("SESSION_SETTINGS", "SparkRuntime", "create", "starting", "to_dataframe")
+__all__ = ("SESSION_SETTINGS", "SparkRuntime", "StateLayout", "create", "starting", "to_dataframe")
 
 
 def create(spark: object) -> JobRuntime:

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 from dsv2.graph import Operator, OperatorKind, Plan
 
-__all__ = ("REPORT_SLOT", "Layout", "spark_partition")
+__all__ = ("REPORT_SLOT", "Layout", "StateLayout", "spark_partition")
 
 REPORT_SLOT = -1
 """Rows of this slot carry progress reports of subtasks to the driver."""
 
 _MASK = 0xFFFFFFFF
+
+
+class StateLayout(Enum):
+    """How Spark keeps the state of a subtask. Part of the checkpoint; BATCH jobs keep none."""
+
+    BLOB = "blob"
+    """As one value, which every micro-batch reads and writes whole. Best up to some megabytes for each subtask."""
+    MAP = "map"
+    """Keyed state as pages in a map, of which a micro-batch reads and writes those that it touches. For many keys."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +41,10 @@ class Layout:
     partitions: int
     levels: tuple[tuple[int, ...], ...]
     slots: dict[tuple[int, int], int]
+    state: StateLayout = StateLayout.BLOB
 
     @staticmethod
-    def of(plan: Plan, partitions: int | None = None) -> Layout:
+    def of(plan: Plan, partitions: int | None = None, state: StateLayout = StateLayout.BLOB) -> Layout:
         """The layout of ``plan``; the same plan gives the same layout.
 
         ``partitions``: tasks of a level; None: one for each subtask of the operator that has most.
@@ -56,7 +67,7 @@ class Layout:
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 slots |= numbers.assign(operator)
-        return Layout(partitions, levels, slots)
+        return Layout(partitions, levels, slots, state)
 
     @cached_property
     def addresses(self) -> dict[int, tuple[int, int]]:

@@ -35,6 +35,7 @@ def manifest_of(plan: Plan, layout: Layout) -> dict[str, Any]:
         "python": PYTHON,
         "job_name": plan.job_name,
         "partitions": layout.partitions,
+        "state_layout": layout.state.value,
         "operators": {
             operator.uid: _describe(plan, operator)
             for operator in plan.operators
@@ -133,6 +134,8 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     old, new = before["watermarks"], now["watermarks"]
     for identifier in sorted(old.keys() | new.keys()):
         found.extend(_watermark_changes(identifier, old.get(identifier), new.get(identifier)))
+    if before["state_layout"] != now["state_layout"]:
+        found.append(f"the state layout was {before['state_layout']} and is now {now['state_layout']}")
     if not found and before["partitions"] != now["partitions"]:
         found.append(f"the number of state partitions was {before['partitions']} and is now {now['partitions']}")
     return found

@@ -23,8 +23,9 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.failures import job_failure, usable
-from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
+from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.query import BatchJob, StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.session import starting
@@ -51,20 +52,35 @@ class CompiledPlan:
 
 
 class SparkRuntime:
-    """Runs plans on the user's session: never stops it, and leaves its settings as they were."""
+    """Runs plans on the user's session: never stops it, and leaves its settings as they were.
 
-    def __init__(self, spark: SparkSession, clock: Clock | None = None, *, partitions: int | None = None) -> None:
+    Made by ``get_instance(spark=session)``, or by you for what is not the default:
+    ``get_instance(SparkRuntime(session, state_layout=StateLayout.MAP))``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        clock: Clock | None = None,
+        *,
+        partitions: int | None = None,
+        state_layout: StateLayout = StateLayout.BLOB,
+    ) -> None:
         """``partitions``: into how many tasks Spark puts the subtasks of a stage, which stays with a checkpoint.
 
         By default as many as the operator with most subtasks has. Fewer (as many as there are cores) let the subtasks
         of an operator with a higher parallelism share tasks evenly, for keys of which some are much more frequent.
-        Raises ``ConfigurationError`` below 1.
+        ``state_layout``: how Spark keeps the state of streaming jobs; ``docs/state.md`` says when to choose which.
+        Raises ``ConfigurationError`` below 1 partition, and if what the layout needs is not installed.
         """
         if partitions is not None and partitions < 1:
             raise ConfigurationError(f"partitions is a number of tasks of at least 1, not {partitions}.")
+        if state_layout is StateLayout.MAP:
+            check_map_state()
         self._spark = spark
         self._partitions = partitions
         self._clock = clock if clock is not None else SystemClock()
+        self._state_layout = state_layout
 
     def compile(self, plan: Plan, options: SourceOptions | None = None) -> CompiledPlan:
         """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it.
@@ -72,7 +88,9 @@ class SparkRuntime:
         ``options``: for a streaming job whose query is started here; with a ``ReportArchive``, if there are reports.
         """
         try:
-            return compile_plan(self._spark, plan, self._clock, options or SourceOptions(), self._partitions)
+            return compile_plan(
+                self._spark, plan, self._clock, options or SourceOptions(), self._partitions, self._state_layout
+            )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
 
@@ -133,8 +151,10 @@ class SparkRuntime:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
-        partitions, unchecked = compiled.layout.partitions, compiled.unchecked
-        with starting(self._spark, partitions, unchecked=unchecked, checkpoint=checkpoint):
+        layout, unchecked = compiled.layout, compiled.unchecked
+        with starting(
+            self._spark, layout.partitions, unchecked=unchecked, checkpoint=checkpoint, state_layout=layout.state
+        ):
             try:
                 job.attach(writer.start())
             except Exception as error:
@@ -143,14 +163,19 @@ class SparkRuntime:
 
 
 def compile_plan(
-    spark: SparkSession, plan: Plan, clock: Clock, options: SourceOptions, partitions: int | None = None
+    spark: SparkSession,
+    plan: Plan,
+    clock: Clock,
+    options: SourceOptions,
+    partitions: int | None = None,
+    state_layout: StateLayout = StateLayout.BLOB,
 ) -> CompiledPlan:
     """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
     registry = TypeRegistry.of(plan)
-    layout = Layout.of(plan, partitions)
+    layout = Layout.of(plan, partitions, state_layout)
     packed = pack_job(plan, layout, registry)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
@@ -169,6 +194,8 @@ def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: 
         # a projection that computes something, as far as the optimizer can tell, stands between the two.
         frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
     timed = any(plan.needs_clock(operator) for head in layout.levels[level] for operator in plan.chains[head])
+    if layout.state is StateLayout.MAP:
+        return with_map_state(frames, packed, level, timed=timed)
     timeout = GroupStateTimeout.ProcessingTimeTimeout if timed else GroupStateTimeout.NoTimeout
     stage = streaming_stage(packed, level, timed=timed)
     return frames.groupBy("slot").applyInPandasWithState(stage, ROW_SCHEMA, STATE_SCHEMA, "append", timeout)

@@ -1,25 +1,28 @@
 """One level of a plan as a Spark stage: rows in, rows out, around the engine-neutral subtask.
 
-Streaming: one call per slot and micro-batch, with the subtask's state as one binary value. Batch: one pass over a
-partition that is sorted by slot, with no state at all. Rows for slots of later levels pass through as they are.
+Streaming: one call per slot and micro-batch; here with the subtask's state as one binary value, in ``map_stage`` with a
+map beside it. Batch: one pass over a partition that is sorted by slot, with no state at all. Rows for slots of later
+levels pass through as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
-__all__ = ("STATE_SCHEMA", "batch_stage", "streaming_stage")
+__all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
 STATE_SCHEMA = "blob binary"
 
@@ -30,39 +33,85 @@ StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState],
 BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
+class SlotState(Protocol):
+    """What Spark keeps for a slot, in one call."""
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the micro-batch: a repeated one has it again."""
+
+    def page_stores(self, codec: Codec) -> PageStores:
+        """Where the subtask's pages are."""
+
+    def read(self) -> bytes | None:
+        """The blob that was written last."""
+
+    def write(self, blob: bytes) -> None:
+        """Keep a blob."""
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        """Ask for a call at that time, even if nothing comes; None: there is no need."""
+
+
 def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> StreamingStage:
     """The function for ``applyInPandasWithState`` at ``level`` (counted from 0).
 
     ``timed``: the query has processing-time timeouts at this level, and the stage sets them.
     """
 
-    def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        job = load_job(packed)
-        forget_modules()
-        slot = int(key[0])
-        operator, subtask = job.layout.addresses.get(slot, (None, 0))
-        if operator in job.layout.levels[level]:
-            for rows in _run_subtask(job, operator, subtask, frames, state, timed):
-                yield pd.DataFrame(rows, columns=COLUMNS)
-        else:
-            yield from (frame[list(COLUMNS)] for frame in frames)
+    def run(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        return run_slot(packed, level, int(key[0]), frames, _BlobState(state, timed))
 
-    return run_slot
+    return run
+
+
+def run_slot(
+    packed: bytes, level: int, slot: int, frames: Iterator[pd.DataFrame], state: SlotState
+) -> Iterator[pd.DataFrame]:
+    """A micro-batch of one slot at ``level``: the rows that it sends."""
+    job = load_job(packed)
+    forget_modules()
+    operator, subtask = job.layout.addresses.get(slot, (None, 0))
+    if operator in job.layout.levels[level]:
+        for rows in _run_subtask(job, operator, subtask, frames, state):
+            yield pd.DataFrame(rows, columns=COLUMNS)
+    else:
+        yield from (frame[list(COLUMNS)] for frame in frames)
+
+
+class _BlobState:
+    """All of it is one value of ``applyInPandasWithState``."""
+
+    def __init__(self, state: GroupState, timed: bool) -> None:
+        self.now_ms: int = state.getCurrentProcessingTimeMs()
+        self._state = state
+        self._timed = timed
+
+    def page_stores(self, codec: Codec) -> PageStores:
+        return in_blob
+
+    def read(self) -> bytes | None:
+        return bytes(self._state.get[0]) if self._state.exists else None
+
+    def write(self, blob: bytes) -> None:
+        self._state.update((blob,))
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        if self._timed and deadline_ms is not None:
+            self._state.setTimeoutDuration(max(1, deadline_ms - self.now_ms))
 
 
 def _run_subtask(
-    job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: GroupState, timed: bool
+    job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[list[Row]]:
     with marked_failures(), patient_collector():
         rows: list[tuple[int, int, bytes]] = []
         for frame in frames:
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
         rows.sort(key=lambda row: row[:2])
-        now_ms = state.getCurrentProcessingTimeMs()  # of the micro-batch: a repeated one has it again
-        run = _SubtaskRun(job, head, index, now_ms)
-        before: bytes | None = None
-        if state.exists:
-            before = bytes(state.get[0])
+        run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores)
+        before = state.read()
+        if before is not None:
             run.subtask.restore(before)
         else:
             run.subtask.open()
@@ -75,12 +124,13 @@ def _run_subtask(
         run.subtask.flush()
         blob = run.subtask.snapshot()
         if len(blob) > _LARGEST_STATE:
-            raise JobError(f"{run.owner}: its state has grown to {len(blob)} bytes. Raise the parallelism.")
+            raise JobError(
+                f"{run.owner}: its state has grown to {len(blob)} bytes. Raise the parallelism, or keep state of keys "
+                f"with StateLayout.MAP."
+            )
         if blob != before:
-            state.update((blob,))
-        deadline = run.subtask.next_deadline()
-        if timed and deadline is not None:
-            state.setTimeoutDuration(max(1, deadline - now_ms))
+            state.write(blob)
+        state.wake_at(run.subtask.next_deadline())
         yield run.finish()
 
 
@@ -128,11 +178,19 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now
 class _SubtaskRun:
     """A subtask for the length of one call, with its encoder."""
 
-    def __init__(self, job: WorkerJob, head: int, index: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        job: WorkerJob,
+        head: int,
+        index: int,
+        now_ms: int,
+        page_stores: Callable[[Codec], PageStores] = lambda codec: in_blob,
+    ) -> None:
         self._codec = job.codec()
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
-        self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms)
+        stores = page_stores(self._codec)
+        self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms, stores)
 
     def receive(self, channel: int, payload: bytes) -> Iterator[list[Row]]:
         self.subtask.receive(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))

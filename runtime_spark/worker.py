@@ -18,6 +18,7 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.job_context import JobContext
+from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
@@ -51,7 +52,15 @@ class WorkerJob:
         """A codec of the job's own types."""
         return Codec(self.registry)
 
-    def new_subtask(self, head: int, index: int, encoder: FrameEncoder, codec: Codec, now_ms: int) -> Subtask:
+    def new_subtask(
+        self,
+        head: int,
+        index: int,
+        encoder: FrameEncoder,
+        codec: Codec,
+        now_ms: int,
+        page_stores: PageStores = in_blob,
+    ) -> Subtask:
         """A subtask with function objects of its own; ``now_ms`` is the processing time of the micro-batch."""
         task = TaskContext.get()
         context = JobContext(
@@ -61,6 +70,7 @@ class WorkerJob:
             codec,
             BatchTime(now_ms),
             task.attemptNumber() if task is not None else 0,
+            page_stores,
         )
         functions: dict[int, ProcessFunction] = {
             operator.id: from_bytes(self.functions[operator.id]) for operator in self.plan.chains[head]

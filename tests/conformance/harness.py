@@ -47,6 +47,8 @@ class Setting:
     mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
     seed: int = 0
     restart: bool = False
+    maps: bool = False
+    """Whether Spark keeps pages of keyed state in maps."""
 
     @property
     def needs_checkpoint(self) -> bool:
@@ -56,7 +58,8 @@ class Setting:
     def __str__(self) -> str:
         cut = "" if self.batch is None else f" by {self.batch}"
         restart = " restarting" if self.restart else ""
-        return f"p{self.parallelism} {self.mode.value.lower()}{cut}{restart} seed {self.seed}"
+        maps = " in maps" if self.maps else ""
+        return f"p{self.parallelism} {self.mode.value.lower()}{cut}{restart}{maps} seed {self.seed}"
 
 
 _CUTS = ((None, 0, False), (None, 1, False), (1, 2, True), (3, 3, True), (5, 4, False))
@@ -67,6 +70,7 @@ LOCAL_SETTINGS = [
 # The cut is counted over all subtasks of a source here, over each of them locally.
 SPARK_SETTINGS = [
     *(Setting(p, batch) for p, batch in ((1, None), (1, 5), (2, 4), (4, 7))),
+    Setting(2, 5, maps=True),
     *(Setting(p, mode=RuntimeExecutionMode.BATCH) for p in (1, 2, 4)),
 ]
 

@@ -19,7 +19,7 @@ from tests.conformance import (
     programs_windows,
 )
 
-__all__ = ("PROGRAMS",)
+__all__ = ("PROGRAMS", "WITH_KEYED_STATE")
 
 PROGRAMS = (
     *programs_partitioning.PROGRAMS,
@@ -36,4 +36,12 @@ PROGRAMS = (
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
     *programs_differences.PROGRAMS,
+)
+
+# Those that keep states, timers, windows and what waits for partners.
+WITH_KEYED_STATE = (
+    *programs_state.PROGRAMS,
+    *programs_joins.PROGRAMS,
+    *programs_by_clock.PROGRAMS,
+    *programs_windows.PROGRAMS,
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dsv2 import Dsv2Error
 from tests.conformance.harness import SPARK_SETTINGS, Program, Run, Setting, run_programs
-from tests.conformance.programs import PROGRAMS
+from tests.conformance.programs import PROGRAMS, WITH_KEYED_STATE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def programs_of(setting: Setting) -> Sequence[Program]:
+    """Where state is differs only for those that keep some."""
+    return WITH_KEYED_STATE if setting.maps else PROGRAMS
 
 
 pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all programs
@@ -21,7 +26,7 @@ pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all pr
 @pytest.fixture(scope="module")
 def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
     """Gives the runs of all programs in a setting; the first call for it runs them."""
-    from runtime_spark import SparkRuntime
+    from runtime_spark import SparkRuntime, StateLayout
 
     done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
 
@@ -30,9 +35,11 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
             folder = tmp_path_factory.mktemp("conformance")
             checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
             # In one of the settings two subtasks share each task.
-            runtime = SparkRuntime(spark, partitions=2 if setting == Setting(4, 7) else None)
+            partitions = 2 if setting == Setting(4, 7) else None
+            state_layout = StateLayout.MAP if setting.maps else StateLayout.BLOB
+            runtime = SparkRuntime(spark, partitions=partitions, state_layout=state_layout)
             try:
-                done[setting] = run_programs(PROGRAMS, setting, runtime, folder, checkpoint)
+                done[setting] = run_programs(programs_of(setting), setting, runtime, folder, checkpoint)
             except Dsv2Error as error:
                 done[setting] = error  # every program of the setting fails with it, and none runs them again
         result = done[setting]
@@ -43,8 +50,14 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return runs
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-@pytest.mark.parametrize("setting", SPARK_SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    ("setting", "program"),
+    [
+        pytest.param(setting, program, id=f"{setting}-{program.name}")
+        for setting in SPARK_SETTINGS
+        for program in programs_of(setting)
+    ],
+)
 def test_a_program_keeps_its_facts(
     setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]
 ) -> None:

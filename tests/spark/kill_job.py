@@ -1,6 +1,6 @@
 """A job to be killed: two levels, two file sinks, many micro-batches.
 
-``python -m tests.spark.kill_job FOLDER [RECORDS]``.
+``python -m tests.spark.kill_job FOLDER [RECORDS [STATE_LAYOUT]]``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.processes import Gate
 
 RECORDS = 24_000
 RECORDS_PER_BATCH = 1_000
 KEYS = 7
+COUNT = StateDeclarations.value_state("count", int, default=0)
 
 
 class Counted(NamedTuple):
@@ -34,18 +37,20 @@ class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
     """Emits the number of the record among those of its key: 1, 2, 3, … if none is lost and none comes twice."""
 
     def __init__(self, gate: Gate) -> None:
-        self.counts: dict[int, int] = {}
         self._gate = gate
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [COUNT]
 
     def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
         self._gate.pass_through()
-        key = record % KEYS
-        self.counts[key] = self.counts.get(key, 0) + 1
-        output.collect(Counted(key, self.counts[key]))
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+        output.collect(Counted(record % KEYS, count.value()))
 
 
 class CountAll(OneInputStreamProcessFunction[Counted, Total]):
-    """The same over everything."""
+    """The same over everything, in a field."""
 
     def __init__(self, gate: Gate) -> None:
         self.total = 0
@@ -76,9 +81,9 @@ def new_session(folder: str) -> SparkSession:
     return spark
 
 
-def run(spark: SparkSession, folder: str, records: int) -> None:
+def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayout = StateLayout.BLOB) -> None:
     """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=state_layout))
     env.set_parallelism(2)
     source = DataGeneratorSource(number, count=records, records_per_batch=RECORDS_PER_BATCH)
     keyed = env.from_source(source).key_by(lambda record: record % KEYS)
@@ -89,10 +94,10 @@ def run(spark: SparkSession, folder: str, records: int) -> None:
     env.execute("kill", checkpoint_location=f"{folder}/checkpoint")
 
 
-def main(folder: str, records: str = str(RECORDS)) -> None:
+def main(folder: str, records: str = str(RECORDS), state_layout: str = StateLayout.BLOB.value) -> None:
     """Run it with a session of its own."""
     spark = new_session(folder)
-    run(spark, folder, int(records))
+    run(spark, folder, int(records), StateLayout(state_layout))
     spark.stop()
 
 

@@ -18,6 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from runtime_spark import StateLayout
 from tests.spark import kill_job, kill_splits_job
 from tests.spark.kill_job import KEYS, RECORDS, RECORDS_PER_BATCH, number
 from tests.spark.processes import Gate, JobProcess
@@ -123,3 +124,16 @@ def test_a_worker_that_is_killed_leaves_no_trace(spark: SparkSession, tmp_path: 
     job.finish()
     assert written(killed) == written(undisturbed)
     assert states(spark, killed) == states(spark, undisturbed)
+
+
+def test_a_worker_that_is_killed_leaves_no_trace_in_a_map(tmp_path: Path) -> None:
+    records = 5 * RECORDS_PER_BATCH
+    job = JobProcess(tmp_path, "kill_job", str(records), StateLayout.MAP.value)
+    job.start()
+    gate = Gate(tmp_path, "all")
+    os.kill(job.run_to(gate), signal.SIGKILL)
+    gate.open()
+    job.finish()
+    sizes = Counter(number(index) % KEYS for index in range(records))
+    everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
+    assert written(tmp_path) == (everything, list(range(1, records + 1)))

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, OperatorProgress, Trigger
 from dsv2.sinks import CollectSink
+from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.programs import Answer, build, read_back
 
 COUNT, PER_BATCH, BATCHES = 90, 15, 6
@@ -24,13 +25,15 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def new_environment(spark: SparkSession) -> ExecutionEnvironment:
-    return ExecutionEnvironment.get_instance(spark=spark)
+def new_environment(spark: SparkSession, layout: StateLayout = StateLayout.BLOB) -> ExecutionEnvironment:
+    return ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
 
 
-def run_some(spark: SparkSession, output: Path, checkpoint: str, batches: int) -> JobHandle:
+def run_some(
+    spark: SparkSession, output: Path, checkpoint: str, batches: int, layout: StateLayout = StateLayout.BLOB
+) -> JobHandle:
     """Run until at least ``batches`` micro-batches are done, and stop."""
-    env = new_environment(spark)
+    env = new_environment(spark, layout)
     build(env, str(output), COUNT, PER_BATCH)
     # With pauses in which the job can be stopped.
     job = env.execute_async("restarted", checkpoint_location=checkpoint, trigger=Trigger.processing_time(1500))
@@ -61,24 +64,25 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     return Undisturbed(rows, result.progress.operators)
 
 
+@pytest.mark.parametrize("layout", StateLayout)
 def test_a_job_stopped_between_micro_batches_goes_on_where_it_was(
-    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed
+    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
 ) -> None:
     output = tmp_path / "out"
-    first = run_some(spark, output, checkpoint, 1)
+    first = run_some(spark, output, checkpoint, 1, layout)
     assert first.status is JobStatus.STOPPED
     reached = first.progress.batch_id
     assert 0 <= reached < BATCHES - 1, "it was to be stopped before its end"
     assert read_back(output) == undisturbed.before(reached + 1)
 
-    env = new_environment(spark)
+    env = new_environment(spark, layout)
     build(env, str(output), COUNT, PER_BATCH)
     progress = env.execute("restarted", checkpoint_location=checkpoint).progress
     assert read_back(output) == undisturbed.rows
     assert progress.operators == undisturbed.operators  # counted on, not anew
 
     # It has ended; there is nothing left to do.
-    env = new_environment(spark)
+    env = new_environment(spark, layout)
     build(env, str(output), COUNT, PER_BATCH)
     assert env.execute("restarted", checkpoint_location=checkpoint).progress.batch_id == -1
     assert read_back(output) == undisturbed.rows

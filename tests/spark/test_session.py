@@ -22,6 +22,7 @@ from dsv2 import (
 )
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from runtime_spark.layout import StateLayout
 from runtime_spark.session import starting
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
@@ -133,6 +134,9 @@ def test_settings_are_restored_after_an_error_too(spark: SparkSession) -> None:
     assert settings(spark) == before
     with starting(spark, 4):
         assert settings(spark) == before | {PARTITIONS: "4", CHECK: "false"}
+    assert settings(spark) == before
+    with starting(spark, 4, state_layout=StateLayout.MAP):
+        assert "RocksDB" in settings(spark)["spark.sql.streaming.stateStore.providerClass"]
     assert settings(spark) == before
 
 

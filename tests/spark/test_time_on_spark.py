@@ -16,6 +16,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
+from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
 
 LONG = 60.0  # seconds until a test that hangs fails
@@ -43,9 +44,15 @@ class Await:
 
 
 def start(
-    spark: SparkSession, checkpoint: str, items: list[Any], build: Callable[[Any], Any], sink: Any, **options: Any
+    spark: SparkSession,
+    checkpoint: str,
+    items: list[Any],
+    build: Callable[[Any], Any],
+    sink: Any,
+    layout: StateLayout = StateLayout.BLOB,
+    **options: Any,
 ) -> JobHandle:
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     env.set_parallelism(2)
     build(env.from_source(TestSource[Any](items))).to_sink(sink)
     return env.execute_async("timed", checkpoint_location=checkpoint, **options)
@@ -100,15 +107,23 @@ def batch_times(job: JobHandle) -> list[int]:
     return [round(datetime.fromisoformat(time).timestamp() * 1000) for time in times]
 
 
-@pytest.mark.parametrize("alarmed", [alarmed, alarmed_in_event_time], ids=["processing time", "event time by clock"])
+@pytest.mark.parametrize(
+    ("alarmed", "layout"),
+    [
+        (alarmed, StateLayout.BLOB),
+        (alarmed, StateLayout.MAP),
+        (alarmed_in_event_time, StateLayout.BLOB),
+    ],
+    ids=["processing time", "processing time, in maps", "event time by clock"],
+)
 def test_a_job_with_timers_and_no_data_fires_them_on_time(
-    spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any]
+    spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any], layout: StateLayout
 ) -> None:
     sink = Await(lambda records: len(alarms(records)) == 4)
     trigger = Trigger.processing_time(INTERVAL_MS)
     # The first micro-batch takes seconds, because workers start; what it does not show is how long others wait.
     items = ["first", Pause(1), "a", "b", "c", QUIET]
-    job = start(spark, checkpoint, items, alarmed, ForeachBatchSink(sink), trigger=trigger)
+    job = start(spark, checkpoint, items, alarmed, ForeachBatchSink(sink), layout, trigger=trigger)
     try:
         fired = {key: (timestamp, now) for _, key, timestamp, now in alarms(sink.wait())}
     finally:

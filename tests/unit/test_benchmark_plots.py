@@ -22,7 +22,7 @@ def measured(results: Path) -> Path:
         growth.put(Row("levels", levels, "tuple", 1000, 1000, [0.5 * levels]))
     header = ["records/s", "records", "50 % ms", "99 % ms", "longest ms"]
     for name, table in (
-        ("state", {"header": ["keys held", "median ms"], "rows": [[10, 5], [100, 6]]}),
+        ("state", {"header": ["layout", "keys held", "median ms"], "rows": [["map", 10, 5], ["map", 100, 6]]}),
         ("latency", {"header": header, "rows": [[1000, 30, 400, 900, 950]]}),
     ):
         (results / f"{name}.json").write_text(json.dumps({"tables": [table]}))
@@ -36,7 +36,7 @@ def test_everything_that_is_known_is_plotted(tmp_path: Path) -> None:
     assert found["running_count_by_keys"].lines == by_keys
     assert found["running_count_by_kind"].lines == {"dsv2": [(0, 1000), (2, 500)], "Bytewax": [(0, 500), (2, 250)]}
     assert found["by_levels"].lines == {"dsv2": [(1, 2000), (2, 1000)]}
-    assert found["by_state"].lines == {"1,000 keys touched": [(10, 5), (100, 6)]}
+    assert found["by_state"].lines == {"map": [(10, 5), (100, 6)]}
     assert found["latency"].lines == {"50 % ms": [(1000, 400)], "99 % ms": [(1000, 900)]}
 
 

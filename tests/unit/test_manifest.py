@@ -424,6 +424,11 @@ def test_another_number_of_state_partitions_is_a_difference() -> None:
     assert differences(now | {"partitions": 5}, now) == ["the number of state partitions was 5 and is now 2"]
 
 
+def test_another_layout_of_the_state_is_a_difference() -> None:
+    now = PROGRAM.manifest()
+    assert differences(now | {"state_layout": "map"}, now) == ["the state layout was map and is now blob"]
+
+
 def test_sinks_are_left_out() -> None:
     assert list(PROGRAM.manifest()["operators"]) == ["tweets", "users", "clean", "count", "join"]
 

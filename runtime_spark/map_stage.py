@@ -1,0 +1,155 @@
+"""A level as a stage of ``transformWithState``: a small blob for each subtask, and its pages of keyed state in a map.
+
+A page costs a call to the state store when it is read and another one when it has changed; all others cost nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql import types as t
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    MapState,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+    ValueState,
+)
+
+from dsv2.errors import ConfigurationError
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.page_store import PageStores, in_entries
+from runtime_spark.rows import ROW_SCHEMA
+from runtime_spark.stage import run_slot
+
+__all__ = ("MapStage", "check_map_state", "with_map_state")
+
+_BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
+_PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
+_NOW = "now_ms"
+
+
+def check_map_state() -> None:
+    """Raise ``ConfigurationError`` if what Spark needs for it is not installed."""
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise ConfigurationError(
+            "StateLayout.MAP needs the package protobuf, here and where the workers of Spark run: "
+            "pip install 'dsv2[map-state]'"
+        )
+
+
+def with_map_state(frames: DataFrame, packed: bytes, level: int, *, timed: bool) -> DataFrame:
+    """``frames`` after ``level`` (counted from 0). ``timed``: there are processing-time timers at this level."""
+    # Without timers the operator is not told the time; rows are. It is that of the micro-batch, repeated or not.
+    stamped = frames.withColumn(_NOW, F.unix_millis(F.current_timestamp()))
+    return stamped.groupBy("slot").transformWithStateInPandas(
+        MapStage(packed, level, timed=timed), ROW_SCHEMA, "append", "ProcessingTime" if timed else "None"
+    )
+
+
+class MapStage(StatefulProcessor):
+    """What Spark calls with the rows and the timers of each slot."""
+
+    def __init__(self, packed: bytes, level: int, *, timed: bool) -> None:
+        self._packed = packed
+        self._level = level
+        self._timed = timed
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called once for each partition and micro-batch, and by the driver."""
+        self._handle = handle
+        self._blob = handle.getValueState("subtask", _BLOB)
+        self._pages = handle.getMapState("pages", _PAGE, _BLOB)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """A slot that has rows."""
+        first = next(rows)
+        state = self._state(int(first[_NOW].iloc[0]))
+        return run_slot(self._packed, self._level, int(key[0]), itertools.chain([first], rows), state)
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """A slot that has none, but has asked for a call."""
+        state = self._state(timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs())
+        return run_slot(self._packed, self._level, int(key[0]), iter([]), state)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _state(self, now_ms: int, fired: int | None = None) -> _MapState:
+        return _MapState(now_ms, self._blob, self._pages, _Alarm(self._handle, fired) if self._timed else None)
+
+
+class _MapState:
+    """``SlotState`` of the slot in hand."""
+
+    def __init__(self, now_ms: int, blob: ValueState, pages: MapState, alarm: _Alarm | None) -> None:
+        self.now_ms = now_ms
+        self._blob = blob
+        self._pages = pages
+        self._alarm = alarm
+
+    def page_stores(self, codec: Codec) -> PageStores:
+        return in_entries(_Entries(self._pages), codec)
+
+    def read(self) -> bytes | None:
+        if not self._blob.exists():
+            return None
+        value = self._blob.get()
+        return None if value is None else bytes(value[0])
+
+    def write(self, blob: bytes) -> None:
+        self._blob.update((blob,))
+
+    def wake_at(self, deadline_ms: int | None) -> None:
+        if self._alarm is not None:
+            self._alarm.set(None if deadline_ms is None else max(self.now_ms + 1, deadline_ms))
+
+
+class _Alarm:
+    """The one timer of the slot in hand. ``fired``: the one that has brought this call, which Spark itself removes."""
+
+    def __init__(self, handle: StatefulProcessorHandle, fired: int | None) -> None:
+        self._handle = handle
+        self._fired = fired
+
+    def set(self, time: int | None) -> None:
+        """Have it go off at ``time`` and at no other."""
+        others = [timer for timer in self._handle.listTimers() if timer not in (time, self._fired)]
+        for timer in others:
+            self._handle.deleteTimer(timer)
+        if time is not None:
+            self._handle.registerTimer(time)
+
+
+class _Entries:
+    """Pages in Spark's map."""
+
+    def __init__(self, pages: MapState) -> None:
+        self._pages = pages
+
+    def get(self, name: str, number: int) -> bytes | None:
+        row = self._pages.getValue((name, number))
+        return None if row is None else bytes(row[0])
+
+    def put(self, name: str, number: int, data: bytes) -> None:
+        self._pages.updateValue((name, number), (data,))
+
+    def remove(self, name: str, number: int) -> None:
+        self._pages.removeKey((name, number))

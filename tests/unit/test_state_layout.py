@@ -1,0 +1,23 @@
+"""The choice of how Spark keeps state, as far as it can be told without Spark."""
+
+from __future__ import annotations
+
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError
+from runtime_spark import SparkRuntime, StateLayout, map_stage
+
+
+def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {"google", "google.protobuf"}
+    monkeypatch.setattr(map_stage, "find_spec", lambda name: ModuleSpec(name, None) if name in present else None)
+    nobody: Any = None
+    SparkRuntime(nobody, state_layout=StateLayout.MAP)
+    for missing in ("google.protobuf", "google"):
+        present.remove(missing)
+        with pytest.raises(ConfigurationError, match=r"needs the package protobuf.*pip install 'dsv2\[map-state\]'"):
+            SparkRuntime(nobody, state_layout=StateLayout.MAP)
+        SparkRuntime(nobody)
