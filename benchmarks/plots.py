@@ -73,8 +73,9 @@ def plots_of(results: Path) -> list[Plot]:
         points = [(float(row.keys), row.pace) for row in growth if row.contestant == part]
         title = f"Running count by {part}"
         plots.append(Plot(f"by_{part}", title, part, "records/s", {"dsv2": points}, logarithmic=part == "records"))
-    held = [(float(row[0]), float(row[1])) for row in _table(results, "state")]
-    state = {"1,000 keys touched": held}
+    state = defaultdict(list)
+    for layout, keys, milliseconds, *_ in _table(results, "state"):
+        state[str(layout)].append((float(keys), float(milliseconds)))
     plots.append(Plot("by_state", "Micro-batches by state held", "keys held", "ms per batch", state, logarithmic=True))
     plots.append(_latency(results))
     return [plot for plot in plots if any(plot.lines.values())]

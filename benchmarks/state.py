@@ -1,17 +1,23 @@
-"""Many keys held, few touched: what a micro-batch costs as the state grows.
+"""Many keys held, few touched: what a micro-batch costs as the state grows, by how Spark keeps the state.
 
-One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in one micro-batch; a second one goes on
-from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. Each key has a
-value state, the number of its visits.
+One keyed function, two subtasks in ``local[2]``. A first query meets all keys, in few large micro-batches; a second one
+goes on from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. Each key
+has a value state, the number of its visits.
 
-The second table is about the same subtasks without Spark: the size of the state, and the processor time to restore it,
-process the 1,000 records and take the snapshot.
+Layouts: one blob for each subtask, in Spark's default store or in RocksDB; or pages in a map (in RocksDB, too).
+``memory`` is what Spark says that its stores use.
+
+The second table is about the same subtasks without Spark, with blobs: the size of the state, and the processor time to
+restore it, process the 1,000 records and take the snapshot.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -32,6 +38,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
 
 __all__ = ("main",)
@@ -39,13 +46,33 @@ __all__ = ("main",)
 NAME = "state"
 TOUCHED = 1000
 PARALLELISM = 2
-LIMIT = 5.0
+LIMIT = 3.0
 """How many times as long a micro-batch may take with the most keys as with the fewest."""
+MEMORY_LIMIT = 2.0
+"""How many times its pickled size a key may take."""
 
 _WARM_UP = 3  # micro-batches of the second query
 _REPEATS = 5  # without Spark
+_LOADED_AT_ONCE = 2_500_000
+_MANY_FOR_A_BLOB = 5_000_000  # whose micro-batches take so long that fewer will do
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = {_PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 
 SHORT = {"keys": [1_000, 10_000], "batches": 2}
+
+
+class Layout(NamedTuple):
+    """A way to keep the state."""
+
+    state_layout: StateLayout
+    settings: Mapping[str, str]
+
+
+LAYOUTS = {
+    "map": Layout(StateLayout.MAP, {}),
+    "blob": Layout(StateLayout.BLOB, {}),
+    "blob-rocksdb": Layout(StateLayout.BLOB, _ROCKSDB),
+}
 
 
 class Visit(NamedTuple):
@@ -84,28 +111,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark with command-line ``arguments``; returns the exit code."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument(
-        "--keys", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="numbers of keys held"
+        "--keys", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000], help="numbers of keys held"
     )
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), help="(all)")
     parser.add_argument("--batches", type=int, default=15, help="that are measured for each number of keys (15)")
     options = parser.parse(arguments, SHORT)
     with spark_session("state benchmark") as spark:
         report = Report(NAME, "Many keys held, few touched", conditions(spark, NAME, arguments))
-        on_spark(spark, min(options.keys), options.batches)  # warms everything up
-        samples = {keys: on_spark(spark, keys, options.batches) for keys in options.keys}
-    fewest, most = min(samples), max(samples)
-    base = samples[fewest].median
+        rows: list[tuple[str | int | float, ...]] = []
+        for name in options.layouts:
+            layout = LAYOUTS[name]
+            on_spark(spark, layout, min(options.keys), options.batches)  # warms everything up
+            runs = {keys: on_spark(spark, layout, keys, options.batches) for keys in sorted(options.keys)}
+            rows += _rows(name, runs)
+            _judge(report, name, runs)
     report.table(
         f"On Spark: micro-batches of {TOUCHED:,} records",
-        ("keys held", "median ms", "spread", f"times {fewest:,} keys"),
-        [(keys, round(s.median * 1000), s.spread, s.median / base) for keys, s in samples.items()],
+        (
+            *("layout", "keys held", "median ms", "spread", f"times {min(options.keys):,} keys"),
+            *("s to load", "MB of memory", "bytes per key"),
+        ),
+        rows,
     )
     header = ("keys held", "bytes of state per subtask", "restore ms", "process ms", "snapshot ms")
-    report.table(
-        "Without Spark, both subtasks together", header, [(keys, *outside_spark(keys)) for keys in options.keys]
-    )
-    report.at_most(f"{most:,} keys in times of {fewest:,}", samples[most].median / base, LIMIT)
+    few_enough = [keys for keys in options.keys if keys < _MANY_FOR_A_BLOB]
+    report.table("Without Spark, both subtasks together", header, [(keys, *outside_spark(keys)) for keys in few_enough])
     report.publish(options.results)
     return 0
+
+
+class Run(NamedTuple):
+    """What was measured with one number of keys. ``memory``: bytes."""
+
+    load_seconds: float
+    sample: Sample
+    memory: int
+
+
+def _rows(name: str, runs: Mapping[int, Run]) -> Iterator[tuple[str | int | float, ...]]:
+    base = runs[min(runs)].sample.median
+    for keys, (load_seconds, sample, memory) in runs.items():
+        times = sample.median / base
+        yield name, keys, round(sample.median * 1000), sample.spread, times, load_seconds, memory / 1e6, memory / keys
+
+
+def _judge(report: Report, name: str, runs: Mapping[int, Run]) -> None:
+    fewest, most = min(runs), max(runs)
+    times = runs[most].sample.median / runs[fewest].sample.median
+    report.at_most(f"{name}: {most:,} keys in times of {fewest:,}", times, LIMIT)
+    pickled = len(pickle.dumps((Visits(most)(0).user, 1), 5))
+    claim = f"{name}: memory per key, of {most:,}, in times of its pickled {pickled} bytes"
+    report.at_most(claim, runs[most].memory / most / pickled, MEMORY_LIMIT)
 
 
 def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit]) -> None:
@@ -116,13 +172,34 @@ def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit]) -> None:
     kept.to_sink(ForeachBatchSink(lambda records, batch_id: None)).with_uid("nowhere")
 
 
-def on_spark(spark: SparkSession, keys: int, batches: int) -> Sample:
+def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int) -> Run:
     """Micro-batches that touch ``TOUCHED`` of ``keys`` keys."""
-    with checkpoint() as folder:
-        _finished(spark, Visits(keys), keys, None, folder)
+    if layout.state_layout is StateLayout.BLOB and keys >= _MANY_FOR_A_BLOB:
+        batches = min(batches, 3)
+    loads = -(-keys // _LOADED_AT_ONCE)
+    loaded_at_once = -(-keys // loads)
+    visits, loaded = Visits(keys), loads * loaded_at_once
+    with checkpoint() as folder, _settings(spark, layout.settings):
+        began = time.perf_counter()
+        for _ in range(loads):
+            _finished(spark, layout, visits, loaded_at_once, None, folder)
+        load_seconds = time.perf_counter() - began
         # One more: the last micro-batch also ends the input.
-        query = _finished(spark, Visits(keys), TOUCHED, keys + TOUCHED * (_WARM_UP + batches + 1), folder)
-        return Sample.of(batch_seconds(query, 1 + _WARM_UP, batches))
+        query = _finished(spark, layout, visits, TOUCHED, loaded + TOUCHED * (_WARM_UP + batches + 1), folder)
+        sample = Sample.of(batch_seconds(query, loads + _WARM_UP, batches))
+        memory = max(sum(o.memoryUsedBytes for o in progress.stateOperators) for progress in query.recentProgress)
+        return Run(load_seconds, sample, memory)
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
 
 
 def outside_spark(keys: int) -> tuple[str, float, float, float]:
@@ -143,10 +220,10 @@ def outside_spark(keys: int) -> tuple[str, float, float, float]:
 
 
 def _finished(
-    spark: SparkSession, visits: Visits, records_per_batch: int, count: int | None, folder: str
+    spark: SparkSession, layout: Layout, visits: Visits, records_per_batch: int, count: int | None, folder: str
 ) -> StreamingQuery:
     """A query that has run: up to ``count`` records, or one micro-batch."""
-    env = ExecutionEnvironment.get_instance(spark=spark)
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout.state_layout))
     pipeline(env, DataGeneratorSource(visits, count=count, records_per_batch=records_per_batch))
     job = env.execute_async("visits", checkpoint_location=folder, trigger=Trigger.available_now())
     assert isinstance(job, StreamingJob)
