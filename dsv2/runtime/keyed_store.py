@@ -13,7 +13,7 @@ from dsv2.errors import InvalidKeyError
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.deadlines import Deadlines
 from dsv2.runtime.page_store import PageStores, in_blob
-from dsv2.runtime.pages import Page, Pages
+from dsv2.runtime.pages import KEYS_PER_PAGE, Page, Pages
 from dsv2.runtime.panes import Panes
 
 __all__ = ("Domain", "Entry", "PagedKeyedStore")
@@ -26,6 +26,9 @@ class Domain:
     PROCESSING_TIME: Final = 1
     EXPIRY: Final = 2
 
+
+_CROWDED = 4 * KEYS_PER_PAGE
+"""Pages so full are divided at once, or many timers would mean long walks; else once in a micro-batch, at its end."""
 
 _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
 
@@ -137,6 +140,7 @@ class PagedKeyedStore:
     def snapshot(self) -> tuple[Any, ...]:
         """Everything as plain values and the pages as bytes; encodes only the pages that changed."""
         self._drop_empty()
+        self._grow()
         for number in self._pages.changed:
             page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
@@ -168,12 +172,18 @@ class PagedKeyedStore:
     def _added(self, number: int) -> None:
         self._count += 1
         self._pages.changed.add(number)
-        if self._pages.crowded(self._count):
-            moved, new = self._pages.split(), self._pages.count - 1
-            self._numbers.update((key, new) for key in moved.keys() & self._numbers.keys())
+        if self._count > _CROWDED * self._pages.count:
+            self._grow()
+
+    def _grow(self) -> None:
+        new = self._pages.grow(self._count)
+        if new:
+            self._numbers.clear()
+        for number in new:
+            page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
-                if (first := _earliest(moved, domain)) is not None:
-                    deadlines.hasten(new, first)
+                if (first := _earliest(page, domain)) is not None:
+                    deadlines.hasten(number, first)
 
     def _drop_empty(self) -> None:
         for number in self._pages.changed:

@@ -1,7 +1,7 @@
 """Keys and what belongs to them, cut into pages of bytes: a page is decoded only when one of its keys is asked for.
 
-Untouched pages stay where they are. The number of pages grows with the keys, so that a page stays small, and one at a
-time (linear hashing): a key more never means that all pages are cut anew.
+Untouched pages stay where they are. The number of pages grows with the keys, so that a page stays small, and by as many
+as are needed (linear hashing): some keys more never mean that all pages are cut anew.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dsv2.runtime.keys import stable_hash
 from dsv2.runtime.page_store import PageStore
 from dsv2.runtime.shortened import shorten
 
-__all__ = ("Page", "PageCache", "PagedMap", "Pages", "encode_state")
+__all__ = ("KEYS_PER_PAGE", "Page", "PageCache", "PagedMap", "Pages", "encode_state")
 
-_KEYS_PER_PAGE = 64
+KEYS_PER_PAGE = 32
 _MULTIPLIER = 0xD6E8FEB86659FD93  # odd and without pattern: every bit of a hash has a say in the page
 _ABSENT: Any = object()
 
@@ -111,24 +111,25 @@ class Pages(PageCache):
         number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
         return number if number < self.count else number & self._mask >> 1
 
-    def crowded(self, keys: int) -> bool:
-        """Whether ``keys`` are too many for the pages there are."""
-        return keys > _KEYS_PER_PAGE * self.count and self.count < self._store.most
+    def grow(self, keys: int) -> range:
+        """Be as many pages as ``keys`` need; the numbers of those that are new.
 
-    def split(self) -> Page:
-        """One page more, which is returned: it takes what is now its own from the page that had it."""
-        new = self.count
-        self.count += 1
-        if new > self._mask:
-            self._mask = self._mask * 2 + 1
-        old = new & self._mask >> 1
-        page = self.load(old)
-        moved = {key: value for key, value in page.items() if self.number_of(key) == new}
-        for key in moved:
-            del page[key]
-        self._decoded[new] = moved
-        self.changed |= {old, new}
-        return moved
+        They take what is now their own from pages that had it; the others are not touched.
+        """
+        before, count = self.count, min(-(-keys // KEYS_PER_PAGE), self._store.most)
+        if count <= before:
+            return range(0)
+        divided = dict.fromkeys(map(self._place, range(before, count)))
+        self._set_count(count)
+        decoded = self._decoded
+        decoded.update((number, {}) for number in range(before, count))
+        for number in divided:
+            page = self.load(number)
+            for key, place in [(key, self.number_of(key)) for key in page]:
+                if place != number:
+                    decoded[place][key] = page.pop(key)
+        self.changed.update(divided, range(before, count))
+        return range(before, count)
 
     def clear(self) -> None:
         """Be one empty page, which is not stored."""
@@ -145,6 +146,11 @@ class Pages(PageCache):
         stored, pages = state
         self.adopt(pages, range(stored))
         self._set_count(max(1, stored))
+
+    def _place(self, number: int) -> int:
+        """The page that now has what would be in page ``number``, if there were that many."""
+        number &= self._mask
+        return number if number < self.count else number & self._mask >> 1
 
     def _set_count(self, count: int) -> None:
         self.count = count
@@ -211,8 +217,7 @@ class PagedMap:
         self._stored += len(self.live)
         if not self._stored:
             pages.clear()
-        while pages.crowded(self._stored):
-            pages.split()
+        pages.grow(self._stored)
         for key, value in self.live.items():
             number = pages.number_of(key)
             pages.load(number)[key] = value

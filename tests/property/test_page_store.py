@@ -13,7 +13,7 @@ from dsv2.runtime.codec import FORMAT_VERSION, Codec
 from dsv2.runtime.deadlines import Deadlines
 from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.page_store import BlobPages, EntryPages, PageStore, in_entries
-from dsv2.runtime.pages import PagedMap, Pages
+from dsv2.runtime.pages import KEYS_PER_PAGE, PagedMap, Pages
 from dsv2.runtime.panes import Panes
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
@@ -54,23 +54,32 @@ def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
 
 
 @unhurried
-@given(LAYOUTS, st.lists(st.integers(0, 400) | st.text(max_size=3), max_size=400, unique=True), st.integers(1, 40))
-def test_each_key_is_in_its_page_however_many_there_are(entries: Layout, keys: list[Any], count: int) -> None:
+@given(
+    LAYOUTS,
+    st.lists(st.integers(0, 400) | st.text(max_size=3), max_size=400, unique=True),
+    st.integers(1, 40),
+    st.integers(0, 200),
+)
+def test_each_key_is_in_its_page_however_many_there_are(
+    entries: Layout, keys: list[Any], count: int, more: int
+) -> None:
+    """They become more one by one, then by ``more``."""
+    at_once = count + more
     pages = Pages(CODEC, OWNER, page_store(entries))
     for key in keys:
         pages.load(pages.number_of(key))[key] = key
     pages.changed.add(0)
     for number in range(1, count):
         pages.changed.clear()
-        moved = pages.split()
-        assert pages.count == number + 1
+        assert pages.grow(KEYS_PER_PAGE * number + 1) == range(number, number + 1)
         assert len(pages.changed) == 2, "one page becomes two, and no other is touched"
-        assert moved == pages.load(number)
         if number == count // 2:  # put away in between
             pages.changed |= set(range(pages.count))
             snapshot = pages.snapshot()
             pages = Pages(CODEC, OWNER, page_store(entries))
             pages.restore(snapshot)
+    assert pages.grow(KEYS_PER_PAGE * at_once) == range(count, at_once)
+    assert pages.grow(KEYS_PER_PAGE) == range(0), "they do not become less"
     found = {number: list(page) for number, page in enumerate(pages)}
     assert sorted((key for page in found.values() for key in page), key=repr) == sorted(keys, key=repr)
     assert all(pages.number_of(key) == number for number, page in found.items() for key in page)
@@ -101,7 +110,7 @@ def test_a_key_more_costs_a_few_pages_at_most() -> None:
         entries.forget_calls()
         store = keyed_store(entries)
         store.restore(snapshot)
-    assert len(entries.kept) == 105
+    assert len(entries.kept) == 210
     assert sorted(store) == list(range(6700))
 
 
@@ -118,13 +127,13 @@ def test_only_the_pages_of_touched_keys_are_read_and_only_changed_ones_written()
     assert len(entries.read) == 2
     store.snapshot()
     assert entries.written == entries.read[:1]
-    assert len(entries.kept) == 100
+    assert len(entries.kept) == 200
 
 
 def test_deadlines_of_untouched_pages_are_not_read_before_they_are_due() -> None:
     entries = KeptEntries()
     store = keyed_store(entries)
-    for key in range(64_000):  # a thousand pages, four blocks of deadlines
+    for key in range(64_000):  # two thousand pages, eight blocks of deadlines
         store.entry(key)[Domain.EVENT_TIME] = [10_000 + key]
         store.add_deadline(Domain.EVENT_TIME, key, 10_000 + key)
     store = going_on(store, entries)
@@ -152,7 +161,7 @@ def test_panes_leave_nothing_behind() -> None:
     panes.open(5, 9, by_event=True).live.update({key: key for key in range(1000)})
     panes.open(6, 9, by_event=True).live.update({key: -key for key in range(10)})
     snapshot = panes.snapshot()
-    assert len(entries.kept) == 16 + 1
+    assert len(entries.kept) == 32 + 1
     panes = Panes(CODEC, OWNER, in_entries(entries, CODEC))
     panes.restore(snapshot)
     pane = panes.get(6)
