@@ -157,12 +157,12 @@ def set_deadlines(store: PagedKeyedStore, key: Any, times: set[int]) -> None:
 
 
 def test_deadlines_follow_their_keys_when_the_pages_are_divided() -> None:
-    store = filled(range(64), remember=False)
-    store.entry(64)  # one too many
-    for key in range(65):
+    store = filled(range(128), remember=False)
+    store.entry(128)  # one too many
+    for key in range(129):
         set_deadlines(store, key, {key})
         store.add_deadline(Domain.EVENT_TIME, key, key)
-    assert sorted(store.take_due(Domain.EVENT_TIME, 64)) == [(key, key) for key in range(65)]
+    assert sorted(store.take_due(Domain.EVENT_TIME, 128)) == [(key, key) for key in range(129)]
 
 
 def test_a_deadline_decodes_only_its_own_page() -> None:
