@@ -33,8 +33,9 @@ from benchmarks.common import (
     spark_session,
 )
 from benchmarks.common.outside import OutsideSpark
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.shortened import shorten
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -119,10 +120,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with spark_session("state benchmark") as spark:
         report = Report(NAME, "Many keys held, few touched", conditions(spark, NAME, arguments))
         rows: list[tuple[str | int | float, ...]] = []
+        failures: list[tuple[str, int, str]] = []
         for name in options.layouts:
             layout = LAYOUTS[name]
             on_spark(spark, layout, min(options.keys), options.batches)  # warms everything up
-            runs = {keys: on_spark(spark, layout, keys, options.batches) for keys in sorted(options.keys)}
+            runs: dict[int, Run] = {}
+            for keys in sorted(options.keys):
+                try:
+                    runs[keys] = on_spark(spark, layout, keys, options.batches)
+                except Dsv2Error as error:  # it is a result that a layout cannot hold so many
+                    failures.append((name, keys, shorten(error)))
             rows += _rows(name, runs)
             _judge(report, name, runs)
     report.table(
@@ -133,6 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
         rows,
     )
+    if failures:
+        report.table("What did not work", ("layout", "keys held", "why"), failures)
     header = ("keys held", "bytes of state per subtask", "restore ms", "process ms", "snapshot ms")
     few_enough = [keys for keys in options.keys if keys < _MANY_FOR_A_BLOB]
     report.table("Without Spark, both subtasks together", header, [(keys, *outside_spark(keys)) for keys in few_enough])
