@@ -1,4 +1,4 @@
-"""Tables as bytes: a stream in Arrow's own format, with whole numbers in as few bits as they need.
+"""Tables as bytes: a stream in Arrow's own format, compressed, with whole numbers in as few bytes as they need.
 
 Frames are copied many times on their way, mostly by the JVM; and keys, times and counts are small, or near each other.
 """
@@ -15,6 +15,7 @@ __all__ = ("Numbers", "from_bytes", "narrowed", "to_bytes", "widened")
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
 _NARROW = tuple((1 << 8 * np.dtype(kind).itemsize, kind) for kind in ("<u1", "<u2", "<u4"))
 
 
@@ -30,7 +31,7 @@ def to_bytes(table: pa.Table) -> tuple[bytes, tuple[int | None, ...]]:
         taken_off.append(least)
     narrow = pa.table(columns, table.schema.names)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, narrow.schema) as writer:
+    with pa.ipc.new_stream(sink, narrow.schema, options=_OPTIONS) as writer:
         writer.write_table(narrow)
     return sink.getvalue().to_pybytes(), tuple(taken_off)
 

@@ -60,6 +60,12 @@ class Nullable(NamedTuple):
     x: int | None
 
 
+class Text(NamedTuple):
+    """Something that is not a number."""
+
+    text: str
+
+
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 EVERYTHING = st.builds(
     Everything,
@@ -155,12 +161,14 @@ def test_records_without_columns_are_refused(rows: list[Any], kind: type, said: 
 
 def test_columns_and_timestamps_travel_as_bytes() -> None:
     codec = Codec(TypeRegistry([Point]))
-    records = records_of(table_of([Point(number, 0.5) for number in range(100)], Point), Point)[10:20]
+    points = [Point(number, number**0.5) for number in range(100)]
+    whole = records_of(table_of(points, Point), Point)
+    records = whole[10:20]
     blob = codec.seal(BlobKind.FRAME, (records, records.whole_numbers("x")))
     found, times = codec.unseal(BlobKind.FRAME, blob, "test")
     assert isinstance(found, Columnar)
-    assert (list(found), list(times)) == ([Point(number, 0.5) for number in range(10, 20)], list(range(10, 20)))
-    assert len(blob) < len(codec.seal(BlobKind.FRAME, records_of(table_of([Point(1, 0.5)] * 100, Point), Point)))
+    assert (list(found), list(times)) == (points[10:20], list(range(10, 20)))
+    assert len(blob) < len(codec.seal(BlobKind.FRAME, whole))
 
 
 @example([7, 262])
@@ -180,6 +188,14 @@ def test_whole_numbers_travel_in_as_few_bytes_as_they_need(numbers: list[int]) -
     spread = max(numbers, default=0) - min(numbers, default=0)
     width = next(width for width in (1, 2, 4, 8) if spread < 1 << 8 * width)
     assert narrowed(np.array(numbers, np.int64))[0].itemsize == (width if numbers else 8)
+
+
+def test_text_travels_compressed() -> None:
+    codec = Codec(TypeRegistry([Text]))
+    records = records_of(table_of([Text("the same")] * 1_000, Text), Text)
+    data = codec.dumps(records)
+    assert len(data) < 6_000  # of 8,000 letters, and 1,000 numbers of 4 bytes
+    assert codec.loads(data, "test").rows() == [Text("the same")] * 1_000
 
 
 def test_a_column_with_a_gap_travels_too() -> None:
