@@ -59,7 +59,7 @@ _MANY_FOR_A_BLOB = 5_000_000  # whose micro-batches take so long that fewer will
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = {_PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 
-SHORT = {"keys": [1_000, 10_000], "batches": 2}
+SHORT = {"keys": [1_000, 10_000], "batches": 2, "layouts": ["map", "blob"]}
 
 
 class Layout(NamedTuple):

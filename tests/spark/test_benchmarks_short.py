@@ -115,7 +115,7 @@ def test_batch_overhead(tmp_path: Path) -> None:
 
 def test_state(tmp_path: Path) -> None:
     _, report = run_short("state", tmp_path)
-    check(report, rows=[6, 2], verdicts=6)
+    check(report, rows=[4, 2], verdicts=4)
 
 
 def test_vectorised(tmp_path: Path) -> None:
