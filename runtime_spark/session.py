@@ -17,14 +17,9 @@ __all__ = ("SESSION_SETTINGS", "starting")
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
 """What makes micro-batches of small jobs faster and only the builder of a session can set; give them to yours."""
 
-# For checkpoints on a disk of this machine. The usual manager of files starts processes there to set their rights; and
-# Hadoop keeps a checksum of each file already, so Spark need not.
-_FOR_LOCAL_FILES = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-}
+# On a disk of this machine the usual manager of checkpoint files starts processes to set their rights; this one hardly.
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_FOR_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # A query copies the session's settings when it starts; two queries must not start with each other's.
 _STARTING = threading.Lock()
@@ -53,7 +48,7 @@ def starting(
 
     The runtime does this by itself. You need it only around ``start()`` of a query of your own over ``to_dataframe``;
     ``partitions`` is then the parallelism of the pipeline; ``unchecked``: it has several levels or reads a DataFrame.
-    ``checkpoint``: if that is on a local disk, its files are written faster, unless settings of yours say how.
+    ``checkpoint``: if that is on a local disk, its files are written faster, unless a setting of yours says how.
     ``state_layout``: that of the runtime.
     """
     settings = {"spark.sql.shuffle.partitions": str(partitions)}
@@ -63,8 +58,8 @@ def starting(
     if state_layout is StateLayout.MAP:
         settings |= _MAP_SETTINGS
     with _STARTING:
-        if checkpoint is not None and _is_local(spark, checkpoint):
-            settings |= {name: value for name, value in _FOR_LOCAL_FILES.items() if spark.conf.get(name, None) is None}
+        if checkpoint is not None and _is_local(spark, checkpoint) and spark.conf.get(_FILE_MANAGER, None) is None:
+            settings[_FILE_MANAGER] = _FOR_LOCAL_FILES
         before = {name: spark.conf.get(name, None) for name in settings}
         try:
             for name, value in settings.items():

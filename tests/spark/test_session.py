@@ -12,23 +12,27 @@ from pyspark.sql import SparkSession
 
 import runtime_spark
 from dsv2 import (
+    Collector,
     ConfigurationError,
     ExecutionEnvironment,
     IncompatibleCheckpointError,
     JobError,
+    PartitionedContext,
     RuntimeExecutionMode,
     SerializationError,
     Trigger,
 )
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.layout import StateLayout
 from runtime_spark.session import starting
+from tests.spark.test_restart import wait_until
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 PARTITIONS = "spark.sql.shuffle.partitions"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-CHECKSUM = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
+USUAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
@@ -44,6 +48,25 @@ def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[Execut
         stream = stream.key_by(lambda number: number % 2).process(lambda record, output, ctx: output.collect(record))
     stream.to_sink(sink)
     return env, sink
+
+
+class Sum(OneInputStreamProcessFunction[int, int]):
+    """The sum so far."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        self.total += record
+        output.collect(self.total)
+
+
+@pytest.fixture
+def usual_manager(spark: SparkSession) -> Iterator[None]:
+    """The user has set the manager of checkpoint files that Spark takes by itself."""
+    spark.conf.set(MANAGER, USUAL_MANAGER)
+    yield
+    spark.conf.unset(MANAGER)
 
 
 @pytest.fixture
@@ -147,18 +170,32 @@ def test_files_of_a_local_checkpoint_are_written_faster(spark: SparkSession, che
     before = settings(spark)
     with starting(spark, 2, unchecked=False, checkpoint=checkpoint):
         added = settings(spark).items() - before.items() - {(PARTITIONS, "2")}
-        assert {name for name, _ in added} == ({MANAGER, CHECKSUM} if local else set())
+        assert {name for name, _ in added} == ({MANAGER} if local else set())
     assert settings(spark) == before
 
 
-def test_how_the_user_wants_checkpoints_written_counts(spark: SparkSession) -> None:
-    for name, value in ((MANAGER, "one.of.mine"), (CHECKSUM, "true")):
-        spark.conf.set(name, value)
-        try:
-            with starting(spark, 2, checkpoint="/some/folder"):
-                assert spark.conf.get(name) == value
-        finally:
-            spark.conf.unset(name)
+def test_how_the_user_wants_checkpoints_written_counts(spark: SparkSession, usual_manager: None) -> None:
+    with starting(spark, 2, checkpoint="/some/folder"):
+        assert spark.conf.get(MANAGER) == USUAL_MANAGER
+    assert spark.conf.get(MANAGER) == USUAL_MANAGER
+
+
+def test_a_checkpoint_goes_on_that_was_written_as_spark_does_by_itself(
+    spark: SparkSession, checkpoint: str, usual_manager: None
+) -> None:
+    def summed(count: int) -> list[int]:
+        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+        env.from_source(DataGeneratorSource(int, records_per_batch=count)).process(Sum()).to_sink(sink)
+        job = env.execute_async(checkpoint_location=checkpoint)
+        wait_until(lambda: len(sink.results) >= 2 * count)
+        job.stop()
+        return sink.results
+
+    before = summed(2)
+    spark.conf.unset(MANAGER)
+    together = dict.fromkeys(before + summed(3))  # a micro-batch may be repeated
+    assert len(together) > len(before)
+    assert list(together) == [sum(range(number + 1)) for number in range(len(together))]
 
 
 @pytest.mark.parametrize(
