@@ -19,21 +19,14 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from benchmarks.common.measure import checkpoint, spark_session
+from benchmarks.common.parts import DealtOut, Part
 from benchmarks.common.report import Arguments, Report
 from benchmarks.common.standings import machine
 from benchmarks.jobs.running_count import one_more
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import (
-    DataclassSerializer,
-    Portion,
-    Records,
-    RoundRobinSplitAssigner,
-    Serializer,
-    SplitAssigner,
-    SplitSource,
-)
+from dsv2.sources import Portion, Records
 from dsv2.state import StateDeclaration, StateDeclarations
 
 __all__ = ("main",)
@@ -48,19 +41,6 @@ _COUNT = StateDeclarations.value_state("count", int, default=0)
 
 
 @dataclass(frozen=True)
-class Part:
-    """Every other record, from ``first`` on."""
-
-    number: int
-    first: int
-
-    @property
-    def split_id(self) -> str:
-        """Of the source's two splits."""
-        return str(self.number)
-
-
-@dataclass(frozen=True)
 class Due:
     """A record of ``user``, due at ``moment`` (seconds since 1970)."""
 
@@ -68,28 +48,14 @@ class Due:
     moment: float
 
 
-class Paced(SplitSource[Due, Part]):
+class Paced(DealtOut[Due]):
     """``rate`` records a second from ``begin`` on (seconds since 1970), ``count`` of them."""
 
     def __init__(self, rate: int, begin: float, count: int) -> None:
+        super().__init__(_SPLITS)
         self.rate = rate
         self.begin = begin
         self.count = count
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_serializer(self) -> Serializer[Part]:
-        return DataclassSerializer(Part)
-
-    def discover(self) -> Sequence[Part]:
-        return [Part(number, number) for number in range(_SPLITS)]
-
-    @property
-    def assigner(self) -> SplitAssigner[Part]:
-        return RoundRobinSplitAssigner()  # one for each reader
 
     def advance(self, split: Part, limit: int | None) -> Portion[Part] | None:
         due = min(int((time.time() - self.begin) * self.rate), self.count)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.common.parts import DealtOut, Part
 from dsv2.arrow import records_of
-from dsv2.sources import (
-    DataclassSerializer,
-    Portion,
-    Records,
-    RoundRobinSplitAssigner,
-    Serializer,
-    SplitAssigner,
-    SplitSource,
-)
+from dsv2.sources import Portion, Records
 
 __all__ = ("GeneratedTables", "Numbers")
 
@@ -29,45 +22,17 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True)
-class Part:
-    """Every so manieth record, from ``first`` on."""
-
-    subtask: int
-    first: int
-
-    @property
-    def split_id(self) -> str:
-        """One split for each subtask."""
-        return str(self.subtask)
-
-
-class GeneratedTables(SplitSource[T, Part], Generic[T]):
+class GeneratedTables(DealtOut[T], Generic[T]):
     """What ``make`` makes of the numbers below ``count``; all subtasks together get ``per_batch`` in a micro-batch."""
 
     def __init__(
         self, make: Callable[[Numbers], pa.Table], kind: type[T], count: int, per_batch: int, parallelism: int = 2
     ) -> None:
+        super().__init__(parallelism)
         self.make = make
         self.kind = kind
         self.count = count
         self.per_batch = per_batch
-        self.parallelism = parallelism
-
-    @property
-    def bounded(self) -> bool:
-        return True
-
-    @property
-    def split_serializer(self) -> Serializer[Part]:
-        return DataclassSerializer(Part)
-
-    def discover(self) -> Sequence[Part]:
-        return [Part(number, number) for number in range(self.parallelism)]
-
-    @property
-    def assigner(self) -> SplitAssigner[Part]:
-        return RoundRobinSplitAssigner()  # one for each reader
 
     @property
     def limit_per_batch(self) -> int | None:

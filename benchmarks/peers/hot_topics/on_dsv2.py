@@ -8,9 +8,10 @@ from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
+from dsv2.streams import NonKeyedPartitionStream
 from examples.hot_topics import HotTopic, build
 
-__all__ = ("measure", "pipeline")
+__all__ = ("count", "measure", "pipeline")
 
 
 def measure(task: Task) -> Outcome:
@@ -20,15 +21,20 @@ def measure(task: Task) -> Outcome:
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """Hot topics, counted on the driver. Two detectors in each task, as a few topics have most of the tweets."""
-    told: list[tuple[int, int]] = []
-
-    def write(events: list[HotTopic], batch_id: int) -> None:
-        told.append((len(events), sum(event.count for event in events)))
-
     env.set_parallelism(2 * task.parallelism)
     source = DataGeneratorSource(Tweets(task.keys), count=task.total, records_per_batch=task.records)
     tweets = env.from_source(source, "tweets")
     lazy = "document" not in task.mode
     hot = build(tweets, threshold=threshold(task), window=WINDOW, lazy=lazy, extractors=task.parallelism)
+    return count(hot)
+
+
+def count(hot: NonKeyedPartitionStream[HotTopic]) -> list[tuple[int, int]]:
+    """A list that will get, of each micro-batch, how many there are and how many tweets they tell of."""
+    told: list[tuple[int, int]] = []
+
+    def write(events: list[HotTopic], batch_id: int) -> None:
+        told.append((len(events), sum(event.count for event in events)))
+
     hot.to_sink(ForeachBatchSink(write)).with_uid("hot")
     return told

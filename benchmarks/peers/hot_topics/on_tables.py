@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, threshold
+from benchmarks.peers.hot_topics.on_dsv2 import count
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment
 from dsv2.arrow import ArrowCollector, ArrowProcessFunction, schema_of
 from dsv2.context import NonPartitionedContext, PartitionedContext
-from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor
 from examples.tweets import Tweet
@@ -148,15 +148,9 @@ def measure(task: Task) -> Outcome:
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """Hot topics, counted on the driver. As with single records, two detectors share a task."""
-    told: list[tuple[int, int]] = []
-
-    def write(events: list[HotTopic], batch_id: int) -> None:
-        told.append((len(events), sum(event.count for event in events)))
-
     env.set_parallelism(2 * task.parallelism)
     source = GeneratedTables(TweetTables(task.keys), Tweet, task.total, task.records, task.parallelism)
     tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
     extracted = tweets.process(TableExtractor()).with_uid("extractor").with_parallelism(task.parallelism)
     hot = extracted.key_by(attrgetter("topic")).process(TableDetector(threshold(task), WINDOW)).with_uid("detector")
-    hot.to_sink(ForeachBatchSink(write)).with_uid("hot")
-    return told
+    return count(hot)

@@ -1,0 +1,49 @@
+"""Sources whose records have numbers, dealt out in turns: what those of the benchmarks share."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dsv2.sources import DataclassSerializer, RoundRobinSplitAssigner, Serializer, SplitAssigner, SplitSource
+
+__all__ = ("DealtOut", "Part")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Every so manieth record, from ``first`` on."""
+
+    subtask: int
+    first: int
+
+    @property
+    def split_id(self) -> str:
+        """One split for each subtask."""
+        return str(self.subtask)
+
+
+class DealtOut(SplitSource[T, Part], ABC, Generic[T]):
+    """A bounded source with as many splits as readers, one for each. What is read is up to subclasses."""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def split_serializer(self) -> Serializer[Part]:
+        return DataclassSerializer(Part)
+
+    def discover(self) -> Sequence[Part]:
+        return [Part(number, number) for number in range(self.parallelism)]
+
+    @property
+    def assigner(self) -> SplitAssigner[Part]:
+        return RoundRobinSplitAssigner()
