@@ -19,6 +19,7 @@ from dsv2.runtime.codec import Codec
 from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.failures import marked_failures
+from runtime_spark.layout import StateLayout
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
@@ -28,6 +29,11 @@ STATE_SCHEMA = "blob binary"
 
 _OUTPUT_BYTES = 16 << 20  # rows are handed to Spark in portions of about this size
 _LARGEST_STATE = 1 << 30
+_SMALLER = {
+    StateLayout.BLOB: "Raise the parallelism, or keep state of keys with StateLayout.MAP.",
+    StateLayout.MAP: "With StateLayout.MAP these are function fields and states of the subtask: keep less there, and "
+    "more in state of keys.",
+}
 
 StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -124,10 +130,7 @@ def _run_subtask(
         run.subtask.flush()
         blob = run.subtask.snapshot()
         if len(blob) > _LARGEST_STATE:
-            raise JobError(
-                f"{run.owner}: its state has grown to {len(blob)} bytes. Raise the parallelism, or keep state of keys "
-                f"with StateLayout.MAP."
-            )
+            raise JobError(f"{run.owner}: its state has grown to {len(blob)} bytes. {_SMALLER[job.layout.state]}")
         if blob != before:
             state.write(blob)
         state.wake_at(run.subtask.next_deadline())
