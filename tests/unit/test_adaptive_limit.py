@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,23 @@ import pytest
 
 from dsv2 import ConfigurationError, Trigger
 from dsv2.connectors.files import FilesSource, text_lines
+from dsv2.graph import Operator
 from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
 from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
+from runtime_spark.indexed_feed import CountingFeed
+from runtime_spark.indexed_feed import Split as IndexedSplit
+from runtime_spark.rows import Row
+from runtime_spark.worker import WorkerJob
 from tests.spans import Spans
 from tests.unit.test_source_coordinator import operator_of
 
 LEAST = 100
 ENDLESS = 10**12
+GROWING_IN_SPITE_OF_OVERHEAD = [int(LEAST * 2 ** (step / 2)) for step in range(6)]
+"""Where every micro-batch takes as long as the first, and is to take the double."""
 
 
 class Job:
@@ -157,11 +164,13 @@ def test_a_source_that_is_never_slow_has_a_limit_still() -> None:
 class Driver:
     """Asks for one micro-batch after the other, each of which takes ``ms``."""
 
-    def __init__(self, source: Source[Any, Any, Any], ms: int = 100, parallelism: int = 1) -> None:
+    def __init__(
+        self, source: Source[Any, Any, Any], ms: int = 100, parallelism: int = 1, target_ms: int = 1_000
+    ) -> None:
         self.clock = ManualClock()
         self.ms = ms
         operator = operator_of(source, parallelism)
-        limit = AdaptiveLimit(1_000, self.clock)
+        limit = AdaptiveLimit(target_ms, self.clock)
         self.coordinator = SourceCoordinator(source, operator, self.clock, adaptive=limit)
         self.offset: Offset = BEFORE_START
 
@@ -201,6 +210,46 @@ def test_a_source_that_has_nothing_new_for_a_while_has_not_been_slow() -> None:
         assert driver.next() == there
     source.ends["a"] = 10**6
     assert size_of(driver.next(), source) == 200
+
+
+def test_looks_that_find_nothing_are_no_short_micro_batches() -> None:
+    """Of the shortest one it is learnt what a micro-batch takes without records."""
+    source = Spans({"a": 10**6}, bounded=False)
+    driver = Driver(source, ms=500, target_ms=100)
+    sizes = [size_of(driver.next(), source) for _ in range(3)]
+    source.ends["a"], driver.ms, there = sum(sizes), 5, driver.offset
+    assert all(driver.next() == there for _ in range(50))
+    source.ends["a"], driver.ms = 10**6, 500
+    sizes += [size_of(driver.next(), source) for _ in range(3)]
+    assert sizes == GROWING_IN_SPITE_OF_OVERHEAD
+
+
+class Growing(CountingFeed):
+    """As many records as the test says."""
+
+    target_batch_ms = 100
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: IndexedSplit) -> Iterator[list[Row]]:
+        raise NotImplementedError("nobody reads them")
+
+
+def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
+    feed, clock = Growing(), ManualClock()
+    feed.count = 10**6
+    planner, offset = feed.planner(operator_of(Spans({}), 1), clock), {"position": 0}
+
+    def batch(took: int) -> int:
+        nonlocal offset
+        before, offset = offset["position"], planner.latest(offset, only_available=False)
+        clock.advance(took)
+        return int(offset["position"]) - before
+
+    sizes = [batch(500) for _ in range(3)]
+    feed.count = offset["position"]
+    assert [batch(5) for _ in range(50)] == [0] * 50
+    feed.count = 10**6
+    sizes += [batch(500) for _ in range(3)]
+    assert sizes == GROWING_IN_SPITE_OF_OVERHEAD
 
 
 def test_a_run_that_goes_on_begins_small_and_reads_on_from_there() -> None:
