@@ -1,4 +1,4 @@
-"""The choice of how Spark keeps state, as far as it can be told without Spark."""
+"""What a user may ask of the runtime about state and tasks, as far as it can be told without Spark."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ConfigurationError, match=r"needs the package protobuf.*pip install 'dsv2\[map-state\]'"):
             SparkRuntime(nobody, state_layout=StateLayout.MAP)
         SparkRuntime(nobody)
+
+
+@pytest.mark.parametrize("partitions", [0, -3])
+def test_a_stage_has_one_task_at_least(partitions: int) -> None:
+    nobody: Any = None
+    with pytest.raises(ConfigurationError, match=f"partitions is a number of tasks of at least 1, not {partitions}"):
+        SparkRuntime(nobody, partitions=partitions)
+    SparkRuntime(nobody, partitions=1)
