@@ -71,7 +71,7 @@ def _hash_whole_numbers(values: _Numbers) -> _Numbers:
 
 
 def _hash_small_numbers(values: _Numbers) -> _Numbers:
-    """The same for numbers of 32 bits, in a third of the time: the product lacks its lowest 32 bits here."""
+    """The same for numbers of 32 bits, in about a quarter of the time: the product lacks its lowest 32 bits here."""
     product = values * _FACTOR_LOW
     product >>= _HALF
     product += values * _FACTOR_HIGH
