@@ -131,10 +131,11 @@ class _Alarm:
 
     def set(self, time: int | None) -> None:
         """Have it go off at ``time`` and at no other."""
-        others = [timer for timer in self._handle.listTimers() if timer not in (time, self._fired)]
-        for timer in others:
-            self._handle.deleteTimer(timer)
-        if time is not None:
+        timers = list(self._handle.listTimers())
+        for timer in timers:
+            if timer not in (time, self._fired):
+                self._handle.deleteTimer(timer)
+        if time is not None and time not in timers:  # of one that is there already Spark warns
             self._handle.registerTimer(time)
 
 

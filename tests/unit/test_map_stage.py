@@ -1,0 +1,276 @@
+"""State in Spark's map, one call of Spark after the other, with stand-ins for what Spark keeps for a slot.
+
+They refuse what Spark only warns of, once for each call and in the logs of the user.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pytest
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+
+from dsv2 import ExecutionEnvironment
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import OperatorKind
+from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import CollectSink
+from dsv2.sources import CollectionSource
+from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark import StateLayout
+from runtime_spark.indexed_feed import IndexedFeed, Split
+from runtime_spark.layout import Layout
+from runtime_spark.map_stage import MapStage
+from runtime_spark.rows import COLUMNS, Row, decode_frame
+from runtime_spark.worker import load_job, pack_job
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Visit(NamedTuple):
+    """Of ``key``, whose alarm goes off ``delay`` ms later; or ``forget`` it."""
+
+    key: str
+    delay: int | None = None
+    forget: bool = False
+
+
+class Visits(OneInputStreamProcessFunction[Visit, Any]):
+    """Tells how often the key has come and how often any has, and of alarms, each with the time of the micro-batch."""
+
+    remember_keys = False
+
+    def __init__(self) -> None:
+        self.all = 0
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(self, record: Visit, output: Any, ctx: Any) -> None:
+        count, now = ctx.state_manager.get_state(COUNT), ctx.processing_time_manager.current_time()
+        self.all += 1
+        if record.forget:
+            count.clear()
+            return
+        count.update(count.value() + 1)
+        output.collect((record.key, count.value(), self.all, now))
+        if record.delay is not None:
+            ctx.processing_time_manager.register_timer(now + record.delay)
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        now = ctx.processing_time_manager.current_time()
+        output.collect((ctx.state_manager.current_key, "alarm", timestamp, now))
+
+
+class Value:
+    """Stands for a ``ValueState``."""
+
+    def __init__(self) -> None:
+        self.kept: tuple[Any, ...] | None = None
+
+    def exists(self) -> bool:
+        return self.kept is not None
+
+    def get(self) -> tuple[Any, ...]:
+        assert self.kept is not None, "Spark warns: there is no value"
+        return self.kept
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.kept = value
+
+
+class Map:
+    """Stands for a ``MapState``."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:  # noqa: N802 - Spark's name
+        return self.kept.get(key)
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:  # noqa: N802
+        self.kept[key] = value
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:  # noqa: N802
+        del self.kept[key]
+
+
+class Slot:
+    """What Spark keeps for one slot; also stands for its ``StatefulProcessorHandle``."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = {}
+        self.maps: dict[str, Map] = {}
+        self.timers: list[int] = []
+
+    def getValueState(self, name: str, schema: Any) -> Value:  # noqa: N802
+        return self.values.setdefault(name, Value())
+
+    def getMapState(self, name: str, key_schema: Any, value_schema: Any) -> Map:  # noqa: N802
+        return self.maps.setdefault(name, Map())
+
+    def listTimers(self) -> Iterator[int]:  # noqa: N802
+        return iter(self.timers)
+
+    def registerTimer(self, time: int) -> None:  # noqa: N802
+        assert time not in self.timers, "Spark warns: it is there already"
+        self.timers = sorted([*self.timers, time])
+
+    def deleteTimer(self, time: int) -> None:  # noqa: N802
+        assert time in self.timers, "Spark warns: it is not there"
+        self.timers = [timer for timer in self.timers if timer != time]
+
+
+class Job:
+    """One subtask of ``Visits``, called as Spark calls it: each micro-batch with a new processor."""
+
+    def __init__(self, *, timed: bool = True) -> None:
+        self.slot = Slot()
+        self.woken: list[int] = []  # the times for which Spark has called without rows
+        self._timed = timed
+        env = ExecutionEnvironment.get_instance("local")
+        stream = env.from_source(CollectionSource[Visit]([])).key_by(lambda visit: visit.key)
+        stream.process(Visits()).with_uid("visits").to_sink(CollectSink())
+        self._plan = env.build_plan()
+        self.layout = Layout.of(self._plan, state=StateLayout.MAP)
+        self._packed = pack_job(self._plan, self.layout, TypeRegistry.of(self._plan))
+        (head,) = self._plan.chains
+        self.number = self.layout.slots[head, 0]
+
+    def batch(self, now: int, *visits: Visit) -> list[Any]:
+        """A micro-batch at ``now``: what the subtask sends. Without visits Spark calls it if a timer is due."""
+        processor = MapStage(self._packed, 0, timed=self._timed)
+        processor.init(self.slot)  # type: ignore[arg-type]
+        times = TimerValues(now) if self._timed else TimerValues()
+        sent: list[Any] = []
+        if visits:
+            frames = self.frames(now, visits)
+            sent += self._decoded(processor.handleInputRows((self.number,), frames, times))
+        for timer in [timer for timer in self.slot.timers if timer <= now]:
+            self.woken.append(timer)
+            sent += self._decoded(processor.handleExpiredTimer((self.number,), times, ExpiredTimerInfo(timer)))
+            self.slot.deleteTimer(timer)
+        processor.close()
+        return sent
+
+    def frames(self, now: int, visits: Iterable[Visit]) -> Iterator[pd.DataFrame]:
+        """Visits as Spark hands them over: a few rows at a time."""
+        source = next(operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE)
+        for seq, visit in enumerate(visits):
+            feed = IndexedFeed(CollectionSource([visit]))
+            (rows,) = feed.rows(load_job(self._packed), source, Split(0, 0, 1, first=False, last=False))
+            own: list[Row] = [(slot, channel, seq, data) for slot, channel, _, data in rows if slot == self.number]
+            yield pd.DataFrame([(*row, now) for row in own], columns=[*COLUMNS, "now_ms"])
+
+    def _decoded(self, frames: Iterable[pd.DataFrame]) -> list[Any]:
+        codec = load_job(self._packed).codec()
+        sinks = {slot for (operator, _), slot in self.layout.slots.items() if slot != self.number}
+        rows = itertools.chain.from_iterable(frame.itertuples(index=False, name=None) for frame in frames)
+        return [record for slot, _, _, data in rows if slot in sinks for record in decode_frame(codec, data, "it")[0]]
+
+
+def pages(job: Job) -> set[tuple[Any, ...]]:
+    """Which pages are in the map."""
+    (only,) = job.slot.maps.values()
+    return set(only.kept)
+
+
+def test_what_one_micro_batch_has_kept_the_next_one_finds() -> None:
+    job = Job()
+    assert job.batch(1_000, Visit("a"), Visit("b"), Visit("a")) == [
+        ("a", 1, 1, 1_000), ("b", 1, 2, 1_000), ("a", 2, 3, 1_000),
+    ]  # fmt: skip
+    assert job.batch(2_000, Visit("b"), Visit("a")) == [("b", 2, 4, 2_000), ("a", 3, 5, 2_000)]
+
+
+def test_every_key_has_its_own_page_among_many() -> None:
+    job = Job()
+    users = [Visit(f"user {number}", delay=10**9) for number in range(300)]
+    job.batch(1_000, *users)
+    assert len([name for name, _ in pages(job) if name.endswith("keys")]) > 5
+    assert [count for _, count, *_ in job.batch(2_000, *users)] == [2] * 300
+
+
+def test_pages_are_in_the_map_and_what_remains_is_in_the_small_value() -> None:
+    job, small = Job(), Job()
+    small.batch(1_000, Visit("user 0"))
+    job.batch(1_000, *(Visit(f"user {number}") for number in range(300)))
+    sizes = [len(slot.values["subtask"].get()[0]) for slot in (small.slot, job.slot)]
+    assert sizes[1] < sizes[0] + 100
+    held = b"".join(blob for (blob,) in job.slot.maps["pages"].kept.values())
+    assert all(f"user {number}".encode() in held for number in range(300))
+
+
+def test_pages_of_keys_that_are_gone_go_too() -> None:
+    job = Job()
+    job.batch(1_000, *(Visit(f"user {number}") for number in range(100)))
+    assert pages(job)
+    job.batch(2_000, *(Visit(f"user {number}", forget=True) for number in range(100)))
+    assert not pages(job)
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_the_time_is_that_of_the_micro_batch(timed: bool) -> None:
+    """Which Spark tells to a stage with timers only."""
+    job = Job(timed=timed)
+    assert [job.batch(now, Visit("a"))[0][-1] for now in (5_000, 5_001, 9_999)] == [5_000, 5_001, 9_999]
+
+
+def test_without_timers_spark_is_asked_for_none() -> None:
+    job = Job(timed=False)
+    job.batch(1_000, Visit("a", delay=10))
+    assert job.slot.timers == []
+
+
+def test_there_is_one_timer_of_sparks_for_the_earliest_of_all() -> None:
+    job = Job()
+    for now, delay, earliest in ((1_000, 500, 1_500), (1_001, 800, 1_500), (1_002, 300, 1_302), (1_003, 299, 1_302)):
+        job.batch(now, Visit(f"key {delay}", delay=delay))
+        assert job.slot.timers == [earliest]
+
+
+def test_an_alarm_goes_off_without_rows_and_the_next_one_follows() -> None:
+    job = Job()
+    job.batch(1_000, Visit("a", delay=500), Visit("b", delay=700))
+    assert job.batch(1_499) == []
+    assert job.batch(1_510) == [("a", "alarm", 1_500, 1_510)]
+    assert job.slot.timers == [1_700]
+    assert job.batch(1_700) == [("b", "alarm", 1_700, 1_700)]
+    assert job.slot.timers == []
+
+
+def test_an_alarm_that_goes_off_with_rows_does_so_once() -> None:
+    job = Job()
+    job.batch(1_000, Visit("a", delay=500), Visit("a", delay=900))
+    assert job.batch(1_600, Visit("b")) == [("a", "alarm", 1_500, 1_600), ("b", 1, 3, 1_600)]
+    assert job.slot.timers == [1_900]
+    assert job.batch(2_000, Visit("b")) == [("a", "alarm", 1_900, 2_000), ("b", 2, 4, 2_000)]
+    assert job.slot.timers == job.woken == []
+
+
+@pytest.mark.parametrize("deadline", [900, 1_000])
+def test_what_is_due_already_is_asked_for_in_the_next_micro_batch(
+    deadline: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of now would go off within the call that asks for it, and be taken back behind it."""
+    monkeypatch.setattr(Subtask, "next_deadline", lambda self: deadline)
+    job = Job()
+    job.batch(1_000, Visit("a"))
+    assert job.slot.timers == [1_001]
+
+
+def test_rows_for_other_levels_pass_through_without_the_time() -> None:
+    job = Job()
+    (sink,) = set(job.layout.addresses) - {job.number}
+    rows = [(sink, 0, 0, b"one"), (sink, 0, 1, b"two")]
+    frames = [pd.DataFrame([(*row, 1_000)], columns=[*COLUMNS, "now_ms"]) for row in rows]
+    processor = MapStage(job._packed, 0, timed=True)
+    processor.init(job.slot)  # type: ignore[arg-type]
+    passed = list(processor.handleInputRows((sink,), iter(frames), TimerValues(1_000)))
+    assert [tuple(frame.columns) for frame in passed] == [COLUMNS, COLUMNS]
+    assert [row for frame in passed for row in frame.itertuples(index=False, name=None)] == rows
+    assert job.slot.values["subtask"].kept is None
