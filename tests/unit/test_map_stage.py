@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -21,7 +22,7 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import StateLayout
+from runtime_spark import StateLayout, map_stage
 from runtime_spark.indexed_feed import IndexedFeed, Split
 from runtime_spark.layout import Layout
 from runtime_spark.map_stage import MapStage
@@ -261,6 +262,42 @@ def test_what_is_due_already_is_asked_for_in_the_next_micro_batch(
     job = Job()
     job.batch(1_000, Visit("a"))
     assert job.slot.timers == [1_001]
+
+
+class Frames:
+    """Stands for a DataFrame on its way into the stage."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, Any] = {}
+        self.grouped_by = ""
+        self.time_mode = ""
+
+    def withColumn(self, name: str, column: Any) -> Frames:  # noqa: N802 - Spark's name
+        self.added[name] = column
+        return self
+
+    def groupBy(self, name: str) -> Frames:  # noqa: N802
+        self.grouped_by = name
+        return self
+
+    def transformWithStateInPandas(  # noqa: N802
+        self, processor: Any, schema: Any, output_mode: str, time_mode: str
+    ) -> Frames:
+        self.time_mode = time_mode
+        return self
+
+
+@pytest.mark.parametrize(("timed", "mode"), [(True, "ProcessingTime"), (False, "None")])
+def test_spark_runs_micro_batches_without_rows_only_for_the_sake_of_timers(
+    timed: bool, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its other mode it would do so all the time."""
+    functions = SimpleNamespace(current_timestamp=lambda: "its time", unix_millis=lambda time: f"{time} in ms")
+    monkeypatch.setattr(map_stage, "F", functions)
+    frames = Frames()
+    map_stage.with_map_state(frames, b"", 0, timed=timed)  # type: ignore[arg-type]
+    assert frames.time_mode == mode
+    assert (frames.grouped_by, frames.added) == ("slot", {"now_ms": "its time in ms"})
 
 
 def test_rows_for_other_levels_pass_through_without_the_time() -> None:
