@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -27,13 +28,23 @@ def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: 
 
     Raises ``InvalidKeyError`` as ``subtask_of`` does.
     """
-    if len(columns) == 1 and pa.types.is_int64(columns[0].type) and not columns[0].null_count:
-        groups = _remainders(_hash_whole_numbers(columns[0].to_numpy()), max_parallelism)
-        return (groups * np.uint32(parallelism) // np.uint32(max_parallelism)).astype(np.uint16)
-    values, places = _distinct(columns)
-    targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
+    plain = columns[0].type if len(columns) == 1 and not columns[0].null_count else pa.null()
+    if pa.types.is_int64(plain):
+        return _subtasks(_hash_whole_numbers(columns[0].to_numpy()), max_parallelism, parallelism)
+    if pa.types.is_string(plain):
+        coded = pc.dictionary_encode(columns[0])
+        targets = _subtasks(_hash_texts(coded.dictionary), max_parallelism, parallelism)
+        places = coded.indices.to_numpy()
+    else:
+        values, places = _distinct(columns)
+        targets = np.array([subtask_of(value, max_parallelism, parallelism) for value in values], dtype=np.uint16)
     by_row: _Numbers = targets[places]
     return by_row
+
+
+def _subtasks(hashes: _Numbers, max_parallelism: int, parallelism: int) -> _Numbers:
+    groups = _remainders(hashes, max_parallelism)
+    return (groups * np.uint32(parallelism) // np.uint32(max_parallelism)).astype(np.uint16)
 
 
 def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
@@ -54,6 +65,12 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
     _, firsts, places = np.unique(rows, return_index=True, return_inverse=True)
     chosen = pa.array(firsts)
     return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
+
+
+def _hash_texts(values: pa.StringArray) -> _Numbers:
+    """``stable_hash`` of each: a text in Arrow is its UTF-8 already."""
+    encoded = values.cast(pa.binary()).to_pylist()
+    return _hash_small_numbers(np.fromiter(map(crc32, encoded), np.uint64, len(encoded)))
 
 
 def _hash_whole_numbers(values: _Numbers) -> _Numbers:

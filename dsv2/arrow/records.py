@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -106,11 +107,12 @@ class ArrowRecords(Columnar[T]):
     ) -> Iterator[tuple[int, ArrowRecords[T], Sequence[int | None] | None]]:
         order = np.argsort(subtasks, kind="stable")  # stable: the order of a channel is that of the records
         bounds = np.searchsorted(subtasks[order], np.arange(parallelism + 1)).tolist()
-        for subtask in range(parallelism):
-            chosen = order[bounds[subtask] : bounds[subtask + 1]]
-            if len(chosen):
-                indices = pa.array(chosen)
-                yield subtask, ArrowRecords(self.table.take(indices), self.kind), _taken(timestamps, indices)
+        indices = pa.array(order)
+        table, stamps = self.table.take(indices), _taken(timestamps, indices)
+        for subtask, (start, stop) in enumerate(pairwise(bounds)):
+            if stop > start:
+                own = table.slice(start, stop - start)
+                yield subtask, ArrowRecords(own, self.kind), None if stamps is None else stamps[start:stop]
 
 
 def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:

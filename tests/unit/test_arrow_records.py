@@ -21,6 +21,7 @@ from dsv2.arrow.records import table_of
 from dsv2.columnar import Columnar, column_names
 from dsv2.errors import SchemaError
 from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.types import TypeRegistry
 
 
@@ -188,6 +189,26 @@ def test_whole_numbers_travel_in_as_few_bytes_as_they_need(numbers: list[int]) -
     spread = max(numbers, default=0) - min(numbers, default=0)
     width = next(width for width in (1, 2, 4, 8) if spread < 1 << 8 * width)
     assert narrowed(np.array(numbers, np.int64))[0].itemsize == (width if numbers else 8)
+
+
+@pytest.mark.parametrize("stamped", [None, list, "column"])
+def test_each_subtask_gets_its_keys_in_their_order(stamped: Any) -> None:
+    points = [Point(number * 7 % 50, number) for number in range(200)]
+    records = records_of(table_of(points, Point), Point)
+    times = records.whole_numbers("x") if stamped == "column" else stamped and [int(point.y) for point in points]
+    parts = list(records.split(["x"], 128, 3, times) or ())
+    assert [subtask for subtask, *_ in parts] == [0, 1, 2]
+    for subtask, part, own in parts:
+        expected = [point for point in points if subtask_of(point.x, 128, 3) == subtask]
+        assert list(part) == expected
+        assert (own and list(own)) == (times and [point.x if stamped == "column" else point.y for point in expected])
+
+
+def test_subtasks_without_a_key_get_nothing() -> None:
+    records = records_of(table_of([Point(5, 0.5)] * 3, Point), Point)
+    assert [(subtask, len(part)) for subtask, part, _ in records.split(["x"], 128, 4, None) or ()] == [
+        (subtask_of(5, 128, 4), 3)
+    ]
 
 
 def test_text_travels_compressed() -> None:
