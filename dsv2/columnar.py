@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 __all__ = ("Columnar", "WholeNumbers", "column_names", "column_of")
 
@@ -27,12 +27,28 @@ class WholeNumbers(Sequence[int], ABC):
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...
 
+    @abstractmethod
+    def joined(self, more: Sequence[Self]) -> Self:
+        """These numbers and those behind them, as one column."""
+
 
 class Columnar(Sequence[T_co], ABC):
     """A run of records of one class. Its slices are columnar, too."""
 
+    kind: type[T_co]
+    """The class of the records."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The size of the columns in memory, in bytes."""
+
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...
+
+    @abstractmethod
+    def joined(self, more: Sequence[Self]) -> Self:
+        """These records and those behind them, which are of the same ``kind``, as one run."""
 
     @abstractmethod
     def rows(self) -> list[T_co]:

@@ -1,6 +1,7 @@
-"""Tables as bytes: a stream in Arrow's own format, compressed, with whole numbers in as few bytes as they need.
+"""Tables as bytes: a message of Arrow's own format, compressed, with whole numbers in as few bytes as they need.
 
 Frames are copied many times on their way, mostly by the JVM; and keys, times and counts are small, or near each other.
+A stream in that format would name the columns, too, which takes longer than a small frame itself.
 """
 
 from __future__ import annotations
@@ -11,40 +12,47 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-__all__ = ("Numbers", "from_bytes", "narrowed", "to_bytes", "widened")
+__all__ = ("Narrow", "Numbers", "from_bytes", "in_one_piece", "narrowed", "to_bytes", "widened")
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
+Narrow: TypeAlias = tuple[str, int] | None
+"""Of a column of whole numbers: its type in numpy, and what has been taken off its numbers; None if it is as it was."""
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4" if pa.Codec.is_available("lz4") else None)
+_CODEC = pa.Codec("lz4")
 _NARROW = tuple((1 << 8 * np.dtype(kind).itemsize, kind) for kind in ("<u1", "<u2", "<u4"))
 
 
-def to_bytes(table: pa.Table) -> tuple[bytes, tuple[int | None, ...]]:
-    """The bytes of ``table``, and for each column what has been taken off its numbers; None if it is as it was."""
-    columns, taken_off = [], []
-    for column in table.columns:
-        least = None
-        if pa.types.is_int64(column.type) and not column.null_count:
-            numbers, least = narrowed(column.to_numpy())
-            column = pa.array(numbers)
-        columns.append(column)
-        taken_off.append(least)
-    narrow = pa.table(columns, table.schema.names)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, narrow.schema, options=_OPTIONS) as writer:
-        writer.write_table(narrow)
-    return sink.getvalue().to_pybytes(), tuple(taken_off)
+def to_bytes(table: pa.Table) -> tuple[bytes, int, tuple[Narrow, ...]]:
+    """The rows of ``table``: the bytes, how many they are when they are not compressed, and how columns are narrow."""
+    columns, narrow = zip(*map(_narrowed_column, table.columns), strict=True)
+    message = pa.RecordBatch.from_arrays(list(columns), table.schema.names).serialize()
+    return _CODEC.compress(message, asbytes=True), message.size, narrow
 
 
-def from_bytes(data: bytes, taken_off: Sequence[int | None]) -> pa.Table:
-    """The table of ``to_bytes``."""
-    with pa.ipc.open_stream(data) as reader:
-        narrow = reader.read_all()
-    columns = [
-        column if least is None else pa.array(widened(column.to_numpy(), least))
-        for column, least in zip(narrow.columns, taken_off, strict=True)
+def from_bytes(schema: pa.Schema, data: bytes, size: int, narrow: Sequence[Narrow]) -> pa.Table:
+    """The table of ``to_bytes``, which has ``schema``."""
+    kinds = [
+        field.type if how is None else pa.from_numpy_dtype(how[0]) for field, how in zip(schema, narrow, strict=True)
     ]
-    return pa.table(columns, narrow.schema.names)
+    message = _CODEC.decompress(data, size)
+    batch = pa.ipc.read_record_batch(message, pa.schema(zip(schema.names, kinds, strict=True)))
+    columns = [
+        column if how is None else pa.array(widened(column.to_numpy(), how[1]))
+        for column, how in zip(batch.columns, narrow, strict=True)
+    ]
+    return pa.table(columns, schema)
+
+
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """The column, copied only if it is in several."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _narrowed_column(column: pa.ChunkedArray) -> tuple[pa.Array, Narrow]:
+    if column.null_count or not pa.types.is_int64(column.type):
+        return in_one_piece(column), None
+    numbers, least = narrowed(column.to_numpy())
+    return pa.array(numbers), (numbers.dtype.str, least)
 
 
 def narrowed(numbers: Numbers) -> tuple[Numbers, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.arrow.encoding import from_bytes, narrowed, to_bytes, widened
+from dsv2.arrow.encoding import Narrow, from_bytes, in_one_piece, narrowed, to_bytes, widened
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import refuse_nulls, rows_to_table, schema_of, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
@@ -43,6 +43,9 @@ class ArrowWholeNumbers(WholeNumbers):
     def __iter__(self) -> Iterator[int]:
         return iter(self.array.to_pylist())
 
+    def joined(self, more: Sequence[ArrowWholeNumbers]) -> ArrowWholeNumbers:
+        return ArrowWholeNumbers(pa.concat_arrays([self.array, *(numbers.array for numbers in more)]))
+
     def __reduce__(self) -> tuple[Any, ...]:
         numbers, least = narrowed(self.array.to_numpy())
         return _whole_numbers, (numbers.tobytes(), numbers.dtype.str, least)
@@ -55,6 +58,11 @@ class ArrowRecords(Columnar[T]):
         self.table = table
         self.kind = kind
         self._rows: list[T] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        size: int = self.table.nbytes
+        return size
 
     def __len__(self) -> int:
         size: int = self.table.num_rows
@@ -74,9 +82,11 @@ class ArrowRecords(Columnar[T]):
         first = f", the first: {self[0]!r}" if len(self) else ""
         return f"{len(self)} records of {self.kind.__qualname__}{first}"
 
+    def joined(self, more: Sequence[ArrowRecords[T]]) -> ArrowRecords[T]:
+        return ArrowRecords(pa.concat_tables([self.table, *(records.table for records in more)]), self.kind)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        data, taken_off = to_bytes(self.table)
-        return _records, (data, self.kind, taken_off)
+        return _records, (self.kind, *to_bytes(self.table))
 
     def rows(self) -> list[T]:
         if self._rows is None:
@@ -90,7 +100,7 @@ class ArrowRecords(Columnar[T]):
         column = self.table.column(place)
         if column.null_count or not pa.types.is_int64(column.type):
             return None
-        return ArrowWholeNumbers(_in_one_piece(column))
+        return ArrowWholeNumbers(in_one_piece(column))
 
     def split(
         self, names: Sequence[str], max_parallelism: int, parallelism: int, timestamps: Sequence[int | None] | None
@@ -99,7 +109,7 @@ class ArrowRecords(Columnar[T]):
             return None
         if parallelism == 1 or not len(self):
             return [(0, self, timestamps)]
-        columns = [_in_one_piece(self.table.column(name)) for name in names]
+        columns = [in_one_piece(self.table.column(name)) for name in names]
         return self._parts(subtasks_of(columns, max_parallelism, parallelism), parallelism, timestamps)
 
     def _parts(
@@ -142,8 +152,8 @@ def table_of(records: Sequence[Any], kind: type) -> pa.Table:
 # What stands in pickles; the runtime's registry knows these by name.
 
 
-def _records(data: bytes, kind: type[T], taken_off: Sequence[int | None]) -> ArrowRecords[T]:
-    return ArrowRecords(from_bytes(data, taken_off), kind)
+def _records(kind: type[T], data: bytes, size: int, narrow: Sequence[Narrow]) -> ArrowRecords[T]:
+    return ArrowRecords(from_bytes(schema_of(kind), data, size, narrow), kind)
 
 
 def _whole_numbers(data: bytes, kind: str, least: int) -> ArrowWholeNumbers:
@@ -163,7 +173,3 @@ def _taken(timestamps: Sequence[int | None] | None, indices: pa.Array) -> Sequen
     if isinstance(timestamps, ArrowWholeNumbers):
         return ArrowWholeNumbers(timestamps.array.take(indices))
     return [timestamps[index] for index in indices.to_pylist()]
-
-
-def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

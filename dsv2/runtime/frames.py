@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from dsv2.columnar import Columnar
+from dsv2.runtime.gathered import COLUMNAR_FRAME_RECORDS, GatheredColumns
 
 __all__ = (
     "END",
@@ -32,7 +33,6 @@ Timestamps: TypeAlias = Sequence[int | None] | None
 """In ms, one for each record; None if no record has one, which is what most pipelines are."""
 
 MAX_FRAME_RECORDS: Final = 8192
-_COLUMNAR_FRAME: Final = 1 << 15  # records are smaller there, and there is more to a frame
 
 
 class Frame:
@@ -78,10 +78,11 @@ Emit: TypeAlias = Callable[[Frame], None]
 class ChannelWriter:
     """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own.
 
-    ``append_stamped`` adds a record with a timestamp; both may be mixed.
+    ``append_stamped`` adds a record with a timestamp; both may be mixed. Columns are gathered by themselves.
     """
 
     __slots__ = (
+        "_columns",
         "append",
         "append_stamped",
         "appends",
@@ -99,28 +100,26 @@ class ChannelWriter:
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
-        self.count = 0  # records in frames so far
+        self.count = 0  # records in frames so far, and in columns
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may end before the records do: the others have none
-        self.controls: list[Control] = []
-        self.whole: list[Frame] = []  # frames of columns, and what lies between them: before the records
+        self._columns = GatheredColumns()  # before the records
+        self.controls: list[Control] = []  # between the columns if there are any, else between the records
+        self.whole: list[Frame] = []  # frames that are done, before all that
         self.append = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
         """Add a control element behind the records so far."""
-        self.controls.append((len(self.records), kind, identifier, value))
+        if self.records:
+            self._close_columns()
+        self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
 
     def extend(self, records: Sequence[Any], timestamps: Timestamps) -> None:
-        """Add a run of records. Columns stay columns, in a frame of their own."""
+        """Add a run of records. Columns stay columns, in frames of their own."""
         if isinstance(records, Columnar):
-            self._close_frame()
-            for start in range(0, len(records), _COLUMNAR_FRAME):
-                piece = slice(start, start + _COLUMNAR_FRAME)
-                stamps = None if timestamps is None else timestamps[piece]
-                self.whole.append(Frame(self.operator, self.subtask, self.channel, records[piece], [], stamps))
-            self.count += len(records)
+            self._extend_columns(records, timestamps)
             return
         if timestamps is not None:
             self.pad()
@@ -134,6 +133,10 @@ class ChannelWriter:
     def flush(self, emit: Emit) -> None:
         """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
         self._close_frame()
+        self.flush_whole(emit)
+
+    def flush_whole(self, emit: Emit) -> None:
+        """Send the frames that are done."""
         frames, self.whole = self.whole, []
         for frame in frames:
             while len(frame.records) > MAX_FRAME_RECORDS and not isinstance(frame.records, Columnar):
@@ -141,14 +144,35 @@ class ChannelWriter:
                 emit(head)
             emit(frame)
 
+    def _extend_columns(self, records: Columnar[Any], timestamps: Timestamps) -> None:
+        # Channels are received in turns, frame by frame: one that went on behind a control would leave others behind.
+        if self.records or (self.controls and self.controls[-1][0]):
+            self._close_frame()
+        for start in range(0, len(records), COLUMNAR_FRAME_RECORDS):
+            piece = slice(start, start + COLUMNAR_FRAME_RECORDS)
+            part, stamps = records[piece], None if timestamps is None else timestamps[piece]
+            if not self._columns.fits(part, stamps):
+                self._close_columns()
+            self._columns.add(part, stamps)
+        self.count += len(records)
+
+    def _close_columns(self) -> None:
+        if self._columns.count:
+            records, stamps = self._columns.take()
+            self.whole.append(self._new_frame(records, stamps))
+
     def _close_frame(self) -> None:
+        self._close_columns()
         if not self.records and not self.controls:
             return
         records, stamps = self.records[:], self._take_timestamps()
-        self.whole.append(Frame(self.operator, self.subtask, self.channel, records, self.controls, stamps))
+        self.whole.append(self._new_frame(records, stamps))
         self.count += len(records)
         self.records.clear()  # keeps the list, to which the collectors hold a bound append
-        self.controls = []
+
+    def _new_frame(self, records: Sequence[Any], timestamps: Timestamps) -> Frame:
+        controls, self.controls = self.controls, []
+        return Frame(self.operator, self.subtask, self.channel, records, controls, timestamps)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:

@@ -120,10 +120,12 @@ class EdgeOutput:
             writer.control(kind, identifier, value)
 
     def flush(self, emit: Emit, at_least: int = 0) -> None:
-        """Send every channel that holds ``at_least`` records (or controls) as a frame."""
+        """Send the frames that are done, and what a channel holds besides if that is ``at_least`` records."""
         for writer in self._writers:
-            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS or writer.whole:
+            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
                 writer.flush(emit)
+            elif writer.whole:
+                writer.flush_whole(emit)
         for routes in (self._routes, self._stamped_routes, self._pair_routes):
             if len(routes) > _CACHED_KEYS:
                 routes.clear()

@@ -219,6 +219,14 @@ def test_text_travels_compressed() -> None:
     assert codec.loads(data, "test").rows() == [Text("the same")] * 1_000
 
 
+@pytest.mark.parametrize("pieces", [[], [[Text("a")], [Text("b"), Text("c")]]], ids=["none", "two"])
+def test_a_table_in_pieces_travels_as_one(pieces: list[list[Text]]) -> None:
+    codec = Codec(TypeRegistry([Text]))
+    tables = [table_of(rows, Text) for rows in pieces]
+    records = records_of(pa.concat_tables(tables) if tables else schema_of(Text).empty_table(), Text)
+    assert codec.loads(codec.dumps(records), "test").rows() == [row for rows in pieces for row in rows]
+
+
 def test_a_column_with_a_gap_travels_too() -> None:
     codec = Codec(TypeRegistry([Nullable]))
     records = records_of(table_of([Nullable(1), Nullable(None)], Nullable), Nullable)
