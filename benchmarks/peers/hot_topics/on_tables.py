@@ -6,7 +6,7 @@ topic holds may be that much older than the window.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 
 from benchmarks.common.tables import GeneratedTables, Numbers
 from benchmarks.jobs.hot_topics import START, WINDOW, place_bits, rank_table, threshold
-from benchmarks.peers.hot_topics.on_dsv2 import count
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
 from dsv2 import ExecutionEnvironment
-from dsv2.arrow import ArrowCollector, ArrowProcessFunction, schema_of
+from dsv2.arrow import ArrowCollector, ArrowForeachBatchSink, ArrowProcessFunction, schema_of
 from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from examples.hot_topics import NEWEST_POSTING_TIME, HotTopic, PostingTimeExtractor
@@ -77,8 +76,8 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
     def __init__(self, threshold: int, window: int) -> None:
         self.threshold = threshold
         self.window = window
-        self.topics = _topics([], np.zeros(0, np.int64))  # what follows names them by their rows
-        self.tweets = [_tweets(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        self.topics = pa.table({"name": pa.array([], pa.string()), "held": np.zeros(0, np.int64)})
+        self.tweets: list[tuple[int, pa.Table]] = []  # the oldest posting time, and tables of the rows of topics
 
     def process_batch(
         self, batch: pa.Table, output: ArrowCollector[HotTopic], ctx: PartitionedContext[HotTopic]
@@ -90,51 +89,57 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
             own = times[topics == topic]
             if len(own):
                 self._report(int(topic), own, int(before[topic]), output)
-        self.topics = _topics(self.topics["name"], held)
-        self.tweets.append(_tweets(topics, times))
+        self._hold(held)
+        self.tweets.append((int(times.min()), _tweets(topics, times)))
 
     def on_watermark(
         self, watermark: Watermark, output: ArrowCollector[HotTopic], ctx: NonPartitionedContext[HotTopic]
     ) -> WatermarkHandlingResult:
         if watermark.identifier == NEWEST_POSTING_TIME:
-            topics, times = self._all_tweets()
-            kept = times >= watermark.value - self.window
-            topics = topics[kept]
-            self.tweets = [_tweets(topics, times[kept])]
-            self.topics = _topics(self.topics["name"], np.bincount(topics, minlength=self.topics.num_rows))
+            oldest_kept = watermark.value - self.window
+            old = [tweets for oldest, tweets in self.tweets if oldest < oldest_kept]
+            self.tweets = [(oldest, tweets) for oldest, tweets in self.tweets if oldest >= oldest_kept]
+            for tweets in old:
+                self._drop(tweets, oldest_kept)
         return WatermarkHandlingResult.PEEK
+
+    def _drop(self, tweets: pa.Table, oldest_kept: int) -> None:
+        """Take the old ones of ``tweets`` out of the counts, and keep the others."""
+        topics, times = tweets["topic"].to_numpy(), tweets["posting_time"].to_numpy()
+        kept = times >= oldest_kept
+        self._hold(self.topics["held"].to_numpy() - np.bincount(topics[~kept], minlength=self.topics.num_rows))
+        if kept.any():
+            self.tweets.append((int(times[kept].min()), _tweets(topics[kept], times[kept])))
+
+    def _hold(self, held: Numbers) -> None:
+        self.topics = pa.table({"name": self.topics["name"], "held": held})
 
     def _report(self, topic: int, times: Numbers, before: int, output: ArrowCollector[HotTopic]) -> None:
         """Emit a row for each of the topic's new tweets with which it holds more than the threshold."""
-        topics_held, times_held = self._all_tweets()
-        oldest = times_held[topics_held == topic].min(initial=times[0])
+        oldest = times[0]
+        for oldest_of_all, tweets in sorted(self.tweets, key=itemgetter(0)):
+            if oldest_of_all >= oldest:
+                break  # nor is any of the topic older, here and in those that follow
+            own = tweets["topic"].to_numpy() == topic
+            oldest = tweets["posting_time"].to_numpy()[own].min(initial=oldest)
         first = max(self.threshold - before, 0)
         oldest_then = np.minimum.accumulate(np.minimum(times, oldest))[first:]
         counts = np.arange(before + 1, before + 1 + len(times))[first:]
         names = pa.repeat(self.topics["name"][topic], len(counts))
         output.collect_batch(pa.table([names, oldest_then, counts], schema_of(HotTopic)))
 
-    def _rows_of(self, column: pa.ChunkedArray) -> Numbers:
+    def _rows_of(self, topics: pa.ChunkedArray) -> Numbers:
         """For each tweet the row of its topic."""
-        coded, names = column.combine_chunks().dictionary_encode(), self.topics["name"]
-        rows = pc.index_in(coded.dictionary, names)
+        names = self.topics["name"]
+        rows = pc.index_in(topics, names)
         if rows.null_count:
-            names = pa.chunked_array([*names.chunks, coded.dictionary.filter(pc.is_null(rows))]).combine_chunks()
+            new = topics.filter(pc.is_null(rows)).unique()
+            names = pa.chunked_array([*names.chunks, new]).combine_chunks()
             held = self.topics["held"].to_numpy()
-            self.topics = _topics(names, np.concatenate([held, np.zeros(len(names) - len(held), np.int64)]))
-            rows = pc.index_in(coded.dictionary, names)
-        found: Numbers = rows.to_numpy()[coded.indices.to_numpy()].astype(np.int64)
+            self.topics = pa.table({"name": names, "held": np.pad(held, (0, len(new)))})
+            rows = pc.index_in(topics, names)
+        found: Numbers = rows.to_numpy().astype(np.int64)
         return found
-
-    def _all_tweets(self) -> tuple[Numbers, Numbers]:
-        if len(self.tweets) > 1:
-            self.tweets = [pa.concat_tables(self.tweets).combine_chunks()]
-        (tweets,) = self.tweets
-        return tweets["topic"].to_numpy(), tweets["posting_time"].to_numpy()
-
-
-def _topics(names: object, held: Numbers) -> pa.Table:
-    return pa.table({"name": pa.array(names, pa.string()) if isinstance(names, list) else names, "held": held})
 
 
 def _tweets(topics: Numbers, times: Numbers) -> pa.Table:
@@ -153,4 +158,10 @@ def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
     extracted = tweets.process(TableExtractor()).with_uid("extractor").with_parallelism(task.parallelism)
     hot = extracted.key_by(attrgetter("topic")).process(TableDetector(threshold(task), WINDOW)).with_uid("detector")
-    return count(hot)
+    told: list[tuple[int, int]] = []
+
+    def write(events: pa.Table, batch_id: int) -> None:
+        told.append((events.num_rows, pc.sum(events["count"], min_count=0).as_py()))
+
+    hot.to_sink(ArrowForeachBatchSink(write, HotTopic)).with_uid("hot")
+    return told
