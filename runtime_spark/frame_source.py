@@ -21,13 +21,11 @@ from dsv2.graph import Operator
 from dsv2.runtime.frames import Frame
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.rows import ROW_SCHEMA, FrameEncoder, Row, to_arrow
+from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
-__all__ = ("OUTPUT_BYTES", "PACE_SECONDS", "Feed", "Offset", "Planner", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "Offset", "OrderFeed", "Planner", "frame_source_class")
 
-OUTPUT_BYTES = 16 << 20
-"""Rows are handed to Spark in portions of about this size."""
 PACE_SECONDS = 0.01
 """Between two looks at what has yet to come."""
 
@@ -79,6 +77,20 @@ class Feed(ABC):
     @abstractmethod
     def rows(self, job: WorkerJob, operator: Operator, portion: Any) -> Iterator[list[Row]]:
         """The rows of ``portion``, which the planner made, in lists of bounded size."""
+
+
+class OrderFeed(Feed):
+    """Sends no records but the portions of ``feed``, to the subtasks that read them themselves (``Plan.read_by``)."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def planner(self, operator: Operator, clock: Clock) -> Planner:
+        return self._feed.planner(operator, clock)
+
+    def rows(self, job: WorkerJob, operator: Operator, portion: Any) -> Iterator[list[Row]]:
+        slot = job.layout.slots[job.plan.read_by[operator.id], portion.subtask]
+        yield [(slot, ORDER_CHANNEL, 0, to_bytes(portion))]
 
 
 @dataclass(frozen=True)

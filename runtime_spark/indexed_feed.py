@@ -7,41 +7,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
 from dsv2.runtime.adaptive_limit import AdaptiveLimit
-from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, Interruption
 from dsv2.sources.source import LEAST_PER_BATCH
-from runtime_spark.frame_source import OUTPUT_BYTES, PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
 from runtime_spark.interruptions import Interruptions
-from runtime_spark.rows import FrameEncoder, Row
+from runtime_spark.reading import Split, read_portion
+from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
-__all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "Split", "StartFeed", "TickFeed")
+__all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "StartFeed", "TickFeed")
 
 DEFAULT_RECORDS_PER_BATCH = 1_000_000
-_READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 _BEFORE_START = -1
-
-
-@dataclass(frozen=True)
-class Split:
-    """What one source subtask reads in one micro-batch: those of the indices ``start`` to ``stop`` that are its own.
-
-    ``first`` and ``last``: the job begins, the source ends.
-    """
-
-    subtask: int
-    start: int
-    stop: int
-    first: bool
-    last: bool
 
 
 class CountingFeed(Feed):
@@ -150,29 +134,10 @@ class IndexedFeed(CountingFeed):
 
     def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
         encoder = FrameEncoder(job.plan, job.layout, job.codec())
-        task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
-        if portion.first:
-            task.start()
-        step = operator.parallelism
-        own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
-        for begin in range(0, len(own), _READ_AT_ONCE):
-            piece = own[begin : begin + _READ_AT_ONCE]
-            task.seek((piece.start - portion.subtask) // step)
-            task.send(self._read(piece, operator, portion))
+        for _ in read_portion(job, operator, self.source, portion, encoder.emit, encoder.report):
             if encoder.size >= OUTPUT_BYTES:
                 yield encoder.take()
-        task.end_portion()
-        if portion.last:
-            task.end()
-        task.flush()
-        encoder.report(task.progress())
         yield encoder.take()
-
-    def _read(self, indices: range, operator: Operator, portion: Split) -> list[Any]:
-        try:
-            return self.source.read(indices)
-        except BaseException as error:
-            raise_user_failure(operator, portion.subtask, "read", error)
 
 
 class StartFeed(CountingFeed):

@@ -17,12 +17,27 @@ from dsv2.runtime.records import pack, unpack
 from dsv2.runtime.shortened import shorten
 from runtime_spark.layout import REPORT_SLOT, Layout
 
-__all__ = ("ARROW_SCHEMA", "COLUMNS", "ROW_SCHEMA", "FrameEncoder", "Row", "decode_frame", "literal_rows", "to_arrow")
+__all__ = (
+    "ARROW_SCHEMA",
+    "COLUMNS",
+    "ORDER_CHANNEL",
+    "OUTPUT_BYTES",
+    "ROW_SCHEMA",
+    "FrameEncoder",
+    "Row",
+    "decode_frame",
+    "literal_rows",
+    "to_arrow",
+)
 
 ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")
 ARROW_SCHEMA = pa.schema([("slot", pa.int32()), ("channel", pa.int32()), ("seq", pa.int64()), ("payload", pa.binary())])
 MAX_FRAME_BYTES = 1 << 20
+OUTPUT_BYTES = 16 << 20
+"""Rows are handed to Spark in portions of about this size."""
+ORDER_CHANNEL = -1
+"""Rows of this channel carry what the subtask is to read itself, of the source that feeds it."""
 
 Row: TypeAlias = tuple[int, int, int, bytes]
 

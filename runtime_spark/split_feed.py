@@ -13,11 +13,10 @@ from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, ReaderOrder, orders
-from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.split_reading import SplitReading
 from dsv2.sources import Source
-from runtime_spark.frame_source import OUTPUT_BYTES, PACE_SECONDS, Feed, Offset, Planner
-from runtime_spark.rows import FrameEncoder, Row
+from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.reading import read_portion
+from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.source_reports import ReportFile
 from runtime_spark.worker import WorkerJob
 
@@ -52,15 +51,9 @@ class SplitFeed(Feed):
 
     def rows(self, job: WorkerJob, operator: Operator, portion: ReaderOrder) -> Iterator[list[Row]]:
         encoder = FrameEncoder(job.plan, job.layout, job.codec())
-        task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
-        task.seek(portion.batch)
-        reading = SplitReading(self.source, job.plan, operator, portion, task)
-        for _ in reading.run():
+        for _ in read_portion(job, operator, self.source, portion, encoder.emit, encoder.report):
             if encoder.size >= OUTPUT_BYTES:
                 yield encoder.take()
-        task.flush()
-        report = reading.report()
-        encoder.report([*task.progress(), *([] if report is None else [report])])
         yield encoder.take()
 
 

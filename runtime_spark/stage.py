@@ -16,18 +16,20 @@ from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.frames import Frame
 from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
+from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import StateLayout
-from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.reading import Portion, read_portion
+from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
 __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
 STATE_SCHEMA = "blob binary"
 
-_OUTPUT_BYTES = 16 << 20  # rows are handed to Spark in portions of about this size
 _LARGEST_STATE = 1 << 30
 _SMALLER = {
     StateLayout.BLOB: "Raise the parallelism, or keep state of keys with StateLayout.MAP.",
@@ -189,6 +191,8 @@ class _SubtaskRun:
         now_ms: int,
         page_stores: Callable[[Codec], PageStores] = lambda codec: in_blob,
     ) -> None:
+        self._job = job
+        self._head = head
         self._codec = job.codec()
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
@@ -196,9 +200,23 @@ class _SubtaskRun:
         self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms, stores)
 
     def receive(self, channel: int, payload: bytes) -> Iterator[list[Row]]:
+        if channel == ORDER_CHANNEL:
+            yield from self._read(from_bytes(payload))
+            return
         self.subtask.receive(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))
-        if self._encoder.size >= _OUTPUT_BYTES:
+        if self._encoder.size >= OUTPUT_BYTES:
             yield self._encoder.take()
+
+    def _read(self, portion: Portion) -> Iterator[list[Row]]:
+        job, (edge,) = self._job, self._job.plan.edges_into[self._head]
+        source = job.plan.operators[job.plan.chain_heads[edge.source]]
+        body = from_bytes(job.sources[source.id])
+        for _ in read_portion(job, source, body, portion, self._deliver, self._encoder.report):
+            if self._encoder.size >= OUTPUT_BYTES:
+                yield self._encoder.take()
+
+    def _deliver(self, frame: Frame) -> None:
+        self.subtask.receive(frame.channel, frame.records, frame.controls, frame.timestamps)
 
     def finish(self) -> list[Row]:
         self._encoder.report(self.subtask.progress())

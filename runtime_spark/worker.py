@@ -36,12 +36,13 @@ _ALLOCATIONS = 200_000
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """A job as the workers see it: no sources, no sinks, functions as bytes."""
+    """A job as the workers see it: no sinks, functions as bytes, and so the sources that subtasks read themselves."""
 
     plan: Plan
     layout: Layout
     registry: TypeRegistry
     functions: dict[int, bytes]
+    sources: dict[int, bytes]
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -85,9 +86,10 @@ def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
         for operator in plan.operators
         if isinstance(operator.body, ProcessFunction)
     }
+    sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, record_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions))
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources))
     return packed
 
 

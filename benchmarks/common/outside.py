@@ -20,8 +20,9 @@ from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark import stage
-from runtime_spark.indexed_feed import IndexedFeed, Split
+from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
+from runtime_spark.reading import Split
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
 from runtime_spark.worker import load_job, pack_job, patient_collector
 

@@ -165,6 +165,26 @@ class Plan:
         return tuple(self.operators[op] for op, head in heads if op != head and self._is_source(head))
 
     @cached_property
+    def read_by(self) -> Mapping[int, int]:
+        """Per source whose records go to one chain only, subtask by subtask, the head of that chain: it may read them.
+
+        Not for a chain with other inputs, whose records would all have to wait for those that are read.
+        """
+        leaving: dict[int, list[Edge]] = {}
+        for edge in self.edges:
+            if not self.is_chained(edge):
+                leaving.setdefault(self.chain_heads[edge.source], []).append(edge)
+        return {
+            source: edges[0].target
+            for source, edges in leaving.items()
+            if self._is_source(source) and len(edges) == 1 and self._may_read(edges[0], self.operators[source])
+        }
+
+    def _may_read(self, edge: Edge, source: Operator) -> bool:
+        alone = edge.target in self.chains and len(self.edges_into[edge.target]) == 1
+        return alone and edge.exchange is Exchange.FORWARD and source.at_source is AtSource.PORTIONS
+
+    @cached_property
     def depths(self) -> Mapping[int, int]:
         """Per chain head the number of exchanges between it and its farthest source: 1 for what reads sources."""
         depths: dict[int, int] = {}

@@ -1,0 +1,89 @@
+"""Reading a portion of a source in a worker: in a task of the source, or in the subtask of the chain that it feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dsv2.graph import Operator
+from dsv2.runtime.failure import raise_user_failure
+from dsv2.runtime.frames import Emit
+from dsv2.runtime.source_offset import ReaderOrder
+from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.split_reading import SplitReading
+from dsv2.sources import BaseSource, IndexedSource, Source
+from runtime_spark.worker import WorkerJob
+
+__all__ = ("Portion", "Split", "read_portion")
+
+_READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a subtask of an indexed source reads in one micro-batch: of the indices ``start`` to ``stop`` its own.
+
+    ``first`` and ``last``: the job begins, the source ends.
+    """
+
+    subtask: int
+    start: int
+    stop: int
+    first: bool
+    last: bool
+
+
+Portion = Split | ReaderOrder
+"""What a subtask of a source reads in one micro-batch."""
+
+
+def read_portion(
+    job: WorkerJob,
+    operator: Operator,
+    source: BaseSource[Any],
+    portion: Any,
+    emit: Emit,
+    report: Callable[[list[dict[str, Any]]], None],
+) -> Iterator[None]:
+    """Read ``portion`` of ``source``, the body of ``operator``, and ``emit`` it in frames; yields now and then.
+
+    ``report`` gets at the end what the source and what is chained to it have done. Raises ``UserFunctionError`` for
+    what user code raises.
+    """
+    task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
+    if isinstance(source, IndexedSource):
+        yield from _read_indexed(source, operator, portion, task)
+        task.flush()
+        report(task.progress())
+        return
+    assert isinstance(source, Source)
+    task.seek(portion.batch)
+    reading = SplitReading(source, job.plan, operator, portion, task)
+    for _ in reading.run():
+        yield
+    task.flush()
+    found_out = reading.report()
+    report([*task.progress(), *([] if found_out is None else [found_out])])
+
+
+def _read_indexed(source: IndexedSource[Any], operator: Operator, portion: Split, task: SourceTask) -> Iterator[None]:
+    if portion.first:
+        task.start()
+    step = operator.parallelism
+    own = range(portion.start + (portion.subtask - portion.start) % step, portion.stop, step)
+    for begin in range(0, len(own), _READ_AT_ONCE):
+        piece = own[begin : begin + _READ_AT_ONCE]
+        task.seek((piece.start - portion.subtask) // step)
+        task.send(_records(source, piece, operator, portion.subtask))
+        yield
+    task.end_portion()
+    if portion.last:
+        task.end()
+
+
+def _records(source: IndexedSource[Any], indices: range, operator: Operator, subtask: int) -> list[Any]:
+    try:
+        return source.read(indices)
+    except BaseException as error:
+        raise_user_failure(operator, subtask, "read", error)
