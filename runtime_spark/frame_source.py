@@ -17,14 +17,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
-from dsv2.graph import Operator
+from dsv2.graph import Operator, Plan
 from dsv2.runtime.frames import Frame
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
-__all__ = ("PACE_SECONDS", "Feed", "Offset", "OrderFeed", "Planner", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "Offset", "OrderFeed", "Planner", "feed_for", "frame_source_class")
 
 PACE_SECONDS = 0.01
 """Between two looks at what has yet to come."""
@@ -91,6 +91,11 @@ class OrderFeed(Feed):
     def rows(self, job: WorkerJob, operator: Operator, portion: Any) -> Iterator[list[Row]]:
         slot = job.layout.slots[job.plan.read_by[operator.id], portion.subtask]
         yield [(slot, ORDER_CHANNEL, 0, to_bytes(portion))]
+
+
+def feed_for(plan: Plan, operator_id: int, feed: Feed) -> Feed:
+    """What the source ``operator_id`` sends: the records of ``feed``, or what others are to read."""
+    return OrderFeed(feed) if operator_id in plan.read_by else feed
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dsv2.sources import DataFrameSource, IndexedSource, Source
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
-from runtime_spark.frame_source import Feed, OrderFeed, frame_source_class
+from runtime_spark.frame_source import Feed, feed_for, frame_source_class
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
 from runtime_spark.reading import Split
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
@@ -84,8 +84,7 @@ def _frames_of(
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
     def stream(feed: Feed) -> DataFrame:
-        if operator.id in plan.read_by:
-            feed = OrderFeed(feed)
+        feed = feed_for(plan, operator.id, feed)
         name = f"dsv2_{job_key}_{operator.id}_{next(_STARTS)}"
         spark.dataSource.register(frame_source_class(name, feed, packed, operator.id, clock))
         return spark.readStream.format(name).load()
@@ -140,8 +139,7 @@ def _batch_frames(
 ) -> DataFrame:
     """The rows of ``portions``, one for each subtask of the source."""
     job = load_job(packed)
-    if operator_id in job.plan.read_by:
-        feed = OrderFeed(feed)
+    feed = feed_for(job.plan, operator_id, feed)
     if feed.made_on_driver:
         lists = (feed.rows(job, job.plan.operators[operator_id], portion) for portion in portions)
         return literal_rows(spark, [row for rows_of_portion in lists for rows in rows_of_portion for row in rows])

@@ -211,9 +211,13 @@ class _SubtaskRun:
         job, (edge,) = self._job, self._job.plan.edges_into[self._head]
         source = job.plan.operators[job.plan.chain_heads[edge.source]]
         body = from_bytes(job.sources[source.id])
-        for _ in read_portion(job, source, body, portion, self._deliver, self._encoder.report):
-            if self._encoder.size >= OUTPUT_BYTES:
-                yield self._encoder.take()
+        try:
+            for _ in read_portion(job, source, body, portion, self._deliver, self._encoder.report):
+                if self._encoder.size >= OUTPUT_BYTES:
+                    yield self._encoder.take()
+        except BaseException:
+            self.subtask.close()
+            raise
 
     def _deliver(self, frame: Frame) -> None:
         self.subtask.receive(frame.channel, frame.records, frame.controls, frame.timestamps)

@@ -20,6 +20,7 @@ from dsv2.runtime.subtask import Subtask
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark import stage
+from runtime_spark.frame_source import feed_for
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.reading import Split
@@ -90,7 +91,7 @@ class OutsideSpark:
 
     def _read(self, begin: int) -> list[Row]:
         assert isinstance(self._source.body, IndexedSource)
-        feed = IndexedFeed(self._source.body)
+        feed = feed_for(self._job.plan, self._source.id, IndexedFeed(self._source.body))
         splits = [
             Split(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
         ]

@@ -2,17 +2,18 @@
 
 In a session with ``settings(folder)`` every process that imports this module (classes that travel to it bring it) notes
 each call of the places below in a file of its own. All calls of a micro-batch are added up, those that run at the same
-time as well.
+time as well. What a call spends in another of these places counts there only.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from inspect import isgeneratorfunction
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ _FOLDER = "DSV2_OWN_TIME"  # variable of the environment of workers and planners
 _CALLS: dict[str, list[tuple[Any, str]]] = {
     "plan the micro-batch": [(FrameStreamReader, "latestOffset"), (FrameStreamReader, "partitions")],
     "commit its offsets": [(FrameStreamReader, "commit")],
-    "read, and route": [(IndexedFeed, "rows")],
+    "read, and route": [(IndexedFeed, "rows"), (stage, "read_portion")],
     "make subtasks": [(WorkerJob, "new_subtask")],
     "restore": [(Subtask, "open"), (Subtask, "restore"), (Subtask, "begin_batch")],
     "decode, process and route": [(stage, "decode_frame"), (Subtask, "receive")],
@@ -67,7 +68,6 @@ def milliseconds(folder: str, spans: Sequence[tuple[float, float]]) -> dict[str,
             part, ended, took = line.split("\t")
             if any(begin <= float(ended) < end for begin, end in spans):
                 seconds[part] += float(took)
-    seconds["write, and progress"] -= seconds.pop(_SPARK, 0.0)
     return {part: seconds[part] * 1000 / len(spans) for part in PARTS}
 
 
@@ -95,29 +95,48 @@ def _notes(folder: str) -> Callable[[str, float], None]:
     return note
 
 
+class _Within(threading.local):
+    """Of each call in hand, outermost first, the seconds that it has spent in others of the places."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+
+_within = _Within()
+
+
+@contextmanager
+def _own_time(took: Callable[[float], None]) -> Iterator[None]:
+    """Tells ``took`` the seconds of the block that are its own."""
+    begin, seconds = time.perf_counter(), _within.seconds
+    seconds.append(0.0)
+    try:
+        yield
+    finally:
+        all_in_all = time.perf_counter() - begin
+        took(all_in_all - seconds.pop())
+        if seconds:
+            seconds[-1] += all_in_all
+
+
 def _timed(function: Callable[..., Any], part: str, note: Callable[[str, float], None]) -> Callable[..., Any]:
     @wraps(function)
     def timed(*args: Any, **kwargs: Any) -> Any:
-        begin = time.perf_counter()
-        try:
+        with _own_time(partial(note, part)):
             return function(*args, **kwargs)
-        finally:
-            note(part, time.perf_counter() - begin)
 
     @wraps(function)
     def timed_generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        items = timed_items(*args, **kwargs)
-        took = 0.0
+        items = function(*args, **kwargs)
+        took: list[float] = []
         while True:
-            begin = time.perf_counter()
-            item = next(items, items)
-            took += time.perf_counter() - begin
+            with _own_time(took.append):
+                item = next(items, items)
             if item is items:
                 break
             yield item
-        note(part, took)
+        note(part, sum(took))
 
-    timed_items = function
     return timed_generator if isgeneratorfunction(function) else timed
 
 

@@ -1,0 +1,93 @@
+"""A source that feeds one chain, subtask by subtask, is read by the subtasks of that chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from dsv2.sources import BaseSource, DataGeneratorSource
+from tests.spans import Item, Spans
+from tests.support import one_input
+
+MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
+
+
+class Sums(OneInputStreamProcessFunction[Callable[[], int], tuple[int, int]]):
+    """What the records of this subtask have answered so far; a field, which the checkpoint keeps."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def process_record(self, record: Callable[[], int], output: Any, ctx: Any) -> None:
+        self.sum += record()
+        output.collect((ctx.task_info.index_of_this_subtask, self.sum))
+
+
+def run(env: ExecutionEnvironment, mode: RuntimeExecutionMode, checkpoint: str) -> Any:
+    env.set_execution_mode(mode)
+    return env.execute(checkpoint_location=checkpoint if mode is RuntimeExecutionMode.STREAMING else None)
+
+
+def environment(spark: SparkSession) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.set_parallelism(2)
+    return env
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_records_do_not_travel(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
+    """They need not even be of a kind that could; state goes on from micro-batch to micro-batch all the same."""
+    env, sink = environment(spark), CollectSink[tuple[int, int]]()
+    env.set_execution_mode(mode)
+    answers = DataGeneratorSource(lambda number: lambda: number, count=9, records_per_batch=4)
+    env.from_source(answers, "answers").filter(lambda answer: answer() != 4).with_uid("kept").process(Sums()).with_uid(
+        "sums"
+    ).to_sink(sink)
+    progress = run(env, mode, checkpoint).progress.operators
+    assert sorted(sink.results) == [(0, 0), (0, 2), (0, 8), (0, 16), (1, 1), (1, 4), (1, 9), (1, 16)]
+    counts = {uid: (operator.records_in, operator.records_out) for uid, operator in progress.items()}
+    assert counts["kept"] == (9, 8)
+    assert counts["sums"] == (8, 8)
+
+
+def sources() -> Iterator[Any]:
+    yield pytest.param(DataGeneratorSource(partial(Item, "a"), count=9), id="generator")
+    yield pytest.param(Spans({"a": 9}), id="splits")
+
+
+@pytest.mark.parametrize("source", sources())
+def test_a_failure_is_of_the_function_not_of_the_source(
+    spark: SparkSession, source: BaseSource[Item], checkpoint: str
+) -> None:
+    env = environment(spark)
+    fails = one_input(process_record=lambda record, output, ctx: output.collect(1 // (record.number - 4)))
+    env.from_source(source, "numbers").process(fails).with_uid("inverse").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as raised:
+        run(env, RuntimeExecutionMode.STREAMING, checkpoint)
+    assert "inverse" in raised.value.operator
+    assert (raised.value.callback, raised.value.record) == ("process_record", "Item(span='a', number=4)")
+
+
+def test_a_function_is_closed_when_its_source_fails(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+    def number(index: int) -> int:
+        return 7 // (5 - index)
+
+    def close() -> None:
+        (tmp_path / "closed").touch()
+
+    env = environment(spark)
+    env.set_parallelism(1)
+    sees = one_input(process_record=lambda record, output, ctx: None, close=close)
+    env.from_source(DataGeneratorSource(number, count=9), "numbers").process(sees).to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as raised:
+        run(env, RuntimeExecutionMode.STREAMING, checkpoint)
+    assert "numbers" in raised.value.operator
+    assert (tmp_path / "closed").exists()
