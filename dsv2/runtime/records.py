@@ -6,10 +6,12 @@ Pickling each record names its class and its fields again; a frame's records are
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import repeat
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import Any, TypeAlias
 
 from dsv2.columnar import Columnar
@@ -53,7 +55,20 @@ def unpack(packed: Packed) -> Sequence[Any]:
     if issubclass(kind, tuple):
         # What the class itself does, without a call of a Python function for each record.
         return list(map(tuple.__new__, repeat(kind), zip(*columns, strict=True)))
-    return list(map(kind, *columns))
+    setters = _setters(kind, names)
+    if setters is None:
+        return list(map(kind, *columns))
+    records = list(map(object.__new__, repeat(kind, len(columns[0]))))
+    for setter, column in zip(setters, columns, strict=True):
+        deque(map(setter, records, column), maxlen=0)  # as fast as Python calls anything
+    return records
+
+
+@cache
+def _setters(kind: type, names: tuple[str, ...]) -> list[Callable[[Any, Any], None]] | None:
+    """What sets each field of a dataclass with slots, frozen or not; None for one without."""
+    slots = [slot for name in names if isinstance(slot := vars(kind).get(name), MemberDescriptorType)]
+    return [slot.__set__ for slot in slots] if len(slots) == len(names) else None
 
 
 @cache
