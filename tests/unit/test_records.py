@@ -26,6 +26,7 @@ class Plain:
 @dataclass(frozen=True, slots=True)
 class Slotted:
     x: int
+    name: str = "s"
 
 
 @dataclass
@@ -79,7 +80,7 @@ class Child(Plain):
 COLUMNS: list[list[Any]] = [
     [Point(1), Point(2, "q")],
     [Plain(1, ["a"]), Plain(2, [])],
-    [Slotted(1)],
+    [Slotted(1), Slotted(2, "q")],
 ]
 AS_THEY_ARE: list[list[Any]] = [
     [],
