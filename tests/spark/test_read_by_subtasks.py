@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,12 +58,9 @@ def test_records_do_not_travel(spark: SparkSession, mode: RuntimeExecutionMode, 
     assert counts["sums"] == (8, 8)
 
 
-def sources() -> Iterator[Any]:
-    yield pytest.param(DataGeneratorSource(partial(Item, "a"), count=9), id="generator")
-    yield pytest.param(Spans({"a": 9}), id="splits")
-
-
-@pytest.mark.parametrize("source", sources())
+@pytest.mark.parametrize(
+    "source", [DataGeneratorSource(partial(Item, "a"), count=9), Spans({"a": 9})], ids=["generator", "splits"]
+)
 def test_a_failure_is_of_the_function_not_of_the_source(
     spark: SparkSession, source: BaseSource[Item], checkpoint: str
 ) -> None:
