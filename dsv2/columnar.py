@@ -40,8 +40,8 @@ class Columnar(Sequence[T_co], ABC):
 
     @property
     @abstractmethod
-    def nbytes(self) -> int:
-        """The size of the columns in memory, in bytes."""
+    def kept_bytes(self) -> int:
+        """Bytes in memory that cannot be free before this is: for a slice those of the whole."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...

@@ -60,8 +60,8 @@ class ArrowRecords(Columnar[T]):
         self._rows: list[T] | None = None
 
     @property
-    def nbytes(self) -> int:
-        size: int = self.table.nbytes
+    def kept_bytes(self) -> int:
+        size: int = self.table.get_total_buffer_size()
         return size
 
     def __len__(self) -> int:
@@ -117,12 +117,10 @@ class ArrowRecords(Columnar[T]):
     ) -> Iterator[tuple[int, ArrowRecords[T], Sequence[int | None] | None]]:
         order = np.argsort(subtasks, kind="stable")  # stable: the order of a channel is that of the records
         bounds = np.searchsorted(subtasks[order], np.arange(parallelism + 1)).tolist()
-        indices = pa.array(order)
-        table, stamps = self.table.take(indices), _taken(timestamps, indices)
         for subtask, (start, stop) in enumerate(pairwise(bounds)):
-            if stop > start:
-                own = table.slice(start, stop - start)
-                yield subtask, ArrowRecords(own, self.kind), None if stamps is None else stamps[start:stop]
+            if stop > start:  # a copy: a slice, however small, would keep all of it
+                indices = pa.array(order[start:stop])
+                yield subtask, ArrowRecords(self.table.take(indices), self.kind), _taken(timestamps, indices)
 
 
 def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:

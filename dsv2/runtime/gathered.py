@@ -12,7 +12,7 @@ __all__ = ("COLUMNAR_FRAME_RECORDS", "GatheredColumns")
 
 COLUMNAR_FRAME_RECORDS: Final = 1 << 15
 """In a frame at most: records are smaller in columns, and there is more to a frame."""
-_BYTES: Final = 1 << 20  # in memory, from which on a frame takes no more
+_BYTES: Final = 1 << 20  # that are kept in memory, from which on a frame takes no more
 
 
 class GatheredColumns:
@@ -37,7 +37,7 @@ class GatheredColumns:
         """Put records that fit behind the others."""
         self._runs.append(records)
         self._timestamps.append(timestamps)
-        self._bytes += records.nbytes
+        self._bytes += records.kept_bytes
         self.count += len(records)
 
     def take(self) -> tuple[Columnar[Any], Sequence[int | None] | None]:

@@ -204,6 +204,12 @@ def test_each_subtask_gets_its_keys_in_their_order(stamped: Any) -> None:
         assert (own and list(own)) == (times and [point.x if stamped == "column" else point.y for point in expected])
 
 
+def test_a_subtask_keeps_its_part_alone() -> None:
+    records = records_of(table_of([Point(number % 50, 0.5) for number in range(10_000)], Point), Point)
+    parts = [part for _, part, _ in records.split(["x"], 128, 3, None) or ()]
+    assert sum(part.kept_bytes for part in parts) == records.kept_bytes == sum(part.table.nbytes for part in parts)
+
+
 def test_subtasks_without_a_key_get_nothing() -> None:
     records = records_of(table_of([Point(5, 0.5)] * 3, Point), Point)
     assert [(subtask, len(part)) for subtask, part, _ in records.split(["x"], 128, 4, None) or ()] == [

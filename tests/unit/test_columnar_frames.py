@@ -137,6 +137,13 @@ def test_large_records_do_not_pile_up() -> None:
     assert [len(frame.records) for frame in frames_of(writer)] == [2, 2, 1]
 
 
+def test_small_parts_of_large_tables_do_not_keep_them() -> None:
+    writer = ChannelWriter(0, 0, 0)
+    for _ in range(3):
+        writer.extend(columns(100_000)[:1], None)
+    assert [len(frame.records) for frame in frames_of(writer)] == [1, 1, 1]
+
+
 def test_what_is_done_leaves_and_what_is_small_waits() -> None:
     env, frames = local_environment(parallelism=2), list[Frame]()
     env.from_collection(list[Any]()).key_by(attrgetter("user")).process(one_input()).with_uid("f")
