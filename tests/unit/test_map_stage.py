@@ -23,9 +23,10 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import StateLayout, map_stage
-from runtime_spark.indexed_feed import IndexedFeed, Split
+from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.map_stage import MapStage
+from runtime_spark.reading import Split
 from runtime_spark.rows import COLUMNS, Row, decode_frame
 from runtime_spark.worker import load_job, pack_job
 
