@@ -28,7 +28,7 @@ from types import CodeType
 from benchmarks.common.outside import OutsideSpark
 from benchmarks.common.report import Arguments, Report
 from benchmarks.common.standings import machine
-from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.protocol import Outcome, Task, warm_up_for
 from dsv2 import ExecutionEnvironment
 
 __all__ = ("main",)
@@ -36,11 +36,11 @@ __all__ = ("main",)
 NAME = "costs"
 JOBS = ("hot_topics", "running_count", "windows", "pass_through")
 """With one source each."""
-SHORT = {"jobs": ["hot_topics"], "records": 10_000, "batches": 1, "keys": 100}
+SHORT = {"jobs": ["hot_topics"], "records": 10_000, "batches": 1, "warm_up": 1, "keys": 100}
 
 _CORES = 2
+_TO_FILL_UP = 2  # batches of this process, in which nothing is compiled
 _HOTTEST = 15  # functions shown
-_WARM_UP = 2  # micro-batches
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="(all)")
     parser.add_argument("--records", type=int, default=1_000_000, help="in a micro-batch (1,000,000)")
-    parser.add_argument("--batches", type=int, default=5, help="on Spark, after two to warm up (5)")
+    parser.add_argument("--batches", type=int, default=5, help="on Spark (5)")
+    parser.add_argument("--warm-up", type=int, help="micro-batches before those (4 to 20, by their size)")
     parser.add_argument("--keys", type=int, default=1_000, help="(1,000)")
     options = parser.parse(arguments, SHORT)
     conditions = {
@@ -65,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def explain(report: Report, job: str, options: argparse.Namespace) -> None:
     """Both tables of a job."""
-    on_spark = Task(options.records, options.batches, _WARM_UP, options.keys, parallelism=_CORES)
+    warm_up = options.warm_up or warm_up_for(options.records)
+    on_spark = Task(options.records, options.batches, warm_up, options.keys, parallelism=_CORES)
     measured: Outcome = import_module(f"benchmarks.peers.{job}.on_dsv2").measure(on_spark)
     total = statistics.median(measured.seconds) * _CORES
     run = _outside_spark(job, on_spark)
@@ -94,7 +96,7 @@ def _outside_spark(job: str, task: Task) -> OutsideSpark:
     env.set_parallelism(task.parallelism)
     import_module(f"benchmarks.peers.{job}.on_dsv2").pipeline(env, task)
     run = OutsideSpark(env.build_plan())
-    for _ in range(_WARM_UP):
+    for _ in range(_TO_FILL_UP):
         run.run_batch(task.records)
     run.watches.clear()
     return run
@@ -102,7 +104,7 @@ def _outside_spark(job: str, task: Task) -> OutsideSpark:
 
 def _user_functions(job: str, options: argparse.Namespace) -> float:
     """Seconds of a batch in a plain loop over ready records."""
-    task = Task(options.records, options.batches, _WARM_UP, options.keys, mode="ready")
+    task = Task(options.records, options.batches, keys=options.keys, mode="ready")
     outcome: Outcome = import_module(f"benchmarks.peers.{job}.plain").measure(task)
     return statistics.median(outcome.seconds)
 

@@ -27,6 +27,7 @@ from benchmarks.common.rows import Row, Rows
 from benchmarks.common.standings import machine
 from benchmarks.jobs.events import Events
 from benchmarks.peers.dsv2_job import add_up
+from benchmarks.peers.protocol import warm_up_for
 from benchmarks.peers.running_count.on_dsv2 import Count
 from dsv2 import ExecutionEnvironment
 from dsv2.sources import DataGeneratorSource
@@ -37,7 +38,14 @@ __all__ = ("main",)
 
 NAME = "growth"
 PARTS = ("records", "levels", "executors")
-SHORT = {"sizes": [2_000, 4_000], "levels": [1, 2], "records": 2_000, "batches": 1, "parts": ["records", "levels"]}
+SHORT = {
+    "sizes": [2_000, 4_000],
+    "levels": [1, 2],
+    "records": 2_000,
+    "batches": 1,
+    "warm_up": 1,
+    "parts": ["records", "levels"],
+}
 LINEAR = 1.1
 """What a further record or level may cost at most with many of them, in times of what it costs with few."""
 EXECUTORS = 1.4
@@ -45,7 +53,6 @@ EXECUTORS = 1.4
 
 _KEYS = 1_000
 _SUBTASKS = 2
-_WARM_UP = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--sizes", type=int, nargs="+", default=sizes, help="of micro-batches (100,000 to 10,000,000)")
     add("--levels", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], help="(1 to 6)")
     add("--records", type=int, default=1_000_000, help="in a micro-batch, for levels and executors (1,000,000)")
-    add("--batches", type=int, default=5, help="that are measured, after two to warm up (5)")
+    add("--batches", type=int, default=5, help="that are measured (5)")
+    add("--warm-up", type=int, help="micro-batches before those (4 to 20, by their size)")
     add("--again", action="store_true", help="measure also what has been measured")
     options = parser.parse(arguments, SHORT)
     rows = Rows(None if options.short else options.results, NAME)
@@ -79,31 +87,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[], list[float]]]]:
     """Part, number, and how it is measured."""
+
+    def measured(levels: int, records: int, master: str = "local[2]") -> Callable[[], list[float]]:
+        return partial(run, levels, records, options.batches, options.warm_up or warm_up_for(records), master)
+
     if "records" in options.parts:
         for size in options.sizes:
-            yield "records", size, partial(run, 1, size, options.batches)
+            yield "records", size, measured(1, size)
     if "levels" in options.parts:
         for levels in options.levels:
-            yield "levels", levels, partial(run, levels, options.records, options.batches)
+            yield "levels", levels, measured(levels, options.records)
     if "executors" in options.parts:
         for executors in (1, 2):
-            master = f"local-cluster[{executors},1,2048]"
-            yield "executors", executors, partial(run, 1, options.records, options.batches, master)
+            yield "executors", executors, measured(1, options.records, f"local-cluster[{executors},1,2048]")
 
 
-def run(levels: int, records: int, batches: int, master: str = "local[2]") -> list[float]:
+def run(levels: int, records: int, batches: int, warm_up: int, master: str) -> list[float]:
     """Seconds of micro-batches."""
     root = str(Path(__file__).resolve().parent.parent)
     settings = {"spark.master": master, "spark.executorEnv.PYTHONPATH": f"{root}{os.pathsep}{os.environ['PYTHONPATH']}"}
     with spark_session("growth benchmark", settings) as spark, checkpoint() as folder:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(_SUBTASKS)
-        told = pipeline(env, levels, records, records * (_WARM_UP + batches))
+        told = pipeline(env, levels, records, records * (warm_up + batches))
         job = env.execute_async("growth", checkpoint_location=folder)
         assert isinstance(job, StreamingJob)
         job.result()
-        assert sum(number for number, _ in told) == records * (_WARM_UP + batches)
-        return batch_seconds(job.query, _WARM_UP, batches)
+        assert sum(number for number, _ in told) == records * (warm_up + batches)
+        return batch_seconds(job.query, warm_up, batches)
 
 
 def pipeline(env: ExecutionEnvironment, levels: int, records: int, total: int) -> list[tuple[int, int]]:

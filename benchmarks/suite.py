@@ -27,7 +27,7 @@ from benchmarks.common.rows import Row, Rows
 from benchmarks.common.standings import standings
 from benchmarks.peers.environments import OWN, Unavailable
 from benchmarks.peers.jobs import JOBS
-from benchmarks.peers.protocol import Outcome, Task
+from benchmarks.peers.protocol import Outcome, Task, warm_up_for
 from benchmarks.peers.roster import PLAIN, Contestant, Job
 from benchmarks.peers.runner import Failed, run_apart, run_here
 
@@ -57,7 +57,7 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
     add("--kinds", nargs="+", choices=("tuple", "dataclass", "dict"), help="of records (those of the job)")
     add("--records", type=int, default=1_000_000, help="in a batch, at most (1,000,000)")
     add("--batches", type=int, default=5, help="that are measured (5)")
-    add("--warm-up", type=int, default=2, help="batches before those (2)")
+    add("--warm-up", type=int, help="batches before those (4 to 20, by their size)")
     add("--limit", type=float, default=1200, metavar="SECONDS", help="for one contestant in one setting (1,200)")
     add("--again", action="store_true", help="measure also what has been measured")
     options = parser.parse(arguments, SHORT)
@@ -91,9 +91,10 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
                 if not named or not asked or kind not in contestant.kinds:
                     continue
                 records, subtasks = contestant.records(options.records, keys), contestant.parallelism
+                warm_up = options.warm_up or warm_up_for(records)
                 yield (
                     contestant,
-                    Task(records, options.batches, options.warm_up, keys, kind, subtasks, contestant.mode),
+                    Task(records, options.batches, warm_up, keys, kind, subtasks, contestant.mode),
                 )
 
 

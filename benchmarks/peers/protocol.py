@@ -10,7 +10,15 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ("Notes", "Outcome", "Task")
+__all__ = ("Notes", "Outcome", "Task", "warm_up_for")
+
+
+def warm_up_for(records: int) -> int:
+    """How many batches of so many records it takes until all run at their pace.
+
+    The compilers of Java take some million records, or some dozen micro-batches.
+    """
+    return max(4, min(20, 6_000_000 // records))
 
 
 @dataclass(frozen=True)
