@@ -42,8 +42,9 @@ class GatheredColumns:
 
     def take(self) -> tuple[Columnar[Any], Sequence[int | None] | None]:
         """All of them; there is at least one. What follows begins anew."""
-        runs, timestamps = self._runs, self._timestamps
-        self.__init__()  # type: ignore[misc]
+        runs, self._runs = self._runs, []
+        timestamps, self._timestamps = self._timestamps, []
+        self._bytes = self.count = 0
         return runs[0].joined(runs[1:]), _joined(timestamps)
 
 
