@@ -24,7 +24,7 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
-__all__ = ("PACE_SECONDS", "Feed", "Offset", "OrderFeed", "Planner", "feed_for", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "Offset", "Planner", "feed_for", "frame_source_class")
 
 PACE_SECONDS = 0.01
 """Between two looks at what has yet to come."""

@@ -18,8 +18,8 @@ from dsv2.sources import CollectionSource, IndexedSource, Interruption
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
 from runtime_spark.interruptions import Interruptions
-from runtime_spark.reading import Split, read_portion
-from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
+from runtime_spark.reading import Split, portion_rows
+from runtime_spark.rows import FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
 __all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "StartFeed", "TickFeed")
@@ -133,11 +133,7 @@ class IndexedFeed(CountingFeed):
         self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
 
     def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
-        encoder = FrameEncoder(job.plan, job.layout, job.codec())
-        for _ in read_portion(job, operator, self.source, portion, encoder.emit, encoder.report):
-            if encoder.size >= OUTPUT_BYTES:
-                yield encoder.take()
-        yield encoder.take()
+        yield from portion_rows(job, operator, self.source, portion)
 
 
 class StartFeed(CountingFeed):

@@ -13,9 +13,10 @@ from dsv2.runtime.source_offset import ReaderOrder
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
+from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
-__all__ = ("Portion", "Split", "read_portion")
+__all__ = ("Portion", "Split", "portion_rows", "read_portion")
 
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 
@@ -38,11 +39,20 @@ Portion = Split | ReaderOrder
 """What a subtask of a source reads in one micro-batch."""
 
 
+def portion_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], portion: Portion) -> Iterator[list[Row]]:
+    """What ``read_portion`` reads, as rows, in lists of bounded size: in a task of the source."""
+    encoder = FrameEncoder(job.plan, job.layout, job.codec())
+    for _ in read_portion(job, operator, source, portion, encoder.emit, encoder.report):
+        if encoder.size >= OUTPUT_BYTES:
+            yield encoder.take()
+    yield encoder.take()
+
+
 def read_portion(
     job: WorkerJob,
     operator: Operator,
     source: BaseSource[Any],
-    portion: Any,
+    portion: Portion,
     emit: Emit,
     report: Callable[[list[dict[str, Any]]], None],
 ) -> Iterator[None]:
@@ -52,7 +62,8 @@ def read_portion(
     what user code raises.
     """
     task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
-    if isinstance(source, IndexedSource):
+    if isinstance(portion, Split):
+        assert isinstance(source, IndexedSource)
         yield from _read_indexed(source, operator, portion, task)
         task.flush()
         report(task.progress())

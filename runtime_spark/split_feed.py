@@ -15,8 +15,8 @@ from dsv2.runtime.source_coordinator import SourceCoordinator
 from dsv2.runtime.source_offset import BEFORE_START, ReaderOrder, orders
 from dsv2.sources import Source
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
-from runtime_spark.reading import read_portion
-from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
+from runtime_spark.reading import portion_rows
+from runtime_spark.rows import Row
 from runtime_spark.source_reports import ReportFile
 from runtime_spark.worker import WorkerJob
 
@@ -50,11 +50,7 @@ class SplitFeed(Feed):
         return SplitPlanner(self.source, coordinator, self._reports)
 
     def rows(self, job: WorkerJob, operator: Operator, portion: ReaderOrder) -> Iterator[list[Row]]:
-        encoder = FrameEncoder(job.plan, job.layout, job.codec())
-        for _ in read_portion(job, operator, self.source, portion, encoder.emit, encoder.report):
-            if encoder.size >= OUTPUT_BYTES:
-                yield encoder.take()
-        yield encoder.take()
+        yield from portion_rows(job, operator, self.source, portion)
 
 
 class SplitPlanner(Planner):
