@@ -26,6 +26,8 @@ SLOWER = ((0, 20_000),)
 """PyFlink with large values in its state takes a millisecond or two."""
 MANY_GROUPS = ((1_000_000, 20_000),)
 """Groups cost Spark some milliseconds each."""
+MANY_WINDOWS = ((50_000, 10_000),)
+"""Bytewax closes windows key by key: some hundred microseconds each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
 
 HOT_TOPICS = Job(
@@ -104,7 +106,7 @@ WINDOWS = Job(
         Contestant("dsv2", DSV2, "on_dsv2", parallelism=2),
         Contestant("Flink Java", JAVA, "Windows", FLINK),
         Contestant("Flink Java, parallelism 2", JAVA, "Windows", FLINK, parallelism=2),
-        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX),
+        Contestant("Bytewax", BYTE, "on_bytewax", BYTEWAX, most=MANY_WINDOWS),
         Contestant("PyFlink, thread mode", PYTHON, "on_pyflink", PYFLINK, mode="thread", most=SLOW),
         Contestant("PyFlink, process mode", PYTHON, "on_pyflink", PYFLINK, mode="process", most=SLOW),
         Contestant(SQL, SQL, "in_sql"),
