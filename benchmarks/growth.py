@@ -66,13 +66,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--records", type=int, default=1_000_000, help="in a micro-batch, for levels and executors (1,000,000)")
     add("--batches", type=int, default=5, help="that are measured (5)")
     add("--warm-up", type=int, help="micro-batches before those (4 to 20, by their size)")
+    add("--rounds", type=int, default=1, help="in which each point has its turn (1)")
     add("--again", action="store_true", help="measure also what has been measured")
     options = parser.parse(arguments, SHORT)
     rows = Rows(None if options.short else options.results, NAME)
-    for part, number, measure in _points(options):
-        known = rows.find(part, number, "tuple", _records(part, number, options))
-        if options.again or known is None:
-            rows.put(_row(part, number, options, measure()))
+
+    def known(part: str, number: int) -> Row | None:
+        return rows.find(part, number, "tuple", _records(part, number, options))
+
+    wanted = [point for point in _points(options) if options.again or known(*point[:2]) is None]
+    for turn in range(options.rounds):
+        for part, number, measure in wanted:
+            before = known(part, number) if turn else None
+            row = _row(part, number, options, measure())
+            rows.put(row if before is None else before.and_again(row))
     conditions = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": f"./run bench {NAME}",

@@ -10,6 +10,9 @@ a row, by the moments at which the first function has passed them on. The slowes
 
 **In pieces**: what has been measured is kept, one row per contestant and setting, and not measured again by the next
 call (unless ``--again``). The report tells everything that is known.
+
+**In rounds**: a machine that others share is fast in one minute and slow in the next. With ``--rounds`` the contestants
+take turns, and the median is that of all rounds.
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
     add("--batches", type=int, default=5, help="that are measured (5)")
     add("--warm-up", type=int, help="batches before those (4 to 20, by their size)")
     add("--limit", type=float, default=1200, metavar="SECONDS", help="for one contestant in one setting (1,200)")
+    add("--rounds", type=int, default=1, help="in which each contestant has its turn (1)")
     add("--again", action="store_true", help="measure also what has been measured")
     options = parser.parse(arguments, SHORT)
     for name in jobs or options.jobs or JOBS:
@@ -72,12 +76,19 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
 def measure(job: Job, options: argparse.Namespace, command: str) -> None:
     """Measure what is asked for and not known yet, then publish all that is known."""
     rows = Rows(None if options.short else options.results, job.name)
-    for contestant, task in _settings(job, options):
-        known = rows.find(contestant.name, task.keys, task.kind, options.records)
-        if options.again or known is None or not (known.missing or _is_enough(known, task)):
+    wanted = [
+        (contestant, task)
+        for contestant, task in _settings(job, options)
+        if options.again or not _is_known(rows.find(contestant.name, task.keys, task.kind, options.records), task)
+    ]
+    for number in range(options.rounds):
+        for contestant, task in wanted:
+            before = rows.find(contestant.name, task.keys, task.kind, options.records) if number else None
+            if before is not None and before.missing:
+                continue
             row = _measured(job, contestant, task, options)
             print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}: {_in_short(row)}", file=sys.stderr)
-            rows.put(row)
+            rows.put(row if before is None else before.and_again(row))
     standings(job, rows.all(), command).publish(options.results)
 
 
@@ -98,8 +109,10 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
                 )
 
 
-def _is_enough(row: Row, task: Task) -> bool:
-    return row.records == task.records and len(row.seconds) >= task.batches
+def _is_known(row: Row | None, task: Task) -> bool:
+    if row is None:
+        return False
+    return bool(row.missing) or (row.records == task.records and len(row.seconds) >= task.batches)
 
 
 def _measured(job: Job, contestant: Contestant, task: Task, options: argparse.Namespace) -> Row:

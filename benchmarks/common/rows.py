@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,10 @@ class Row:
     def pace(self) -> float:
         """Records per second, in the median."""
         return self.records / self.sample.median
+
+    def and_again(self, later: Row) -> Row:
+        """Both measurements as one: the times of both count."""
+        return replace(later, seconds=[*self.seconds, *later.seconds])
 
 
 class Rows:

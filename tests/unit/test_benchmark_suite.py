@@ -106,6 +106,18 @@ def test_more_batches_than_known_are_measured(programs: Programs, tmp_path: Path
     assert len(programs.ran) == 2
 
 
+def test_contestants_take_turns_and_all_their_times_count(programs: Programs, tmp_path: Path) -> None:
+    programs.outcomes = {"plain": Outcome([0.25] * 5, 1, 100)}
+    programs.unavailable.append("on_other")
+    arguments = ["job", "--results", str(tmp_path), "--rounds", "2", "--again"]
+    suite.main(arguments)
+    suite.main(arguments)
+    once = ["plain", "on_dsv2", "on_other", "on_other", "plain", "on_dsv2"]
+    assert programs.ran == once * 2
+    times = {row.contestant: row.seconds for row in Rows(tmp_path, "job").all() if not row.missing}
+    assert times == {"plain loop": [0.25] * 10, "dsv2": [0.5] * 10}
+
+
 def test_wrong_results_count_for_nothing(programs: Programs, tmp_path: Path) -> None:
     programs.outcomes = {"on_dsv2": Outcome([0.1] * 5, 1, 91), "on_other": Outcome([0.1] * 5, 1, 99)}
     suite.main(["job", "--results", str(tmp_path)])
