@@ -6,7 +6,8 @@ levels as many counts come one behind the other, each with an exchange before it
 * **records**: micro-batches of 100,000 to 10,000,000 records. What a further record costs is to be the same everywhere:
   the time that is added from one size to the next, by the records that are added.
 * **levels**: 1 to 6, and what is added by each further one.
-* **executors**: one or two executors with a core each, as processes of a cluster on this machine.
+* **executors**: one or two executors with a core each, as processes of a cluster on this machine; with the count, and
+  with hot topics (``benchmarks/jobs/hot_topics.py``, 1,000 topics).
 
 Points are measured in pieces: what is known is not measured again (unless ``--again``).
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from benchmarks.common.measure import batch_seconds, checkpoint, spark_session
 from benchmarks.common.report import Arguments, Report
@@ -27,7 +29,8 @@ from benchmarks.common.rows import Row, Rows
 from benchmarks.common.standings import machine
 from benchmarks.jobs.events import Events
 from benchmarks.peers.dsv2_job import add_up
-from benchmarks.peers.protocol import warm_up_for
+from benchmarks.peers.hot_topics.on_dsv2 import pipeline as hot_topics
+from benchmarks.peers.protocol import Task, warm_up_for
 from benchmarks.peers.running_count.on_dsv2 import Count
 from dsv2 import ExecutionEnvironment
 from dsv2.sources import DataGeneratorSource
@@ -37,7 +40,8 @@ from runtime_spark.query import StreamingJob
 __all__ = ("main",)
 
 NAME = "growth"
-PARTS = ("records", "levels", "executors")
+EXECUTORS, EXECUTORS_OF_HOT_TOPICS = "executors", "executors of hot topics"
+PARTS = ("records", "levels", EXECUTORS, EXECUTORS_OF_HOT_TOPICS)
 SHORT = {
     "sizes": [2_000, 4_000],
     "levels": [1, 2],
@@ -48,11 +52,14 @@ SHORT = {
 }
 LINEAR = 1.1
 """What a further record or level may cost at most with many of them, in times of what it costs with few."""
-EXECUTORS = 1.4
+SCALED = 1.4
 """Times the throughput of one executor that two are to have."""
 
 _KEYS = 1_000
 _SUBTASKS = 2
+
+Build: TypeAlias = Callable[[ExecutionEnvironment, Task], list[tuple[int, int]]]
+"""Writes a pipeline; what it returns will hold what comes out."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,41 +102,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[], list[float]]]]:
     """Part, number, and how it is measured."""
 
-    def measured(levels: int, records: int, master: str = "local[2]") -> Callable[[], list[float]]:
-        return partial(run, levels, records, options.batches, options.warm_up or warm_up_for(records), master)
+    def measured(job: Build, records: int, master: str = "local[2]") -> Callable[[], list[float]]:
+        task = Task(records, options.batches, options.warm_up or warm_up_for(records), _KEYS, parallelism=_SUBTASKS)
+        return partial(run, job, task, master)
 
     if "records" in options.parts:
         for size in options.sizes:
-            yield "records", size, measured(1, size)
+            yield "records", size, measured(partial(counts, 1), size)
     if "levels" in options.parts:
         for levels in options.levels:
-            yield "levels", levels, measured(levels, options.records)
-    if "executors" in options.parts:
-        for executors in (1, 2):
-            yield "executors", executors, measured(1, options.records, f"local-cluster[{executors},1,2048]")
+            yield "levels", levels, measured(partial(counts, levels), options.records)
+    for part, job in ((EXECUTORS, partial(counts, 1)), (EXECUTORS_OF_HOT_TOPICS, hot_topics)):
+        if part in options.parts:
+            for executors in (1, 2):
+                yield part, executors, measured(job, options.records, f"local-cluster[{executors},1,2048]")
 
 
-def run(levels: int, records: int, batches: int, warm_up: int, master: str) -> list[float]:
+def run(job: Build, task: Task, master: str) -> list[float]:
     """Seconds of micro-batches."""
     root = str(Path(__file__).resolve().parent.parent)
     settings = {"spark.master": master, "spark.executorEnv.PYTHONPATH": f"{root}{os.pathsep}{os.environ['PYTHONPATH']}"}
     with spark_session("growth benchmark", settings) as spark, checkpoint() as folder:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(_SUBTASKS)
-        told = pipeline(env, levels, records, records * (warm_up + batches))
-        job = env.execute_async("growth", checkpoint_location=folder)
-        assert isinstance(job, StreamingJob)
-        job.result()
-        assert sum(number for number, _ in told) == records * (warm_up + batches)
-        return batch_seconds(job.query, warm_up, batches)
+        told = job(env, task)
+        query = env.execute_async("growth", checkpoint_location=folder)
+        assert isinstance(query, StreamingJob)
+        query.result()
+        results = sum(number for number, _ in told)
+        assert results == task.total or (job is hot_topics and results)  # which are hot, the suite looks at
+        return batch_seconds(query.query, task.warm_up, task.batches)
 
 
-def pipeline(env: ExecutionEnvironment, levels: int, records: int, total: int) -> list[tuple[int, int]]:
+def counts(levels: int, env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
     """So many counts one behind the other."""
-    source = DataGeneratorSource(Events(_KEYS, "tuple"), count=total, records_per_batch=records)
+    source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     stream: NonKeyedPartitionStream[tuple[int, ...]] = env.from_source(source, "events").with_uid("events")
     for level in range(levels):
-        stream = stream.key_by(lambda record: record[0]).process(Count("tuple")).with_uid(f"level {level + 1}")
+        stream = stream.key_by(lambda record: record[0]).process(Count(task.kind)).with_uid(f"level {level + 1}")
     return add_up(stream)
 
 
@@ -161,9 +171,9 @@ def tell(report: Report, part: str, rows: Sequence[Row]) -> None:
     ]
     header = (part, "records/s", "ms per batch", "spread", f"throughput in times of {first.keys:,}", "load before")
     report.table(f"By {part}", header, cells)
-    if part == "executors":
+    if part.startswith(EXECUTORS):
         if len(rows) == 2:
-            report.at_least("two executors in times of one", rows[1].pace / first.pace, EXECUTORS)
+            report.at_least(f"two {part} in times of one", rows[1].pace / first.pace, SCALED)
     elif len(rows) > 2:
         middle, last = rows[len(rows) // 2], rows[-1]
         further = _slope(middle, last) / _slope(first, middle)
