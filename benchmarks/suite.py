@@ -76,14 +76,14 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
 def measure(job: Job, options: argparse.Namespace, command: str) -> None:
     """Measure what is asked for and not known yet, then publish all that is known."""
     rows = Rows(None if options.short else options.results, job.name)
-    wanted = [
-        (contestant, task)
-        for contestant, task in _settings(job, options)
-        if options.again or not _is_known(rows.find(contestant.name, task.keys, task.kind, options.records), task)
-    ]
+
+    def known(contestant: Contestant, task: Task) -> Row | None:
+        return rows.find(contestant.name, task.keys, task.kind, options.records)
+
+    wanted = [pair for pair in _settings(job, options) if options.again or not _is_enough(known(*pair), pair[1])]
     for number in range(options.rounds):
         for contestant, task in wanted:
-            before = rows.find(contestant.name, task.keys, task.kind, options.records) if number else None
+            before = known(contestant, task) if number else None
             if before is not None and before.missing:
                 continue
             row = _measured(job, contestant, task, options)
@@ -109,7 +109,7 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
                 )
 
 
-def _is_known(row: Row | None, task: Task) -> bool:
+def _is_enough(row: Row | None, task: Task) -> bool:
     if row is None:
         return False
     return bool(row.missing) or (row.records == task.records and len(row.seconds) >= task.batches)
