@@ -35,6 +35,7 @@ from benchmarks.peers.running_count.on_dsv2 import Count
 from dsv2 import ExecutionEnvironment
 from dsv2.sources import DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
+from runtime_spark import SparkRuntime
 from runtime_spark.query import StreamingJob
 
 __all__ = ("main",)
@@ -77,16 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--again", action="store_true", help="measure also what has been measured")
     options = parser.parse(arguments, SHORT)
     rows = Rows(None if options.short else options.results, NAME)
-
-    def known(part: str, number: int) -> Row | None:
-        return rows.find(part, number, "tuple", _records(part, number, options))
-
-    wanted = [point for point in _points(options) if options.again or known(*point[:2]) is None]
-    for turn in range(options.rounds):
-        for part, number, measure in wanted:
-            before = known(part, number) if turn else None
-            row = _row(part, number, options, measure())
-            rows.put(row if before is None else before.and_again(row))
+    measurements = [
+        partial(_row, part, number, options, measured)
+        for part, number, measured in _points(options)
+        if options.again or rows.find(part, number, "tuple", _records(part, number, options)) is None
+    ]
+    rows.measure(options.rounds, measurements)
     conditions = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": f"./run bench {NAME}",
@@ -123,7 +120,7 @@ def run(job: Build, task: Task, master: str) -> list[float]:
     root = str(Path(__file__).resolve().parent.parent)
     settings = {"spark.master": master, "spark.executorEnv.PYTHONPATH": f"{root}{os.pathsep}{os.environ['PYTHONPATH']}"}
     with spark_session("growth benchmark", settings) as spark, checkpoint() as folder:
-        env = ExecutionEnvironment.get_instance(spark=spark)
+        env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=_SUBTASKS))
         env.set_parallelism(_SUBTASKS)
         told = job(env, task)
         query = env.execute_async("growth", checkpoint_location=folder)
@@ -147,10 +144,10 @@ def _records(part: str, number: int, options: argparse.Namespace) -> int:
     return number if part == "records" else int(options.records)
 
 
-def _row(part: str, number: int, options: argparse.Namespace, seconds: list[float]) -> Row:
+def _row(part: str, number: int, options: argparse.Namespace, measured: Callable[[], list[float]]) -> Row:
     records = _records(part, number, options)
     date, load = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(os.getloadavg()[0], 2)
-    return Row(part, number, "tuple", records, records, seconds, date=date, load=load)
+    return Row(part, number, "tuple", records, records, measured(), date=date, load=load)
 
 
 def tell(report: Report, part: str, rows: Sequence[Row]) -> None:

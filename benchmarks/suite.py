@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 
 from benchmarks.common.report import Arguments
 from benchmarks.common.rows import Row, Rows
@@ -76,19 +76,12 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
 def measure(job: Job, options: argparse.Namespace, command: str) -> None:
     """Measure what is asked for and not known yet, then publish all that is known."""
     rows = Rows(None if options.short else options.results, job.name)
-
-    def known(contestant: Contestant, task: Task) -> Row | None:
-        return rows.find(contestant.name, task.keys, task.kind, options.records)
-
-    wanted = [pair for pair in _settings(job, options) if options.again or not _is_enough(known(*pair), pair[1])]
-    for number in range(options.rounds):
-        for contestant, task in wanted:
-            before = known(contestant, task) if number else None
-            if before is not None and before.missing:
-                continue
-            row = _measured(job, contestant, task, options)
-            print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}: {_in_short(row)}", file=sys.stderr)
-            rows.put(row if before is None else before.and_again(row))
+    measurements = [
+        partial(_measured, job, contestant, task, options)
+        for contestant, task in _settings(job, options)
+        if options.again or not _is_enough(rows.find(contestant.name, task.keys, task.kind, options.records), task)
+    ]
+    rows.measure(options.rounds, measurements)
     standings(job, rows.all(), command).publish(options.results)
 
 
@@ -116,6 +109,12 @@ def _is_enough(row: Row | None, task: Task) -> bool:
 
 
 def _measured(job: Job, contestant: Contestant, task: Task, options: argparse.Namespace) -> Row:
+    row = _outcome(job, contestant, task, options)
+    print(f"{job.name}, {row.contestant}, {row.keys:,} keys, {row.kind}: {_in_short(row)}", file=sys.stderr)
+    return row
+
+
+def _outcome(job: Job, contestant: Contestant, task: Task, options: argparse.Namespace) -> Row:
     date, load = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(os.getloadavg()[0], 2)
     row = Row(contestant.name, task.keys, task.kind, options.records, task.records, date=date, load=load)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,8 @@ class Row:
         return self.records / self.sample.median
 
     def and_again(self, later: Row) -> Row:
-        """Both measurements as one: the times of both count."""
-        return replace(later, seconds=[*self.seconds, *later.seconds])
+        """Both measurements as one: the times of both count, unless the later one has none."""
+        return later if later.missing else replace(later, seconds=[*self.seconds, *later.seconds])
 
 
 class Rows:
@@ -73,6 +74,17 @@ class Rows:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(json.dumps([asdict(row) for row in self.all()], indent=1, ensure_ascii=False) + "\n")
+
+    def measure(self, rounds: int, measurements: Sequence[Callable[[], Row]]) -> None:
+        """Each has its turn in each round, in place of what was known; what has failed is not tried again."""
+        so_far: dict[int, Row] = {}
+        for _ in range(rounds):
+            for number, measurement in enumerate(measurements):
+                before = so_far.get(number)
+                if before is None or not before.missing:
+                    row = measurement()
+                    so_far[number] = row if before is None else before.and_again(row)
+                    self.put(so_far[number])
 
     def _hold(self, row: Row) -> None:
         self._rows[row.contestant, row.keys, row.kind, row.size] = row

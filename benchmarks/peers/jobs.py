@@ -27,7 +27,7 @@ SLOWER = ((0, 20_000),)
 MANY_GROUPS = ((1_000_000, 20_000),)
 """Groups cost Spark some milliseconds each."""
 MANY_WINDOWS = ((50_000, 10_000),)
-"""Bytewax closes windows key by key: some hundred microseconds each."""
+"""Bytewax closes windows key by key: about a millisecond each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
 
 HOT_TOPICS = Job(

@@ -118,6 +118,13 @@ def test_contestants_take_turns_and_all_their_times_count(programs: Programs, tm
     assert times == {"plain loop": [0.25] * 10, "dsv2": [0.5] * 10}
 
 
+def test_what_fails_in_a_later_round_has_no_times() -> None:
+    rows = Rows(None, "job")
+    outcomes = iter([row("dsv2", 1.0), replace(row("dsv2", 1.0), seconds=[], missing="not done")])
+    rows.measure(3, [lambda: next(outcomes)])
+    assert [(found.seconds, found.missing) for found in rows.all()] == [([], "not done")]
+
+
 def test_wrong_results_count_for_nothing(programs: Programs, tmp_path: Path) -> None:
     programs.outcomes = {"on_dsv2": Outcome([0.1] * 5, 1, 91), "on_other": Outcome([0.1] * 5, 1, 99)}
     suite.main(["job", "--results", str(tmp_path)])
