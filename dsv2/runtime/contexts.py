@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermarkError
-from dsv2.runtime.handles import Handle, Home
+from dsv2.runtime.handles import Handle
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.state import RedistributionMode, StateDeclaration
@@ -95,15 +95,16 @@ class Metrics:
 class PartitionState:
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
-    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes")
+    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes", "touched")
 
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
         self.panes = store.panes  # where extensions want them
         self.key = NO_KEY
+        self.touched = store.touched
         self.handles: Mapping[str, Handle] = {}
-        self.new_handle: Callable[[StateDeclaration, Home], Handle]  # where extensions want it
+        self.new_handle: Callable[[StateDeclaration, Callable[[], Entry]], Handle]  # where extensions want it
 
     @property
     def current_key(self) -> Any:
@@ -116,6 +117,10 @@ class PartitionState:
                 else "The key is only defined for functions on a keyed stream: call key_by before process."
             )
         return self.key
+
+    def touch(self) -> None:
+        """Have what is kept of the current key at hand."""
+        self._store.touch(self.current_key)
 
     def entry(self) -> Entry:
         """The live entry of the current key, made if there is none; extensions keep their state in it."""

@@ -7,12 +7,12 @@ one, not after the first expiry of any value in it. Values that live longer mean
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from dsv2.errors import InternalError
 from dsv2.runtime.contexts import PartitionState
-from dsv2.runtime.handles import Handle, Home, default_maker
+from dsv2.runtime.handles import Handle, default_maker
 from dsv2.runtime.keyed_store import Domain, Entry, PagedKeyedStore
 from dsv2.runtime.timers import BatchTime
 from dsv2.state import (
@@ -32,9 +32,14 @@ __all__ = (
     "ExpiringMapHandle",
     "ExpiringReducingHandle",
     "ExpiringValueHandle",
+    "Home",
     "Lifetimes",
     "expire",
 )
+
+
+Home: TypeAlias = Callable[[], Entry]
+"""Finds the entry of the current key."""
 
 
 class Lifetimes:
@@ -70,10 +75,12 @@ def expire(store: PagedKeyedStore, handles: Iterable[ExpiringHandle], now: int) 
 class ExpiringHandle(Handle, ABC):
     """What these handles share."""
 
-    __slots__ = ("_duration", "_lifetimes", "_renews_on_read", "_time")
+    __slots__ = ("_duration", "_home", "_lifetimes", "_name", "_renews_on_read", "_time")
 
     def __init__(self, declaration: StateDeclaration, home: Home, lifetimes: Lifetimes) -> None:
-        super().__init__(declaration, home)
+        super().__init__(declaration)
+        self._name = declaration.name
+        self._home = home
         ttl = declaration.time_to_live
         if ttl is None:
             raise InternalError(f"{declaration} has no time to live.")

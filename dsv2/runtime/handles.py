@@ -1,13 +1,13 @@
-"""Handles on states whose values stay until they are removed: views on an entry that is looked up at each access.
+"""Handles on states whose values stay until they are removed: views on cells of which one is looked up at each access.
 
-A state is in its entry under its name, as a plain value, list or dict, and only while it is not empty.
+A state is in its cell as a plain value, list or dict, and has one only while it is not empty.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from typing import Any, Protocol
 
 from dsv2.state import (
     AggregatingStateDeclaration,
@@ -21,18 +21,47 @@ from dsv2.state import (
 
 __all__ = (
     "AggregatingHandle",
+    "Cells",
     "Handle",
-    "Home",
     "ListHandle",
     "MapHandle",
+    "PlainHandle",
     "ReducingHandle",
+    "Spot",
     "ValueHandle",
     "default_maker",
     "state_named",
 )
 
-Home: TypeAlias = Callable[[], dict[Any, Any]]
-"""Finds the entry of this moment: of the current key, or of the subtask."""
+
+class Cells(Protocol):
+    """Where the values of one state are, by what tells them apart: keys, mostly."""
+
+    def get(self, key: Any, /) -> Any:
+        """A value, or None."""
+
+    def pop(self, key: Any, default: None, /) -> Any:
+        """Remove a value, if there is one."""
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+    def __contains__(self, key: Any, /) -> bool: ...
+
+
+class Spot(Protocol):
+    """Which cell is meant just now."""
+
+    key: Any
+
+    @property
+    def touched(self) -> Container[Any]:
+        """The keys whose cells may be looked at and changed; always the same object."""
+
+    def touch(self) -> None:
+        """Make ``key`` one of them. Raises ``ContractError`` if there is none."""
+
 
 _IMMUTABLE = (int, float, complex, str, bytes, type(None))
 
@@ -44,86 +73,118 @@ def state_named(name: str) -> Handle:
 class Handle:
     """What all handles share. A function that keeps one in a field finds the one of this name there after a restart."""
 
-    __slots__ = ("_home", "_name", "declaration")
+    __slots__ = ("declaration",)
 
-    def __init__(self, declaration: StateDeclaration, home: Home) -> None:
+    def __init__(self, declaration: StateDeclaration) -> None:
         self.declaration = declaration
-        self._name = declaration.name
-        self._home = home
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return state_named, (self._name,)
+        return state_named, (self.declaration.name,)
+
+
+class PlainHandle(Handle):
+    """A view on that one of ``cells`` that ``spot`` is at."""
+
+    __slots__ = ("_cells", "_spot", "_touched")
+
+    def __init__(self, declaration: StateDeclaration, cells: Cells, spot: Spot) -> None:
+        super().__init__(declaration)
+        self._cells = cells
+        self._spot = spot
+        self._touched = spot.touched
 
     def clear(self) -> None:
         """Remove everything."""
-        self._home().pop(self._name, None)
+        self._cells.pop(self._key(), None)
+
+    def _key(self) -> Any:
+        key = self._spot.key
+        if key not in self._touched:
+            self._spot.touch()
+        return key
 
 
-class ValueHandle(Handle):
+class ValueHandle(PlainHandle):
     """``ValueState``."""
 
     __slots__ = ("_default",)
 
-    def __init__(self, declaration: ValueStateDeclaration[Any, Any], home: Home) -> None:
-        super().__init__(declaration, home)
+    def __init__(self, declaration: ValueStateDeclaration[Any, Any], cells: Cells, spot: Spot) -> None:
+        super().__init__(declaration, cells, spot)
         self._default = default_maker(declaration)
+
+    # Both may be called for each record, so they do by themselves what _key does.
 
     def value(self) -> Any:
         """The value or the default."""
-        value = self._home().get(self._name)
+        key = self._spot.key
+        if key not in self._touched:
+            self._spot.touch()
+        value = self._cells.get(key)
         return value if value is not None else self._default()
 
     def update(self, value: Any) -> None:
         """Store ``value``."""
         if value is None:
             self.clear()
-        else:
-            self._home()[self._name] = value
+            return
+        key = self._spot.key
+        if key not in self._touched:
+            self._spot.touch()
+        self._cells[key] = value
 
 
-class ListHandle(Handle):
+class ListHandle(PlainHandle):
     """``ListState``."""
 
     __slots__ = ()
 
-    def __init__(self, declaration: ListStateDeclaration[Any], home: Home) -> None:
-        super().__init__(declaration, home)
+    def __init__(self, declaration: ListStateDeclaration[Any], cells: Cells, spot: Spot) -> None:
+        super().__init__(declaration, cells, spot)
 
     def get(self) -> list[Any]:
         """The elements."""
-        return list(self._home().get(self._name, ()))
+        return list(self._cells.get(self._key()) or ())
 
     def add(self, value: Any) -> None:
         """Append ``value``."""
-        entry = self._home()
-        values = entry.get(self._name)
+        key = self._key()
+        values = self._cells.get(key)
         if values is None:
-            entry[self._name] = [value]
+            self._cells[key] = [value]
         else:
             values.append(value)
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append ``values``."""
         if added := list(values):
-            self._home().setdefault(self._name, []).extend(added)
+            key = self._key()
+            before = self._cells.get(key)
+            if before is None:
+                self._cells[key] = added
+            else:
+                before.extend(added)
 
     def update(self, values: Iterable[Any]) -> None:
         """Store ``values``."""
         if new := list(values):
-            self._home()[self._name] = new
+            self._cells[self._key()] = new
         else:
             self.clear()
 
 
-class MapHandle(Handle):
+class MapHandle(PlainHandle):
     """``MapState`` and ``BroadcastState``."""
 
     __slots__ = ()
 
     def __init__(
-        self, declaration: MapStateDeclaration[Any, Any] | BroadcastStateDeclaration[Any, Any], home: Home
+        self,
+        declaration: MapStateDeclaration[Any, Any] | BroadcastStateDeclaration[Any, Any],
+        cells: Cells,
+        spot: Spot,
     ) -> None:
-        super().__init__(declaration, home)
+        super().__init__(declaration, cells, spot)
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``."""
@@ -131,26 +192,31 @@ class MapHandle(Handle):
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of ``key``."""
-        entry = self._home()
-        entries = entry.get(self._name)
+        at = self._key()
+        entries = self._cells.get(at)
         if entries is None:
-            entry[self._name] = {key: value}
+            self._cells[at] = {key: value}
         else:
             entries[key] = value
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         """Set many values."""
         if entries:
-            self._home().setdefault(self._name, {}).update(entries)
+            at = self._key()
+            before = self._cells.get(at)
+            if before is None:
+                self._cells[at] = dict(entries)
+            else:
+                before.update(entries)
 
     def remove(self, key: Any) -> None:
         """Remove ``key``."""
-        entry = self._home()
-        entries = entry.get(self._name)
+        at = self._key()
+        entries = self._cells.get(at)
         if entries is not None:
             entries.pop(key, None)
             if not entries:
-                del entry[self._name]
+                self._cells.pop(at, None)
 
     def contains(self, key: Any) -> bool:
         """Whether ``key`` is there."""
@@ -182,48 +248,48 @@ class MapHandle(Handle):
         return len(self._entries())
 
     def _entries(self) -> dict[Any, Any]:
-        entries: dict[Any, Any] = self._home().get(self._name, {})
-        return entries
+        entries: dict[Any, Any] | None = self._cells.get(self._key())
+        return {} if entries is None else entries
 
 
-class ReducingHandle(Handle):
+class ReducingHandle(PlainHandle):
     """``ReducingState``."""
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, declaration: ReducingStateDeclaration[Any], home: Home) -> None:
-        super().__init__(declaration, home)
+    def __init__(self, declaration: ReducingStateDeclaration[Any], cells: Cells, spot: Spot) -> None:
+        super().__init__(declaration, cells, spot)
         self._reduce = declaration.reduce
 
     def get(self) -> Any:
         """The reduced value."""
-        return self._home().get(self._name)
+        return self._cells.get(self._key())
 
     def add(self, value: Any) -> None:
         """Reduce with ``value``."""
-        entry = self._home()
-        entry[self._name] = self._reduce(entry[self._name], value) if self._name in entry else value
+        key, cells = self._key(), self._cells
+        cells[key] = self._reduce(cells[key], value) if key in cells else value
 
 
-class AggregatingHandle(Handle):
+class AggregatingHandle(PlainHandle):
     """``AggregatingState``."""
 
     __slots__ = ("_function",)
 
-    def __init__(self, declaration: AggregatingStateDeclaration[Any, Any, Any], home: Home) -> None:
-        super().__init__(declaration, home)
+    def __init__(self, declaration: AggregatingStateDeclaration[Any, Any, Any], cells: Cells, spot: Spot) -> None:
+        super().__init__(declaration, cells, spot)
         self._function = declaration.function
 
     def get(self) -> Any:
         """The result."""
-        entry = self._home()
-        return self._function.get_result(entry[self._name]) if self._name in entry else None
+        key, cells = self._key(), self._cells
+        return self._function.get_result(cells[key]) if key in cells else None
 
     def add(self, value: Any) -> None:
         """Add to the accumulator."""
-        entry = self._home()
-        accumulator = entry[self._name] if self._name in entry else self._function.create_accumulator()
-        entry[self._name] = self._function.add(value, accumulator)
+        key, cells = self._key(), self._cells
+        accumulator = cells[key] if key in cells else self._function.create_accumulator()
+        cells[key] = self._function.add(value, accumulator)
 
 
 def default_maker(declaration: ValueStateDeclaration[Any, Any]) -> Callable[[], Any]:

@@ -7,13 +7,14 @@ The cost of a micro-batch follows the keys that it touches, not the keys that ar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.deadlines import Deadlines
+from dsv2.runtime.key_pages import Entry, KeyPages
 from dsv2.runtime.page_store import PageStores, in_blob
-from dsv2.runtime.pages import KEYS_PER_PAGE, Page, Pages
+from dsv2.runtime.pages import KEYS_PER_PAGE, Page
 from dsv2.runtime.panes import Panes
 
 __all__ = ("Domain", "Entry", "PagedKeyedStore")
@@ -31,41 +32,55 @@ _CROWDED = 4 * KEYS_PER_PAGE
 """Pages so full are divided at once, or many timers would mean long walks; else once in a micro-batch, at its end."""
 
 _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
-
-
-Entry: TypeAlias = dict[Any, Any]
-"""What is kept for one key: by name of a state its value, by ``Domain`` its deadlines. Nothing empty stays in it."""
+_EMPTY: Entry = {}
 
 
 class PagedKeyedStore:
-    """Maps keys to entries.
+    """Maps keys to what they have: a value in each ``column``, and an ``entry`` for all else.
 
-    ``remember``: a key stays once it was touched, even if its entry is empty. Else a key goes with its last value.
+    ``remember``: a key stays once it was touched, even if it has nothing. Else a key goes with its last value.
     ``stores``: where its pages are between micro-batches.
     """
 
     def __init__(self, codec: Codec, owner: str, remember: bool = True, stores: PageStores = in_blob) -> None:
         self.remembers = remember
         self.panes = Panes(codec, owner, stores)
-        self._pages = Pages(codec, owner, stores("keys", owner))  # from a key to its entry; None: it was seen
+        self._pages = KeyPages(codec, owner, stores("keys", owner))
+        self._entries = self._pages.entries
+        self._numbers = self._pages.numbers
+        self._has_columns = False
         self._count = 0
         self._deadlines = {
             domain: Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines")) for domain in _DOMAINS
         }
         self.touched: set[Any] = set()
+        """Keys that need no touch before the next snapshot: what they have is in the columns."""
         self.live: dict[Any, Entry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
-        self._found: dict[Any, Entry] = {}  # those that ``find`` has returned since then
-        self._numbers: dict[Any, int] = {}  # the pages of those in ``live``
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
         """Every key of this moment, page by page, whatever is added or removed meanwhile."""
-        keys = [key for page in self._pages for key, entry in page.items() if entry or self.remembers]
+        keys = [key for page in self._pages for key in self._held(page)]
         in_panes = dict.fromkeys(key for pane in self.panes for key in pane)
         yield from dict.fromkeys([*keys, *in_panes])
+
+    def column(self, name: str) -> dict[Any, Any]:
+        """The values of a state by key, always the same dict. Asked for before the first key is touched.
+
+        Touch a key before its value is looked at or changed.
+        """
+        self._has_columns = True
+        return self._pages.column(name)
+
+    def columns_of(self, key: Any) -> Iterator[tuple[str, Any]]:
+        """The values of ``key``, by name of their column, to look at."""
+        self._load(key)
+        for name, column in self._pages.columns.items():
+            if name is not None and key in column:
+                yield name, column[key]
 
     def touch(self, key: Any) -> None:
         """Note that ``key`` was seen. Callers skip the call for keys that are in ``touched``.
@@ -74,46 +89,34 @@ class PagedKeyedStore:
         """
         if key is None:
             raise InvalidKeyError("The assigned key must not be None.")
-        if self.remembers:
-            number = self._pages.number_of(key)
-            page = self._pages.load(number)
-            if key not in page:
-                page[key] = None
-                self._added(number)
+        if self._has_columns:
+            self._touch_page(self._place(key))
+        elif self.remembers:
+            self._place(key)
         self.touched.add(key)
+
+    def _touch_page(self, number: int) -> None:
+        # States are there to be used, so that their page counts as changed; then no other key of it needs a touch.
+        if number not in self._pages.changed:
+            self._pages.changed.add(number)
+            self.touched.update(self._pages.load(number))
 
     def entry(self, key: Any) -> Entry:
         """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
         entry = self.live.get(key)
         if entry is None:
-            number = self._numbers[key] = self._pages.number_of(key)
-            page = self._pages.load(number)
-            self._pages.changed.add(number)
-            entry = page.get(key)
-            if entry is None:
-                entry = {}
-                is_new = key not in page
-                page[key] = entry
-                if is_new:
-                    self._added(number)
-            self.live[key] = entry
+            self._pages.changed.add(self._place(key))
+            entry = self.live[key] = self._entries.setdefault(key, {})
         return entry
 
     def find(self, key: Any) -> Entry | None:
         """The entry of ``key`` to look at, or None."""
-        entry = self._found.get(key)
-        if entry is None:
-            entry = self._pages.load(self._pages.number_of(key)).get(key)
-            if entry is not None:
-                self._found[key] = entry
-        return entry
+        self._load(key)
+        return self._entries.get(key)
 
     def add_deadline(self, domain: int, key: Any, time: int) -> None:
         """Note a deadline that was put into the entry of ``key``."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._pages.number_of(key)
-        self._deadlines[domain].hasten(number, time)
+        self._deadlines[domain].hasten(self._place(key), time)
 
     def next_deadline(self, domain: int) -> int | None:
         """The earliest deadline, or a time before it if that one was taken back; None if there is none."""
@@ -127,8 +130,8 @@ class PagedKeyedStore:
         due: list[tuple[int, Any]] = []
         for number in self._deadlines[domain].take(time):
             later: int | None = None
-            for key, entry in self._pages.load(number).items():
-                for deadline in entry.get(domain, ()) if entry else ():
+            for key in self._pages.load(number):
+                for deadline in self._entries.get(key, _EMPTY).get(domain, ()):
                     if deadline > time:
                         later = deadline if later is None else min(later, deadline)
                         break
@@ -144,12 +147,11 @@ class PagedKeyedStore:
         for number in self._pages.changed:
             page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
-                deadlines.put(number, _earliest(page, domain))
+                deadlines.put(number, self._earliest(page, domain))
         if not self._count:
             self._pages.clear()
-        self._numbers.clear()
-        self._found.clear()
-        self.live.clear()  # whoever changes an entry from now on has to ask for it again
+        self.touched.clear()  # whoever changes a value or an entry from now on has to ask for it again
+        self.live.clear()
         deadlines_of = {
             domain: state
             for domain, deadlines in self._deadlines.items()
@@ -165,37 +167,52 @@ class PagedKeyedStore:
         for domain, deadlines in self._deadlines.items():
             deadlines.restore(deadlines_of.get(domain))
         self.touched.clear()
-        self._numbers.clear()
-        self._found.clear()
         self.live.clear()
 
-    def _added(self, number: int) -> None:
-        self._count += 1
-        self._pages.changed.add(number)
-        if self._count > _CROWDED * self._pages.count:
-            self._grow()
+    def _load(self, key: Any) -> None:
+        if key not in self._numbers:
+            self._pages.load(self._pages.number_of(key))
+
+    def _place(self, key: Any) -> int:
+        """The page of ``key``, which is in it from now on."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._pages.number_of(key)
+            self._pages.load(number)
+            if key not in self._numbers:
+                self._pages.add(key, number)
+                self._count += 1
+                if self._count > _CROWDED * self._pages.count:
+                    self._grow()
+                    number = self._numbers[key]
+        return number
+
+    def _held(self, page: Page) -> list[Any]:
+        """The keys of a page that are more than a place left empty."""
+        if self.remembers:
+            return list(page)
+        columns = [column for name, column in self._pages.columns.items() if name is not None]
+        return [key for key in page if self._entries.get(key) or any(key in column for column in columns)]
 
     def _grow(self) -> None:
-        new = self._pages.grow(self._count)
-        if new:
-            self._numbers.clear()
-        for number in new:
+        for number in self._pages.grow(self._count):
             page = self._pages.load(number)
             for domain, deadlines in self._deadlines.items():
-                if (first := _earliest(page, domain)) is not None:
+                if (first := self._earliest(page, domain)) is not None:
                     deadlines.hasten(number, first)
 
     def _drop_empty(self) -> None:
+        entries = self._entries
         for number in self._pages.changed:
             page = self._pages.load(number)
-            for key in [key for key, entry in page.items() if entry is not None and not entry]:
-                if self.remembers:
-                    page[key] = None
-                else:
-                    del page[key]
-                    self._count -= 1
+            for key in [key for key in page if key in entries and not entries[key]] if entries else ():
+                del entries[key]
+            if not self.remembers:
+                self._count -= self._pages.drop_empty(page)
 
-
-def _earliest(page: Page, domain: int) -> int | None:
-    firsts = (deadlines[0] for entry in page.values() if entry and (deadlines := entry.get(domain)))
-    return min(firsts, default=None)
+    def _earliest(self, page: Page, domain: int) -> int | None:
+        entries = self._entries
+        if not entries:
+            return None
+        firsts = (deadlines[0] for key in page if (deadlines := entries.get(key, _EMPTY).get(domain)))
+        return min(firsts, default=None)

@@ -59,7 +59,8 @@ def _bytes(key: bytes) -> int:
 
 
 def _number(key: int | Decimal | Fraction) -> int:
-    return _mix(hash(key))
+    product = hash(key) * _MULTIPLIER
+    return (product >> 32 ^ product >> 64) & _MASK  # _mix, without a call: this may be asked for at each record
 
 
 def _float(key: float) -> int:

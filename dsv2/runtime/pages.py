@@ -79,6 +79,9 @@ class PageCache:
         data = self._store.get(number)
         if data is None:
             raise CorruptDataError(f"{self._owner}: page {number} is missing.")
+        return self._decode(number, data)
+
+    def _decode(self, number: int, data: bytes) -> Page:
         page: Page = self._codec.loads(data, self._owner)
         return page
 

@@ -97,13 +97,19 @@ def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Cod
                 raise IncompatibleCheckpointError(f"Two subtasks of {operator} have state of the key {key!r}.")
             moved.add(key)
             target = new[subtask_of(key, operator.max_parallelism, parallelism)]
-            entry = store.find(key)
-            if entry is None:
-                target.touch(key)
-            else:
-                target.entry(key).update(entry)
+            _move(key, store, target)
         _move_panes(operator, store, new)
     return [store.snapshot() for store in new]
+
+
+def _move(key: Any, store: PagedKeyedStore, target: PagedKeyedStore) -> None:
+    values = dict(store.columns_of(key))
+    columns = {name: target.column(name) for name in values}
+    target.touch(key)
+    for name, value in values.items():
+        columns[name][key] = value
+    if entry := store.find(key):
+        target.entry(key).update(entry)
 
 
 def _move_panes(operator: Operator, store: PagedKeyedStore, new: Sequence[PagedKeyedStore]) -> None:

@@ -16,16 +16,19 @@ from dsv2.runtime.expiring import (
     ExpiringMapHandle,
     ExpiringReducingHandle,
     ExpiringValueHandle,
+    Home,
     Lifetimes,
     expire,
 )
 from dsv2.runtime.handles import (
     AggregatingHandle,
+    Cells,
     Handle,
-    Home,
     ListHandle,
     MapHandle,
+    PlainHandle,
     ReducingHandle,
+    Spot,
     ValueHandle,
 )
 from dsv2.runtime.keyed_store import PagedKeyedStore
@@ -44,7 +47,7 @@ from dsv2.state import (
 
 __all__ = ("FunctionStates",)
 
-_HANDLES: Mapping[type[StateDeclaration], Callable[..., Handle]] = {
+_HANDLES: Mapping[type[StateDeclaration], Callable[..., PlainHandle]] = {
     ValueStateDeclaration: ValueHandle,
     ListStateDeclaration: ListHandle,
     MapStateDeclaration: MapHandle,
@@ -75,6 +78,7 @@ class FunctionStates:
     ) -> None:
         """``owner``: names the states in errors."""
         self._store = store
+        self._partition = partition
         self._time = time
         self._subtask_state = _SubtaskState(codec, owner)
         self._keyed_home = _keyed_home(store, partition)
@@ -82,7 +86,7 @@ class FunctionStates:
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
         self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
         partition.handles = self._handles
-        partition.new_handle = _new_handle
+        partition.new_handle = lambda declaration, home: _new_handle(declaration, *_at_home(declaration.name, home))
 
     def named(self, name: str) -> Handle:
         """The handle on the state ``name``, which a field of the function held."""
@@ -107,9 +111,10 @@ class FunctionStates:
     def _new_handle(self, declaration: StateDeclaration) -> Handle:
         if declaration.time_to_live is not None:
             return _EXPIRING_HANDLES[type(declaration)](declaration, self._keyed_home, self._lifetimes)
+        name = declaration.name
         if declaration.redistribution_mode is RedistributionMode.NONE:
-            return _new_handle(declaration, self._keyed_home)
-        return _new_handle(declaration, self._subtask_state.home_of(declaration.name))
+            return _new_handle(declaration, self._store.column(name), self._partition)
+        return _new_handle(declaration, *_at_home(name, self._subtask_state.home_of(name)))
 
 
 class _SubtaskState:
@@ -146,8 +151,48 @@ class _SubtaskState:
         self._encoded.update(state)
 
 
-def _new_handle(declaration: StateDeclaration, home: Home) -> Handle:
-    return _HANDLES[type(declaration)](declaration, home)
+class _CellsAtHome:
+    """Cells of a dict that is found anew at each access, for it may be another one by then."""
+
+    __slots__ = ("_home",)
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def get(self, key: Any, /) -> Any:
+        return self._home().get(key)
+
+    def pop(self, key: Any, default: None, /) -> Any:
+        return self._home().pop(key, default)
+
+    def __getitem__(self, key: Any, /) -> Any:
+        return self._home()[key]
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        self._home()[key] = value
+
+    def __contains__(self, key: Any, /) -> bool:
+        return key in self._home()
+
+
+class _SameSpot:
+    """Always the cell of one name."""
+
+    def __init__(self, name: str) -> None:
+        self.key: Any = name
+        self.touched = (name,)
+
+    def touch(self) -> None:
+        """Nothing is left to do."""
+
+
+def _at_home(name: str, home: Home) -> tuple[Cells, Spot]:
+    """Where the state ``name`` is that is among others in the dict of ``home``."""
+    return _CellsAtHome(home), _SameSpot(name)
+
+
+def _new_handle(declaration: StateDeclaration, cells: Cells, spot: Spot) -> Handle:
+    return _HANDLES[type(declaration)](declaration, cells, spot)
 
 
 def _keyed_home(store: PagedKeyedStore, partition: PartitionState) -> Home:

@@ -104,6 +104,121 @@ def test_it_is_a_dict_whatever_is_done_to_it(
     assert model or not (entries and entries.kept), "nothing is left of nothing"
 
 
+COLUMNS = ("a", "b")
+COLUMN_STEPS: st.SearchStrategy[list[Step]] = long_lists(
+    st.tuples(
+        st.sampled_from(["set", "set", "change", "remove", "entry", "look", "visit", "snapshot", "restore"]),
+        KEYS,
+        st.tuples(st.sampled_from(COLUMNS), st.none() | st.integers(0, 5)),
+    ),
+    max_size=60,
+)
+
+
+@unhurried
+@given(LAYOUTS, st.booleans(), st.sampled_from([0, 64, 256]), COLUMN_STEPS)
+def test_columns_are_dicts_whatever_is_done_to_them(
+    entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]
+) -> None:
+    """Beside entries, in pages that are divided; None is a value like any other."""
+
+    def with_columns(store: PagedKeyedStore) -> PagedKeyedStore:
+        for name in COLUMNS:
+            store.column(name)
+        return store
+
+    store = with_columns(new_store(remember=remember, entries=entries))
+    model: dict[Any, dict[Any, Any]] = {key: {"a": [key]} for key in range(100, 100 + before)}
+    for key in model:
+        store.touch(key)
+        store.column("a")[key] = [key]
+    for what, key, (name, value) in steps:
+        if what not in ("snapshot", "restore", "visit"):
+            column = store.column(name)
+            store.touch(key)
+            values = model.setdefault(key, {})
+        match what:
+            case "set":
+                column[key] = values[name] = None if value is None else [value]
+            case "change" if values.get(name):
+                column[key].append(value)
+                values[name] = [*values[name], value]
+            case "remove":
+                assert column.pop(key, "none") == values.pop(name, "none")
+            case "entry":
+                store.entry(key)["state"] = values["entry"] = value
+            case "look":
+                assert column.get(key, "none") == values.get(name, "none")
+            case "visit":  # everything is at hand then, and nothing has changed
+                assert set(store) == {key for key, values in model.items() if values or remember}
+            case "snapshot":
+                store.snapshot()
+            case "restore":
+                store = with_columns(reloaded(store, entries=entries))
+    store = reloaded(store, entries=entries)
+    found = {key: dict(store.columns_of(key)) for key in store}
+    for key in found:
+        if entry := store.find(key):
+            found[key]["entry"] = entry["state"]
+    assert found == {key: values for key, values in model.items() if values or remember}
+
+
+def in_column(keys: Any, codec: Codec | None = None) -> PagedKeyedStore:
+    store = new_store(codec)
+    column = store.column("s")
+    for key in keys:
+        store.touch(key)
+        column[key] = [key]
+    return store
+
+
+def test_a_touched_key_has_its_page_encoded_and_no_other() -> None:
+    codec = CountingCodec()
+    store = reloaded(in_column(range(1000)), codec)
+    column = store.column("s")
+    store.touch(17)
+    assert codec.decoded == 1
+    assert 1 < len(store.touched) < 100, "nor do the others of the page need a touch"
+    for key in store.touched:
+        column[key].append("changed")
+    touched = set(store.touched)
+    again = reloaded(store)
+    assert codec.encoded == 1
+    for key in range(1000):
+        assert dict(again.columns_of(key)) == {"s": [key, "changed"] if key in touched else [key]}
+
+
+def test_after_a_snapshot_a_key_is_touched_anew() -> None:
+    """What is changed without a touch would be lost, so nothing is at hand then."""
+    store = in_column(range(10))
+    store.snapshot()
+    assert (store.touched, store.column("s")) == (set(), {})
+    store.touch(3)
+    store.column("s")[3].append("changed")
+    assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
+
+
+def test_a_key_whose_page_was_only_looked_at_is_touched_all_the_same() -> None:
+    store = reloaded(in_column(range(10)))
+    column = store.column("s")
+    assert dict(store.columns_of(3)) == {"s": [3]}
+    assert list(store) == list(range(10))
+    assert store.touched == set()
+    store.touch(3)
+    column[3].append("changed")
+    assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
+
+
+def test_a_state_that_is_no_longer_declared_is_kept_with_its_key() -> None:
+    store = new_store()
+    column = store.column("other")
+    store.restore(in_column(range(100)).snapshot())
+    for key in range(100):
+        store.touch(key)
+        column[key] = key
+    assert dict(reloaded(store).columns_of(7)) == {"s": [7], "other": 7}
+
+
 DEADLINES: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
         st.sampled_from(["add", "add", "add", "take back", "due", "snapshot", "restore"]), KEYS, st.integers(0, 40)
@@ -279,7 +394,7 @@ def test_pages_stay_small_although_the_keys_are_those_of_one_subtask(count: int)
     keys = [key for key in range(8 * count) if subtask_of(key, 128, 8) == 3]
     codec = Codec(TypeRegistry())
     pages = pages_of(filled(keys, codec).snapshot())
-    sizes = [len(codec.loads(page, "page")) for page in pages.values()]
+    sizes = [len(codec.loads(page, "page")[0]) for page in pages.values()]  # its keys come first
     assert sum(sizes) == len(keys)
     assert max(sizes) <= 3 * 64
     assert len(pages) <= len(keys) / 8
