@@ -139,7 +139,8 @@ def test_columns_are_dicts_whatever_is_done_to_them(
             values = model.setdefault(key, {})
         match what:
             case "set":
-                column[key] = values[name] = None if value is None else [value]
+                column[key] = None if value is None else [value]
+                values[name] = None if value is None else [value]
             case "change" if values.get(name):
                 column[key].append(value)
                 values[name] = [*values[name], value]
