@@ -47,10 +47,10 @@ class KeyPages(Pages):
         self.changed.add(number)
 
     def drop_empty(self, page: Page) -> int:
-        """Take keys that are in no column out of their decoded page; how many these were."""
+        """Take keys that are in no column out of their decoded page, before a snapshot; how many these were."""
         empty = set(page).difference(*self.columns.values())
         for key in empty:
-            del page[key], self.numbers[key]
+            del page[key]
         return len(empty)
 
     def grow(self, keys: int) -> range:
@@ -67,10 +67,6 @@ class KeyPages(Pages):
 
     def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
         super().adopt(pages, stored)
-        self._forget()
-
-    def clear(self) -> None:
-        super().clear()
         self._forget()
 
     def _values_of(self, key: Any) -> Entry:

@@ -1,4 +1,4 @@
-"""The keyed state of one operator in one subtask: entries by key in pages, and panes by window.
+"""The keyed state of one operator in one subtask: columns and entries by key, in pages, and panes by window.
 
 The cost of a micro-batch follows the keys that it touches, not the keys that are held. What has to happen at some time
 (timers, expiry) is found by each page's earliest deadline, so nothing is ever scanned.
@@ -175,8 +175,7 @@ class PagedKeyedStore:
 
     def _place(self, key: Any) -> int:
         """The page of ``key``, which is in it from now on."""
-        number = self._numbers.get(key)
-        if number is None:
+        if key not in self._numbers:
             number = self._pages.number_of(key)
             self._pages.load(number)
             if key not in self._numbers:
@@ -184,8 +183,7 @@ class PagedKeyedStore:
                 self._count += 1
                 if self._count > _CROWDED * self._pages.count:
                     self._grow()
-                    number = self._numbers[key]
-        return number
+        return self._numbers[key]
 
     def _held(self, page: Page) -> list[Any]:
         """The keys of a page that are more than a place left empty."""

@@ -82,6 +82,7 @@ class PageCache:
         return self._decode(number, data)
 
     def _decode(self, number: int, data: bytes) -> Page:
+        """Page ``number`` as an object; what else is to be done with it as it comes."""
         page: Page = self._codec.loads(data, self._owner)
         return page
 

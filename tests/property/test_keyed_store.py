@@ -375,6 +375,7 @@ def test_a_restore_forgets_what_was_there() -> None:
     store.touch("a")
     store.restore(earlier)
     assert store.touched == set()
+    assert store.find("b") is None
     assert contents(store) == {"a": {"state": "a"}}
     assert store.snapshot() == earlier
 
