@@ -8,15 +8,16 @@ from typing import Any
 
 from dsv2.graph import Operator
 from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import Emit
+from dsv2.runtime.frames import Emit, Frame
 from dsv2.runtime.source_offset import ReaderOrder
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
+from runtime_spark.closures import from_bytes
 from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
-__all__ = ("Portion", "Split", "portion_rows", "read_portion")
+__all__ = ("Order", "Portion", "Reading", "Split", "portion_rows")
 
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 
@@ -39,16 +40,63 @@ Portion = Split | ReaderOrder
 """What a subtask of a source reads in one micro-batch."""
 
 
+@dataclass(frozen=True)
+class Order:
+    """Has a subtask read a portion of the source with the id ``source`` itself."""
+
+    source: int
+    portion: Portion
+
+
 def portion_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], portion: Portion) -> Iterator[list[Row]]:
-    """What ``read_portion`` reads, as rows, in lists of bounded size: in a task of the source."""
+    """What is read of ``portion``, as rows, in lists of bounded size: in a task of the source."""
     encoder = FrameEncoder(job.plan, job.layout, job.codec())
-    for _ in read_portion(job, operator, source, portion, encoder.emit, encoder.report):
+    for _ in _read(job, operator, source, portion, encoder.emit, encoder.report):
         if encoder.size >= OUTPUT_BYTES:
             yield encoder.take()
     yield encoder.take()
 
 
-def read_portion(
+class Reading:
+    """What a subtask reads by an order, frame by frame, each at the place where it would have come as a row."""
+
+    def __init__(self, job: WorkerJob, order: Order, report: Callable[[list[dict[str, Any]]], None]) -> None:
+        source = job.plan.operators[order.source]
+        self._frames = _frames(job, source, from_bytes(job.sources[source.id]), order.portion, report)
+        self._seq = -1
+        self.frame: Frame
+        """The frame in hand; none before the first ``advance``."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its sequence number and channel."""
+        return self._seq, self.frame.channel
+
+    def advance(self) -> bool:
+        """Read the next frame; False: there are no more. Raises ``UserFunctionError`` for what user code raises."""
+        frame = next(self._frames, None)
+        if frame is None:
+            return False
+        self.frame = frame
+        self._seq += 1
+        return True
+
+
+def _frames(
+    job: WorkerJob,
+    operator: Operator,
+    source: BaseSource[Any],
+    portion: Portion,
+    report: Callable[[list[dict[str, Any]]], None],
+) -> Iterator[Frame]:
+    frames: list[Frame] = []
+    for _ in _read(job, operator, source, portion, frames.append, report):
+        yield from frames
+        frames.clear()
+    yield from frames
+
+
+def _read(
     job: WorkerJob,
     operator: Operator,
     source: BaseSource[Any],

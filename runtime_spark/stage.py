@@ -7,7 +7,9 @@ levels pass through as they are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any, Protocol
 
 import pandas as pd
@@ -16,13 +18,12 @@ from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.frames import Frame
 from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import StateLayout
-from runtime_spark.reading import Portion, read_portion
+from runtime_spark.reading import Order, Reading
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
@@ -31,6 +32,7 @@ __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_st
 STATE_SCHEMA = "blob binary"
 
 _LARGEST_STATE = 1 << 30
+_END = (math.inf, 0)  # behind all rows
 _SMALLER = {
     StateLayout.BLOB: "Raise the parallelism, or keep state of keys with StateLayout.MAP.",
     StateLayout.MAP: "With StateLayout.MAP these are function fields and states of the subtask: keep less there, and "
@@ -126,8 +128,8 @@ def _run_subtask(
         run.subtask.begin_batch()
         rows.reverse()
         while rows:
-            _, channel, payload = rows.pop()  # a payload is free as soon as it is processed
-            yield from run.receive(channel, payload)
+            yield from run.receive(*rows.pop())  # a payload is free as soon as it is processed
+        yield from run.receive_rest()
         run.subtask.end_batch()
         run.subtask.flush()
         blob = run.subtask.snapshot()
@@ -163,10 +165,10 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now
     run: _SubtaskRun | None = None
     current: int | None = None
     for row in rows:
-        slot, channel, _, payload = row
+        slot, channel, seq, payload = row
         if slot != current:
             if run is not None:
-                yield run.end()
+                yield from run.end()
             current = slot
             operator, subtask = job.layout.addresses.get(slot, (None, 0))
             run = _SubtaskRun(job, operator, subtask, now_ms) if operator in heads else None
@@ -175,9 +177,9 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now
         if run is None:
             yield [row]
         else:
-            yield from run.receive(channel, payload)
+            yield from run.receive(seq, channel, payload)
     if run is not None:
-        yield run.end()
+        yield from run.end()
 
 
 class _SubtaskRun:
@@ -192,42 +194,59 @@ class _SubtaskRun:
         page_stores: Callable[[Codec], PageStores] = lambda codec: in_blob,
     ) -> None:
         self._job = job
-        self._head = head
         self._codec = job.codec()
+        self._readings: list[Reading] = []
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
         stores = page_stores(self._codec)
         self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms, stores)
 
-    def receive(self, channel: int, payload: bytes) -> Iterator[list[Row]]:
+    def receive(self, seq: int, channel: int, payload: bytes) -> Iterator[list[Row]]:
+        """Rows come in the order of ``seq`` and ``channel``."""
         if channel == ORDER_CHANNEL:
-            yield from self._read(from_bytes(payload))
+            self._begin_reading(from_bytes(payload))
             return
-        self.subtask.receive(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))
-        if self._encoder.size >= OUTPUT_BYTES:
-            yield self._encoder.take()
+        yield from self._read(before=(seq, channel))
+        yield from self._deliver(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))
 
-    def _read(self, portion: Portion) -> Iterator[list[Row]]:
-        job, (edge,) = self._job, self._job.plan.edges_into[self._head]
-        source = job.plan.operators[job.plan.chain_heads[edge.source]]
-        body = from_bytes(job.sources[source.id])
+    def receive_rest(self) -> Iterator[list[Row]]:
+        """No rows come any more."""
+        yield from self._read(before=_END)
+
+    def _begin_reading(self, order: Order) -> None:
+        reading = Reading(self._job, order, self._encoder.report)
+        if self._advance(reading):
+            self._readings.append(reading)
+
+    def _read(self, before: tuple[float, int]) -> Iterator[list[Row]]:
+        while self._readings:
+            reading = min(self._readings, key=attrgetter("place"))
+            if reading.place > before:
+                return
+            frame = reading.frame
+            yield from self._deliver(frame.channel, frame.records, frame.controls, frame.timestamps)
+            if not self._advance(reading):
+                self._readings.remove(reading)
+
+    def _advance(self, reading: Reading) -> bool:
         try:
-            for _ in read_portion(job, source, body, portion, self._deliver, self._encoder.report):
-                if self._encoder.size >= OUTPUT_BYTES:
-                    yield self._encoder.take()
+            return reading.advance()
         except BaseException:
             self.subtask.close()
             raise
 
-    def _deliver(self, frame: Frame) -> None:
-        self.subtask.receive(frame.channel, frame.records, frame.controls, frame.timestamps)
+    def _deliver(self, channel: int, *elements: Any) -> Iterator[list[Row]]:
+        self.subtask.receive(channel, *elements)
+        if self._encoder.size >= OUTPUT_BYTES:
+            yield self._encoder.take()
 
     def finish(self) -> list[Row]:
         self._encoder.report(self.subtask.progress())
         return self._encoder.take()
 
-    def end(self) -> list[Row]:
+    def end(self) -> Iterator[list[Row]]:
+        yield from self.receive_rest()
         self.subtask.flush()
         if not self.subtask.ended:
             raise JobError(f"{self.owner} did not see the end of its input; was a source cut off?")
-        return self.finish()
+        yield self.finish()

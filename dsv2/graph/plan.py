@@ -166,10 +166,7 @@ class Plan:
 
     @cached_property
     def read_by(self) -> Mapping[int, int]:
-        """Per source whose records go to one chain only, subtask by subtask, the head of that chain: it may read them.
-
-        Not for a chain with other inputs, whose records would all have to wait for those that are read.
-        """
+        """Per source whose records go to one chain only, subtask by subtask, the head of that chain, which may read."""
         leaving: dict[int, list[Edge]] = {}
         for edge in self.edges:
             if not self.is_chained(edge):
@@ -181,8 +178,8 @@ class Plan:
         }
 
     def _may_read(self, edge: Edge, source: Operator) -> bool:
-        alone = edge.target in self.chains and len(self.edges_into[edge.target]) == 1
-        return alone and edge.exchange is Exchange.FORWARD and source.at_source is AtSource.PORTIONS
+        by_subtask = edge.target in self.chains and edge.exchange is Exchange.FORWARD
+        return by_subtask and source.at_source is AtSource.PORTIONS
 
     @cached_property
     def depths(self) -> Mapping[int, int]:

@@ -11,7 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import (
+    MapFunction,
+    OneInputStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+)
 from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from tests.spans import Item, Spans
@@ -56,6 +60,60 @@ def test_records_do_not_travel(spark: SparkSession, mode: RuntimeExecutionMode, 
     counts = {uid: (operator.records_in, operator.records_out) for uid, operator in progress.items()}
     assert counts["kept"] == (9, 8)
     assert counts["sums"] == (8, 8)
+
+
+class Turns(TwoInputNonBroadcastStreamProcessFunction[Any, Any, tuple[str, int]]):
+    """When a record comes from another input than the last one, the input, and how many records came before."""
+
+    def __init__(self) -> None:
+        self.last = ""
+        self.count = 0
+
+    def note(self, name: str, output: Any) -> None:
+        if name != self.last:
+            self.last = name
+            output.collect((name, self.count))
+        self.count += 1
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
+        self.note("first", output)
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None:
+        self.note("second", output)
+
+
+FRAME = 8192
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "read": lambda stream: stream,
+    "in frames": lambda stream: stream.shuffle(),
+    "in frames of a level before": lambda stream: stream.key_by(bool).process(MapFunction(int)).shuffle(),
+}
+
+
+def turns_of(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str, ways: tuple[str, str]) -> list[Any]:
+    """Two micro-batches, each with some frames of both inputs."""
+    env, sink = environment(spark), CollectSink[Any]()
+    env.set_parallelism(1)
+    streams = [
+        WAYS[way](
+            env.from_source(DataGeneratorSource(int, count=2 * records, records_per_batch=records), name).with_uid(name)
+        )
+        for name, way, records in zip(["first", "second"], ways, [2 * FRAME + 5, 3 * FRAME], strict=True)
+    ]
+    streams[0].connect_and_process(streams[1], Turns()).with_uid("turns").to_sink(sink)
+    run(env, mode, checkpoint)
+    return sink.results
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("second", WAYS)
+def test_inputs_take_turns_as_if_all_came_in_frames(
+    spark: SparkSession, mode: RuntimeExecutionMode, second: str, tmp_path: Path
+) -> None:
+    """Neither has to wait until the other one is over."""
+    expected = turns_of(spark, mode, str(tmp_path / "frames"), ("in frames", second.replace("read", "in frames")))
+    assert turns_of(spark, mode, str(tmp_path / "read"), ("read", second)) == expected
+    assert len(expected) > 8
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,30 @@ def with_stateless_functions_between(env: ExecutionEnvironment) -> None:
     numbers(env).map(str).filter(bool).process(see()).with_uid("first").process(see()).to_sink(CollectSink())
 
 
+def beside_another_input(env: ExecutionEnvironment) -> None:
+    others = numbers(env).with_uid("others").shuffle()
+    numbers(env).connect_and_process(others, two_inputs()).with_uid("both").to_sink(CollectSink())
+
+
+def beside_one_that_is_read_as_well(env: ExecutionEnvironment) -> None:
+    others = numbers(env).with_uid("others")
+    numbers(env).connect_and_process(others, two_inputs()).with_uid("both").to_sink(CollectSink())
+
+
+def behind_others(env: ExecutionEnvironment) -> None:
+    counted = numbers(env).with_uid("others").key_by(bool).process(see()).with_uid("counted").shuffle()
+    numbers(env).connect_and_process(counted, two_inputs()).with_uid("both").to_sink(CollectSink())
+
+
 @pytest.mark.parametrize(
-    ("build", "expected"), [(splits, {"spans": "first"}), (with_stateless_functions_between, {"numbers": "first"})]
+    ("build", "expected"),
+    [
+        (splits, {"spans": "first"}),
+        (with_stateless_functions_between, {"numbers": "first"}),
+        (beside_another_input, {"numbers": "both"}),
+        (beside_one_that_is_read_as_well, {"numbers": "both", "others": "both"}),
+        (behind_others, {"numbers": "both"}),
+    ],
 )
 def test_it_may_read_what_goes_nowhere_else(build: Build, expected: dict[str, str]) -> None:
     assert read_by(build) == expected
@@ -72,11 +94,6 @@ def to_a_sink(env: ExecutionEnvironment) -> None:
     numbers(env).process(MapFunction(int)).to_sink(CollectSink())
 
 
-def beside_another_input(env: ExecutionEnvironment) -> None:
-    both = two_inputs()
-    numbers(env).connect_and_process(numbers(env).with_uid("others").shuffle(), both).to_sink(CollectSink())
-
-
 def of_elements_that_are_with_the_driver(env: ExecutionEnvironment) -> None:
     env.from_collection([1, 2, 3]).process(see()).to_sink(CollectSink())
 
@@ -89,7 +106,6 @@ def of_elements_that_are_with_the_driver(env: ExecutionEnvironment) -> None:
         to_two_chains,
         to_a_sink_as_well,
         to_a_sink,
-        beside_another_input,
         of_elements_that_are_with_the_driver,
     ],
 )
