@@ -83,7 +83,10 @@ class Handle:
 
 
 class PlainHandle(Handle):
-    """A view on that one of ``cells`` that ``spot`` is at."""
+    """A view on that one of ``cells`` that ``spot`` is at.
+
+    What may well be called for each record does by itself what ``_key`` does.
+    """
 
     __slots__ = ("_cells", "_spot", "_touched")
 
@@ -112,8 +115,6 @@ class ValueHandle(PlainHandle):
     def __init__(self, declaration: ValueStateDeclaration[Any, Any], cells: Cells, spot: Spot) -> None:
         super().__init__(declaration, cells, spot)
         self._default = default_maker(declaration)
-
-    # Both may be called for each record, so they do by themselves what _key does.
 
     def value(self) -> Any:
         """The value or the default."""
@@ -188,7 +189,11 @@ class MapHandle(PlainHandle):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``."""
-        return self._entries().get(key, default)
+        at = self._spot.key
+        if at not in self._touched:
+            self._spot.touch()
+        entries = self._cells.get(at)
+        return default if entries is None else entries.get(key, default)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of ``key``."""

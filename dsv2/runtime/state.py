@@ -86,7 +86,7 @@ class FunctionStates:
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
         self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
         partition.handles = self._handles
-        partition.new_handle = lambda declaration, home: _new_handle(declaration, *_at_home(declaration.name, home))
+        partition.new_handle = _handle_at_home
 
     def named(self, name: str) -> Handle:
         """The handle on the state ``name``, which a field of the function held."""
@@ -114,41 +114,57 @@ class FunctionStates:
         name = declaration.name
         if declaration.redistribution_mode is RedistributionMode.NONE:
             return _new_handle(declaration, self._store.column(name), self._partition)
-        return _new_handle(declaration, *_at_home(name, self._subtask_state.home_of(name)))
+        return _new_handle(declaration, self._subtask_state.values, _SpotOfSubtask(self._subtask_state, name))
 
 
 class _SubtaskState:
     """States that belong to the subtask: each is bytes until it is asked for."""
 
     def __init__(self, codec: Codec, owner: str) -> None:
+        self.values: dict[str, Any] = {}
+        self.asked_for: set[str] = set()
+        """The names of those that ``values`` has, unless they are empty."""
         self._codec = codec
         self._owner = owner
         self._encoded: dict[str, bytes] = {}
-        self._values: dict[str, Any] = {}
 
-    def home_of(self, name: str) -> Home:
-        """The way to the state ``name``."""
-        values, encoded = self._values, self._encoded
-
-        def home() -> dict[str, Any]:
-            if name in encoded:
-                values[name] = self._codec.loads(encoded.pop(name), self._owner)
-            return values
-
-        return home
+    def ask_for(self, name: str) -> None:
+        """Have the state ``name`` in ``values``."""
+        if name in self._encoded:
+            self.values[name] = self._codec.loads(self._encoded.pop(name), self._owner)
+        self.asked_for.add(name)
 
     def snapshot(self) -> dict[str, bytes]:
         """Per name the value; encodes only those that were asked for."""
-        for name in sorted(self._values):
-            self._encoded[name] = encode_state(self._codec, self._values[name], f"{self._owner}, state {name!r}")
-        self._values.clear()  # whoever changes a value from now on has to ask for it again
+        for name in sorted(self.values):
+            self._encoded[name] = encode_state(self._codec, self.values[name], f"{self._owner}, state {name!r}")
+        self._forget()  # whoever changes a value from now on has to ask for it again
         return {name: self._encoded[name] for name in sorted(self._encoded)}
 
     def restore(self, state: Mapping[str, bytes]) -> None:
         """Take over an earlier ``snapshot``."""
-        self._values.clear()
+        self._forget()
         self._encoded.clear()
         self._encoded.update(state)
+
+    def _forget(self) -> None:
+        self.values.clear()
+        self.asked_for.clear()
+
+
+class _SpotOfSubtask:
+    """The state ``name`` of the subtask, whatever the key."""
+
+    __slots__ = ("_state", "key", "touched")
+
+    def __init__(self, state: _SubtaskState, name: str) -> None:
+        self.key: Any = name
+        self.touched = state.asked_for
+        self._state = state
+
+    def touch(self) -> None:
+        """Ask for it."""
+        self._state.ask_for(self.key)
 
 
 class _CellsAtHome:
@@ -175,8 +191,10 @@ class _CellsAtHome:
         return key in self._home()
 
 
-class _SameSpot:
+class _SpotAtHome:
     """Always the cell of one name."""
+
+    __slots__ = ("key", "touched")
 
     def __init__(self, name: str) -> None:
         self.key: Any = name
@@ -186,9 +204,8 @@ class _SameSpot:
         """Nothing is left to do."""
 
 
-def _at_home(name: str, home: Home) -> tuple[Cells, Spot]:
-    """Where the state ``name`` is that is among others in the dict of ``home``."""
-    return _CellsAtHome(home), _SameSpot(name)
+def _handle_at_home(declaration: StateDeclaration, home: Home) -> Handle:
+    return _new_handle(declaration, _CellsAtHome(home), _SpotAtHome(declaration.name))
 
 
 def _new_handle(declaration: StateDeclaration, cells: Cells, spot: Spot) -> Handle:
