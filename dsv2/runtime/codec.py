@@ -22,7 +22,7 @@ from dsv2.runtime.types import TypeRegistry
 
 __all__ = ("FORMAT_VERSION", "BlobKind", "Codec")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 
