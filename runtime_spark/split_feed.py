@@ -98,6 +98,6 @@ def whole_orders(source: Source[Any, Any, Any], operator: Operator, clock: Clock
         offset = there
         for order in orders(offset, source.split_serializer):
             so_far = whole[order.subtask]
-            whole[order.subtask] = replace(so_far, splits=so_far.splits + order.splits)
+            whole[order.subtask] = replace(so_far, steps=so_far.steps + order.steps, now_ms=order.now_ms)
     coordinator.close()
     return whole

@@ -11,7 +11,7 @@ import psycopg
 from dsv2.clock import SystemClock
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.source_offset import BEFORE_START, Offset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink
 from tests.support import local_environment, operator_named
 
@@ -99,7 +99,11 @@ class Run:
 
     def told_to(self) -> list[int]:
         """The readers that send a watermark in the last micro-batch."""
-        return [order.subtask for order in orders(self.offset, self.source.split_serializer) if order.watermarks]
+        return [
+            order.subtask
+            for order in orders(self.offset, self.source.split_serializer)
+            if any(isinstance(step, WatermarkOrder) for step in order.steps)
+        ]
 
     def at(self) -> dict[str, int]:
         """Where the splits stand."""

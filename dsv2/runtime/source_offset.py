@@ -23,6 +23,7 @@ __all__ = (
     "ReaderOrder",
     "Report",
     "SplitOrder",
+    "WatermarkOrder",
     "content",
     "orders",
 )
@@ -60,24 +61,36 @@ class SplitOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class ReaderOrder:
-    """What one reader does in one micro-batch. ``first``: the job begins; ``last``: the reader ends.
+class WatermarkOrder:
+    """A watermark that the enumerator has every reader send."""
 
-    ``sent``: the watermark of its splits that it has sent last (ms). ``tells``: what to send besides the records.
-    ``watermarks``: identifiers and values of what to send before them. ``now_ms``: when this was decided on.
-    ``sender``: what the reader has sent of event time at all (``SentEventTime.snapshot``).
+    identifier: str
+    value: int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOrder:
+    """What one reader does in one micro-batch, or in a BATCH job: ``steps``, in this order.
+
+    ``first``: the job begins; ``last``: the reader ends. ``sent``: the watermark of its splits that it has sent last
+    (ms). ``tells``: what to send besides the records. ``now_ms``: when this was decided on. ``sender``: what the reader
+    has sent of event time at all (``SentEventTime.snapshot``).
     """
 
     subtask: int
     batch: int
-    splits: tuple[SplitOrder, ...]
+    steps: tuple[SplitOrder | WatermarkOrder, ...]
     first: bool
     last: bool
     sent: int | None = None
     tells: tuple[str, ...] = ()
-    watermarks: tuple[tuple[str, int | bool], ...] = ()
     now_ms: int = 0
     sender: tuple[Any, ...] = NOTHING_SENT
+
+    @property
+    def splits(self) -> Sequence[SplitOrder]:
+        """All that it holds, read or not."""
+        return [step for step in self.steps if isinstance(step, SplitOrder)]
 
     @property
     def portions(self) -> Sequence[SplitOrder]:
@@ -87,7 +100,8 @@ class ReaderOrder:
     @property
     def has_work(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.portions or self.first or self.last or self.tells or self.watermarks)
+        sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
+        return bool(self.portions or sends or self.first or self.last or self.tells)
 
 
 def orders(offset: Offset, splits: Serializer[Any]) -> list[ReaderOrder]:
@@ -97,12 +111,14 @@ def orders(offset: Offset, splits: Serializer[Any]) -> list[ReaderOrder]:
         ReaderOrder(
             subtask,
             batch,
-            tuple(_split_order(split, splits) for split in reader["splits"]),
+            (
+                *(WatermarkOrder(identifier, value) for identifier, value in reader["watermarks"].items()),
+                *(_split_order(split, splits) for split in reader["splits"]),
+            ),
             batch == 0,
             reader["ended"] == batch,
             reader["sent"],
             tuple(reader["tells"]),
-            tuple(reader["watermarks"].items()),
             offset["now_ms"],
             tuple(reader["sender"]),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from dsv2.columnar import Columnar
@@ -10,7 +11,7 @@ from dsv2.functions import FailedRecordError
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.contexts import WatermarkEmitter
 from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.source_offset import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder
+from dsv2.runtime.source_offset import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder, WatermarkOrder
 from dsv2.runtime.source_task import SourceTask
 from dsv2.runtime.split_watermarks import ReaderClock, SplitTime
 from dsv2.runtime.time_sender import TimeSender
@@ -85,9 +86,7 @@ class SplitReading:
             self._begin()
         if ACTIVE in self._order.tells:
             self._sender.tell_status(False)
-        self._send_watermarks()
-        if self._order.portions:
-            yield from self._read_portions()
+        yield from self._do_steps()
         self._task.end_portion()
         if self._clock is not None:
             self._send_time(self._clock.finish())
@@ -116,32 +115,33 @@ class SplitReading:
         if self._operator.watermarks is not None and not self._operator.watermarks.emits:
             self._sender.send(PROCESSING_TIME)
 
-    def _send_watermarks(self) -> None:
-        """Send what the enumerator wants every reader to send."""
-        try:
-            for identifier, value in self._order.watermarks:
-                self._ctx.emit_watermark(self._watermark(identifier, value))
-        except Exception as error:
-            raise_user_failure(self._operator, self._order.subtask, "emit_watermark", error)
-
-    def _read_portions(self) -> Iterator[int]:
+    def _do_steps(self) -> Iterator[int]:
         reader: SourceReader[Any, Any] | None = None
-        callback = "create_reader"
         try:
-            reader = self._source.create_reader(self._ctx)
-            callback = "read"
-            for portion in self._order.portions:
-                for run in reader.read(portion.start, portion.stop):
-                    yield self._send(portion, run)
-        except FailedRecordError as error:
-            if self._operator.watermarks is not None and self._operator.watermarks.extract_timestamp is not None:
-                callback = "extract_timestamp"
-            raise_user_failure(self._operator, self._order.subtask, callback, error)
-        except Exception as error:
-            raise_user_failure(self._operator, self._order.subtask, callback, error)
+            for step in self._order.steps:
+                if isinstance(step, WatermarkOrder):
+                    with self._calling("emit_watermark"):
+                        self._ctx.emit_watermark(self._watermark(step))
+                elif step.start is not None:
+                    if reader is None:
+                        with self._calling("create_reader"):
+                            reader = self._source.create_reader(self._ctx)
+                    with self._calling("read"):
+                        for run in reader.read(step.start, step.stop):
+                            yield self._send(step, run)
         finally:
             if reader is not None:
                 reader.close()
+
+    @contextmanager
+    def _calling(self, callback: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            strategy = self._operator.watermarks
+            if isinstance(error, FailedRecordError) and strategy is not None and strategy.extract_timestamp is not None:
+                callback = "extract_timestamp"
+            raise_user_failure(self._operator, self._order.subtask, callback, error)
 
     def _send(self, portion: SplitOrder, run: Records[Any]) -> int:
         if not isinstance(run, Records):
@@ -157,10 +157,10 @@ class SplitReading:
         self._task.send(records, run.timestamps)
         return len(records)
 
-    def _watermark(self, identifier: str, value: int | bool) -> Watermark:
-        if isinstance(self._declarations.get(identifier), BoolWatermarkDeclaration):
-            return BoolWatermark(bool(value), identifier)
-        return LongWatermark(value, identifier)
+    def _watermark(self, step: WatermarkOrder) -> Watermark:
+        if isinstance(self._declarations.get(step.identifier), BoolWatermarkDeclaration):
+            return BoolWatermark(bool(step.value), step.identifier)
+        return LongWatermark(step.value, step.identifier)
 
     def _send_time(self, time: int | None) -> None:
         if time is not None:

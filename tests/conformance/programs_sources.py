@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sources import Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
+from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.spans import Item, Span, Spans, everything
@@ -16,7 +16,9 @@ from tests.spans import Item, Span, Spans, everything
 __all__ = ("PROGRAMS",)
 
 ENDS = {"a": 14, "b": 3, "c": 0, "d": 8, "e": 1}
+HISTORY = {"x": 9, "y": 2}
 READ = new_builder("sources/read").type_long().combine_function_max().build()
+LIVE = new_builder("sources/live").type_bool().combine_function_and().combine_wait_for_all_channels(True).build()
 
 
 class Counting(Spans):
@@ -89,4 +91,37 @@ class SplitsGoTheirWay(Program):
         assert len(by_key) == 3
 
 
-PROGRAMS = (SplitsAreReadOnceAndInOrder(), SplitsGoTheirWay())
+class Followed(OneInputStreamProcessFunction[Item, Any]):
+    """Passes records on, and tells when history is over."""
+
+    def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        output.collect(record)
+
+    def on_watermark(
+        self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
+    ) -> WatermarkHandlingResult:
+        if watermark.identifier == LIVE.identifier:
+            output.collect(watermark.value)
+        return WatermarkHandlingResult.PEEK
+
+
+class EnumeratorsSendWatermarksBetweenSplits(Program):
+    """Every reader sends what the enumerator has it send where it belongs: behind history, before the stream."""
+
+    def build(self, p: Pipeline) -> None:
+        limit, dealt = p.records_per_batch, RoundRobinSplitAssigner()
+        sources = [Spans(HISTORY, limit=limit, assigner=dealt), Spans(ENDS, limit=limit, assigner=dealt)]
+        both = p.env.from_source(HybridSource(sources, watermark_at_switch=LIVE))
+        p.collect(both.process(Followed()).with_parallelism(1))
+        p.collect(both.process(Followed()).with_parallelism(p.parallelism), "each")
+
+    def check(self, run: Run) -> None:
+        switch = run.out().index(True)
+        assert sorted(item for item in run.out()[:switch] if item.span in HISTORY) == everything(HISTORY)
+        assert sorted(item for item in run.out() if item is not True) == everything({**HISTORY, **ENDS})
+        assert all(item.span in HISTORY for item in run.out()[:switch]) or run.parallelism > 1
+        assert run.out().count(True) == 1
+        assert run.out("each").count(True) == run.parallelism
+
+
+PROGRAMS = (SplitsAreReadOnceAndInOrder(), SplitsGoTheirWay(), EnumeratorsSendWatermarksBetweenSplits())

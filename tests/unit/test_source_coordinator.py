@@ -13,7 +13,7 @@ import pytest
 from dsv2.errors import JobError
 from dsv2.graph import Operator
 from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.source_offset import BEFORE_START, Offset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     Portion,
@@ -301,7 +301,7 @@ def test_a_reader_that_has_ended_sends_nothing_more() -> None:
     first = driver.next(BEFORE_START)
     assert [order.last for order in orders(first, source.split_serializer)] == [True, False]
     (order,) = orders(driver.next(first), source.split_serializer)
-    assert (order.subtask, order.watermarks) == (1, (("w", 5),))
+    assert (order.subtask, order.steps[0]) == (1, WatermarkOrder("w", 5))
 
 
 def test_splits_that_readers_keep_are_dealt_out_to_fewer_of_them() -> None:
