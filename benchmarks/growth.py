@@ -8,6 +8,8 @@ levels as many counts come one behind the other, each with an exchange before it
 * **levels**: 1 to 6, and what is added by each further one.
 * **executors**: one or two executors with a core each, as processes of a cluster on this machine; with the count, and
   with hot topics (``benchmarks/jobs/hot_topics.py``, 1,000 topics).
+* **plain loops**: one of the running count, and two at once in processes that know nothing of each other. More than
+  they gain together no second executor can give, for cores may share what they are made of, and the machine its clock.
 
 Points are measured in pieces: what is known is not measured again (unless ``--again``).
 """
@@ -20,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeAlias
 
@@ -31,6 +34,7 @@ from benchmarks.jobs.events import Events
 from benchmarks.peers.dsv2_job import add_up
 from benchmarks.peers.hot_topics.on_dsv2 import pipeline as hot_topics
 from benchmarks.peers.protocol import Task, warm_up_for
+from benchmarks.peers.running_count import plain
 from benchmarks.peers.running_count.on_dsv2 import Count
 from dsv2 import ExecutionEnvironment
 from dsv2.sources import DataGeneratorSource
@@ -42,14 +46,15 @@ __all__ = ("main",)
 
 NAME = "growth"
 EXECUTORS, EXECUTORS_OF_HOT_TOPICS = "executors", "executors of hot topics"
-PARTS = ("records", "levels", EXECUTORS, EXECUTORS_OF_HOT_TOPICS)
+LOOPS = "plain loops"
+PARTS = ("records", "levels", EXECUTORS, EXECUTORS_OF_HOT_TOPICS, LOOPS)
 SHORT = {
     "sizes": [2_000, 4_000],
     "levels": [1, 2],
     "records": 2_000,
     "batches": 1,
     "warm_up": 1,
-    "parts": ["records", "levels"],
+    "parts": ["records", "levels", LOOPS],
 }
 LINEAR = 1.1
 """What a further record or level may cost at most with many of them, in times of what it costs with few."""
@@ -113,6 +118,9 @@ def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[]
         if part in options.parts:
             for executors in (1, 2):
                 yield part, executors, measured(job, options.records, f"local-cluster[{executors},1,2048]")
+    if LOOPS in options.parts:
+        for loops in (1, 2):
+            yield LOOPS, loops, partial(loops_at_once, loops, options)
 
 
 def run(job: Build, task: Task, master: str) -> list[float]:
@@ -129,6 +137,14 @@ def run(job: Build, task: Task, master: str) -> list[float]:
         results = sum(number for number, _ in told)
         assert results == task.total or (job is hot_topics and results)  # which are hot, the suite looks at
         return batch_seconds(query.query, task.warm_up, task.batches)
+
+
+def loops_at_once(loops: int, options: argparse.Namespace) -> list[float]:
+    """Seconds of batches that are divided among so many processes, each as long as the slowest of them needs."""
+    task = Task(options.records // loops, options.batches, options.warm_up or warm_up_for(options.records), _KEYS)
+    with get_context("spawn").Pool(loops) as processes:
+        outcomes = processes.map(plain.measure, [task] * loops, chunksize=1)
+    return [max(seconds) for seconds in zip(*(outcome.seconds for outcome in outcomes), strict=True)]
 
 
 def counts(levels: int, env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
@@ -171,7 +187,7 @@ def tell(report: Report, part: str, rows: Sequence[Row]) -> None:
     if part.startswith(EXECUTORS):
         if len(rows) == 2:
             report.at_least(f"two {part} in times of one", rows[1].pace / first.pace, SCALED)
-    elif len(rows) > 2:
+    elif part != LOOPS and len(rows) > 2:
         middle, last = rows[len(rows) // 2], rows[-1]
         further = _slope(middle, last) / _slope(first, middle)
         claim = (
