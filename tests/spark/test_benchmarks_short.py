@@ -76,7 +76,7 @@ def test_costs(tmp_path: Path) -> None:
 
 def test_growth(tmp_path: Path) -> None:
     _, report = run_short("growth", tmp_path)
-    assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2]]
+    assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2], [1, 2]]
     assert all(row[1] > 0 for table in report["tables"] for row in table["rows"])
 
 
