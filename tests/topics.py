@@ -106,6 +106,7 @@ class Transaction:
     """Messages that are committed together, or not at all."""
 
     def __init__(self, config: Mapping[str, Any], topic: str, partition: int) -> None:
+        self._config = config
         self._producer = Producer({**config, "transactional.id": f"tests-{next(_NUMBERS)}"})
         self._producer.init_transactions(_SECONDS)
         self._producer.begin_transaction()
@@ -115,6 +116,14 @@ class Transaction:
         for value in values:
             self._producer.produce(self._topic, value, partition=self._partition)
         assert self._producer.flush(_SECONDS) == 0
+        return self
+
+    def set_group_offset(self, group: str, offset: int) -> Transaction:
+        """A consumer group is to commit it for the partition, together with the messages."""
+        consumer = Consumer({**self._config, "group.id": group})
+        place = TopicPartition(self._topic, self._partition, offset)
+        self._producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), _SECONDS)
+        consumer.close()
         return self
 
     def commit(self) -> None:

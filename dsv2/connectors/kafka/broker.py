@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,6 +27,10 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
 _FAREWELL_SECONDS = 5.0
+_REFUSED_FOR_GOOD = (  # the topic is gone; the group has members, which commit for themselves
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_MEMBER_ID,
+)
 
 
 class CommittedOffset(NamedTuple):
@@ -44,8 +48,8 @@ class Broker:
         self._connection = connection
         self._clock = clock
         self._errors = ClientErrors()
-        self._committing: Mapping[TopicPartition, int] = {}  # what was to be committed last, and what became of it
-        self._commits: list[Future[ConsumerGroupTopicPartitions]] = []
+        self._committing: Mapping[TopicPartition, int] = {}  # what the last commit is about, and what became of it
+        self._commit: Future[ConsumerGroupTopicPartitions] | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -59,11 +63,12 @@ class Broker:
     def close(self) -> None:
         """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
         deadline = time.monotonic() + _FAREWELL_SECONDS
-        wait(self._commits, _FAREWELL_SECONDS)
-        while self._commit_failed and time.monotonic() < deadline:  # a coordinator that is only just starting, mostly
-            time.sleep(_FIRST_PAUSE_SECONDS)
-            self.commit(self._committing)
-            wait(self._commits, _FAREWELL_SECONDS)
+        while self._commit is not None:
+            wait([self._commit], _FAREWELL_SECONDS)
+            if not self._commit.done() or not self._uncommitted() or time.monotonic() >= deadline:
+                break
+            time.sleep(_FIRST_PAUSE_SECONDS)  # a coordinator that is only just starting, mostly
+            self.commit({})
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -117,30 +122,43 @@ class Broker:
         """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
 
         def ask(seconds: float) -> None:
-            for future in self._alter(group, {partition: committed}, seconds).values():
-                future.result()
+            for _, error in _refused(self._alter(group, {partition: committed}, seconds).result()):
+                raise KafkaException(error)
 
         self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let the group show how far it is; does not wait, and a failure is only logged."""
-        assert self._connection.group_id is not None
-        committed = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
-        if self._commit_failed:
-            self._connect()
-        self._committing = dict(offsets)
-        asked = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
-        self._commits = list(asked.values())
-        for future in self._commits:
-            future.add_done_callback(self._log_commit)
+        """Let the group show how far it is; does not wait, and a failure is only logged.
 
-    @property
-    def _commit_failed(self) -> bool:
-        return any(future.done() and future.exception() is not None for future in self._commits)
+        What the last call was to commit is tried again if that may help, and if it is not known what became of it.
+        """
+        assert self._connection.group_id is not None
+        left = self._uncommitted()
+        if left and self._commit is not None and self._commit.done():
+            self._connect()
+        self._committing = {**left, **offsets}
+        committed = {partition: CommittedOffset(offset) for partition, offset in self._committing.items()}
+        self._commit = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
+        self._commit.add_done_callback(self._log_commit)
+
+    def _uncommitted(self) -> Mapping[TopicPartition, int]:
+        if self._commit is None:
+            return {}
+        if not self._commit.done():
+            return self._committing
+        if (failed := self._commit.exception()) is not None:
+            return {} if is_hopeless(failed.args[0]) else self._committing
+        return {
+            partition: self._committing[partition]
+            for partition, error in _refused(self._commit.result())
+            if not is_hopeless(error) and error.code() not in _REFUSED_FOR_GOOD
+        }
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
-        if (error := future.exception()) is not None:
-            told = self._connection.redacted(str(error))
+        failed = future.exception()
+        errors = [f"{partition}: {error.str()}" for partition, error in _refused(future.result())] if not failed else []
+        if failed or errors:
+            told = self._connection.redacted(str(failed) if failed else "; ".join(errors))
             _LOG.warning("Offsets were not committed to consumer group %r: %s", self._connection.group_id, told)
 
     def _committed(
@@ -153,6 +171,8 @@ class Broker:
             asked = [ConsumerGroupTopicPartitions(group, parts)]
             (future,) = self._admin.list_consumer_group_offsets(asked, **options).values()
             answer: ConsumerGroupTopicPartitions = future.result()
+            for _, error in _refused(answer):  # an open transaction that is about to change it, say
+                raise KafkaException(error)
             return answer
 
         found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask).topic_partitions or []
@@ -164,12 +184,13 @@ class Broker:
 
     def _alter(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], seconds: float
-    ) -> Mapping[str, Future[ConsumerGroupTopicPartitions]]:
+    ) -> Future[ConsumerGroupTopicPartitions]:
         parts = [
             confluent_kafka.TopicPartition(*place, offset.offset, offset.note) for place, offset in offsets.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, parts)]
-        return self._admin.alter_consumer_group_offsets(asked, request_timeout=seconds)
+        (future,) = self._admin.alter_consumer_group_offsets(asked, request_timeout=seconds).values()
+        return future
 
     def _offsets(
         self, partitions: Collection[TopicPartition], spec: OffsetSpec, *, uncommitted: bool
@@ -207,6 +228,13 @@ class Broker:
         self._admin.poll(0)
         last, self._errors.last = self._errors.last, None
         return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
+
+
+def _refused(answer: ConsumerGroupTopicPartitions) -> Iterator[tuple[TopicPartition, KafkaError]]:
+    """The partitions with an error of their own: the answer as a whole is none."""
+    for part in answer.topic_partitions or ():
+        if part.error is not None:
+            yield TopicPartition(part.topic, part.partition), part.error
 
 
 def _answered(answers: Mapping[AskedT, Future[T]]) -> Mapping[AskedT, T]:

@@ -1,0 +1,166 @@
+"""What consumer groups have committed: partitions may be refused in an answer that is no error as a whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+
+from components.kafka import KafkaBroker
+from dsv2 import JobError
+from dsv2.clock import SystemClock
+from dsv2.connectors.kafka import broker as broker_module
+from dsv2.connectors.kafka.broker import Broker, CommittedOffset
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.split import TopicPartition
+from tests.topics import Topics
+
+PLACES = [TopicPartition("readings", number) for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def topics(kafka_broker: KafkaBroker) -> Topics:
+    return Topics(kafka_broker.bootstrap_servers)
+
+
+def broker_of(servers: str, group: str, retry_timeout_ms: int = 20_000) -> Broker:
+    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout_ms, group), SystemClock())
+
+
+# --- A real broker ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: Topics) -> None:
+    place = TopicPartition(topics.create(), 0)
+    broker = broker_of(topics.bootstrap_servers, "unstable")
+    impatient = broker_of(topics.bootstrap_servers, "unstable", retry_timeout_ms=300)
+    broker.set_group_offset("unstable", place, CommittedOffset(5))
+    transaction = topics.transaction(place.topic).set_group_offset("unstable", 9)
+    with pytest.raises(JobError, match=r"offsets of consumer group 'unstable' cannot be read.*UNSTABLE_OFFSET_COMMIT"):
+        impatient.committed([place])
+    transaction.commit()
+    assert broker.committed([place]) == {place: 9}  # at once: the broker may yet be at it
+    broker.close()
+    impatient.close()
+
+
+def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+    place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
+    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout_ms=300)
+    with pytest.raises(JobError, match=r"The offset of consumer group 'refused' cannot be set.*UNKNOWN_TOPIC_OR_PART"):
+        broker.set_group_offset("refused", missing, CommittedOffset(1))
+    caplog.set_level(logging.WARNING)
+    broker.commit({place: 1, missing: 2})
+    broker.close()
+    told = [record.getMessage() for record in caplog.records if "were not committed" in record.getMessage()]
+    assert len(told) == 1  # and it was not tried again
+    assert told[0].startswith("Offsets were not committed to consumer group 'refused': no-such-topic-0: ")
+    assert topics.group_offsets("refused", place.topic) == {0: 1}
+
+
+# --- Answers as they come while a coordinator starts -----------------------------------------------------------------
+
+
+class Coordinator:
+    """Takes the place of the client; a test says what becomes of each commit."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[TopicPartition, int]] = []
+        self.clients = 0
+        self.answers: Iterator[Sequence[int] | int | None] = iter(())
+
+    def __call__(self, config: Mapping[str, object], **options: object) -> Coordinator:
+        self.clients += 1
+        return self
+
+    def alter_consumer_group_offsets(
+        self, requests: list[ConsumerGroupTopicPartitions], **options: Any
+    ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
+        """The next of ``answers``: a code for each partition, one for all of it, or None, if it is never answered."""
+        (request,) = requests
+        parts = request.topic_partitions or []
+        self.asked.append({TopicPartition(part.topic, part.partition): part.offset for part in parts})
+        future = Future[ConsumerGroupTopicPartitions]()
+        codes = next(self.answers, [KafkaError.NO_ERROR] * len(parts))
+        if isinstance(codes, int):
+            future.set_exception(KafkaException(KafkaError(codes)))
+        elif codes is not None:
+            answered: list[Any] = [Answered(part, code) for part, code in zip(parts, codes, strict=True)]
+            future.set_result(ConsumerGroupTopicPartitions(request.group_id, answered))
+        return {request.group_id: future}
+
+
+class Answered:
+    """A partition in an answer; one with an error cannot be made from Python."""
+
+    def __init__(self, part: confluent_kafka.TopicPartition, code: int) -> None:
+        self.topic, self.partition = part.topic, part.partition
+        self.error = KafkaError(code) if code else None
+
+
+LOADING, MOVED = KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.NOT_COORDINATOR
+GONE, DENIED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    coordinator = Coordinator()
+    monkeypatch.setattr(broker_module, "AdminClient", coordinator)
+    return coordinator
+
+
+@pytest.mark.parametrize("answer", [[LOADING, 0], [MOVED, 0]])
+def test_a_partition_that_was_not_committed_is_tried_again_with_the_next_ones(
+    coordinator: Coordinator, answer: Sequence[int]
+) -> None:
+    coordinator.answers = iter([answer])
+    broker = broker_of("nowhere:1", "group")
+    broker.commit({PLACES[0]: 1, PLACES[1]: 2})
+    broker.commit({PLACES[1]: 3, PLACES[2]: 4})
+    broker.commit({PLACES[1]: 5})
+    assert coordinator.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 3, PLACES[2]: 4}, {PLACES[1]: 5}]
+    assert coordinator.clients == 2  # one that was told so does not always find the coordinator again
+
+
+def test_what_is_newer_is_committed_instead(coordinator: Coordinator) -> None:
+    coordinator.answers = iter([LOADING])
+    broker = broker_of("nowhere:1", "group")
+    broker.commit({PLACES[0]: 1, PLACES[1]: 2})
+    broker.commit({PLACES[0]: 3})
+    assert coordinator.asked[1] == {PLACES[0]: 3, PLACES[1]: 2}
+
+
+@pytest.mark.parametrize("answer", [[GONE], DENIED, [KafkaError.UNKNOWN_MEMBER_ID]])
+def test_what_would_be_refused_again_is_not_tried_again(
+    coordinator: Coordinator, answer: Sequence[int] | int, caplog: pytest.LogCaptureFixture
+) -> None:
+    coordinator.answers = iter([answer])
+    broker = broker_of("nowhere:1", "group")
+    broker.commit({PLACES[0]: 1})
+    assert "were not committed to consumer group 'group'" in caplog.text
+    broker.commit({PLACES[1]: 2})
+    broker.close()
+    assert coordinator.asked[1:] == [{PLACES[1]: 2}]
+    assert coordinator.clients == 1
+
+
+def test_what_is_not_answered_yet_is_asked_again_by_the_same_client(coordinator: Coordinator) -> None:
+    coordinator.answers = iter([None])
+    broker = broker_of("nowhere:1", "group")
+    broker.commit({PLACES[0]: 1})
+    broker.commit({PLACES[1]: 2})
+    assert coordinator.asked[1] == {PLACES[0]: 1, PLACES[1]: 2}
+    assert coordinator.clients == 1
+
+
+def test_the_last_commit_is_tried_until_it_is_done(coordinator: Coordinator) -> None:
+    coordinator.answers = iter([[LOADING], MOVED])
+    broker = broker_of("nowhere:1", "group")
+    broker.commit({PLACES[0]: 1})
+    broker.close()
+    assert coordinator.asked == [{PLACES[0]: 1}] * 3
