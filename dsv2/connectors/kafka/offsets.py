@@ -60,7 +60,7 @@ class OffsetsInitializer(ABC):
 
     @staticmethod
     def committed_offsets(otherwise: OffsetsInitializer | None = None) -> OffsetsInitializer:
-        """What the consumer group has committed.
+        """What the consumer group has committed. While a transaction is about to change that, its end is waited for.
 
         ``otherwise``: for partitions of which it has committed nothing; without it that is a ``JobError``.
         """
