@@ -122,8 +122,7 @@ class Broker:
         """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
 
         def ask(seconds: float) -> None:
-            for _, error in _refused(self._alter(group, {partition: committed}, seconds).result()):
-                raise KafkaException(error)
+            _accepted(self._alter(group, {partition: committed}, seconds).result())
 
         self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
 
@@ -170,10 +169,7 @@ class Broker:
             options: dict[str, Any] = {"require_stable": True, "request_timeout": seconds}
             asked = [ConsumerGroupTopicPartitions(group, parts)]
             (future,) = self._admin.list_consumer_group_offsets(asked, **options).values()
-            answer: ConsumerGroupTopicPartitions = future.result()
-            for _, error in _refused(answer):  # an open transaction that is about to change it, say
-                raise KafkaException(error)
-            return answer
+            return _accepted(future.result())
 
         found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask).topic_partitions or []
         return {
@@ -235,6 +231,13 @@ def _refused(answer: ConsumerGroupTopicPartitions) -> Iterator[tuple[TopicPartit
     for part in answer.topic_partitions or ():
         if part.error is not None:
             yield TopicPartition(part.topic, part.partition), part.error
+
+
+def _accepted(answer: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+    """The answer, unless a partition was refused: because a transaction is about to change its offset, say."""
+    for _, error in _refused(answer):
+        raise KafkaException(error)
+    return answer
 
 
 def _answered(answers: Mapping[AskedT, Future[T]]) -> Mapping[AskedT, T]:
