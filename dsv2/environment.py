@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from importlib import import_module
 from os import PathLike, fspath
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError
-from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder
+from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
@@ -32,7 +32,7 @@ class ExecutionEnvironment:
         self._builder = PlanBuilder()
         self._parallelism = 1
         self._mode = RuntimeExecutionMode.STREAMING
-        self._record_types: list[type] = []
+        self._registered_types: list[RegisteredType] = []
 
     @staticmethod
     def get_instance(runtime: str | JobRuntime = "spark", *, spark: object | None = None) -> ExecutionEnvironment:
@@ -116,19 +116,31 @@ class ExecutionEnvironment:
             raise ConfigurationError(f"An execution mode is a RuntimeExecutionMode, not {mode!r}.")
         self._mode = mode
 
-    def register_type(self, record_type: type) -> None:
-        """Let records and fields of this class travel and be checkpointed.
+    def register_type(
+        self,
+        record_type: type[T],
+        *,
+        take_apart: Callable[[T], object] | None = None,
+        build: Callable[[Any], T] | None = None,
+    ) -> None:
+        """Let values of this class travel in records and be checkpointed.
 
-        Only needed for a class that is not defined or imported in the modules of the job's functions:
-        the decoder of frames and state builds no others.
+        Needed for a class that is not defined or imported in the modules of the job's functions, and for one that is no
+        class of data (written in C, say, or with a ``__reduce__``): for that, ``take_apart`` says what a value is made
+        from, in plain values, and ``build`` makes an equal value of it. Both are called in the workers, ``build`` with
+        whatever the checkpoint holds. Raises ``ConfigurationError`` for one without the other.
         """
         if not isinstance(record_type, type):
             raise ConfigurationError(f"register_type takes a class, not {record_type!r}.")
-        self._record_types.append(record_type)
+        if (take_apart is None) != (build is None) or not all(map(callable, filter(None, (take_apart, build)))):
+            raise ConfigurationError(
+                f"register_type({record_type.__qualname__}) takes both take_apart and build, two functions, or neither."
+            )
+        self._registered_types.append(RegisteredType(record_type, take_apart, build))
 
     def build_plan(self, job_name: str = "dsv2 job") -> Plan:
         """The checked plan of the pipeline so far, without running it. Raises ``PlanError``."""
-        return self._builder.build(job_name, self._mode, self._parallelism, self._record_types)
+        return self._builder.build(job_name, self._mode, self._parallelism, self._registered_types)
 
     def execute(
         self,

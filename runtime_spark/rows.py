@@ -13,7 +13,6 @@ from dsv2.errors import SerializationError
 from dsv2.graph import Plan
 from dsv2.runtime.codec import BlobKind, Codec
 from dsv2.runtime.frames import Control, Frame, Timestamps
-from dsv2.runtime.records import pack, unpack
 from dsv2.runtime.shortened import shorten
 from runtime_spark.layout import REPORT_SLOT, Layout
 
@@ -57,10 +56,10 @@ class FrameEncoder:
     def emit(self, frame: Frame) -> None:
         """Encode ``frame``; one whose bytes are too many becomes several.
 
-        Raises ``SerializationError`` naming a record that cannot be pickled, and who emitted it.
+        Raises ``SerializationError`` naming a record that cannot be turned into bytes, and who emitted it.
         """
         try:
-            payload = self._codec.seal(BlobKind.FRAME, (pack(frame.records), frame.controls, frame.timestamps))
+            payload = self._codec.seal_columns(BlobKind.FRAME, [frame.records, frame.controls, frame.timestamps or ()])
         except SerializationError:
             self._blame_record(frame)
             raise
@@ -102,8 +101,8 @@ class FrameEncoder:
 
 def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[Sequence[Any], list[Control], Timestamps]:
     """Records, controls and timestamps of a payload. Raises ``CorruptDataError``, naming ``owner``."""
-    packed, controls, timestamps = codec.unseal(BlobKind.FRAME, payload, owner)
-    return unpack(packed), controls, timestamps
+    records, controls, timestamps = codec.unseal_columns(BlobKind.FRAME, payload, owner)
+    return records, list(controls), timestamps if len(timestamps) else None
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -88,7 +88,7 @@ def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
     }
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
-    bare = dataclasses.replace(plan, operators=operators, record_types=())
+    bare = dataclasses.replace(plan, operators=operators, registered_types=())
     packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources))
     return packed
 

@@ -20,7 +20,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.codec import Codec, Names
+from dsv2.runtime.codec import Codec, References
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.page_store import in_entries
@@ -169,13 +169,21 @@ class CountingCodec(Codec):
         super().__init__(TypeRegistry())
         self.decoded = self.encoded = 0
 
-    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
+    def loads(self, data: bytes, owner: str, references: References | None = None) -> Any:
         self.decoded += 1
-        return super().loads(data, owner, names)
+        return super().loads(data, owner, references)
+
+    def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
+        self.decoded += 1
+        return super().loads_columns(data, owner)
 
     def dumps(self, value: Any) -> bytes:
         self.encoded += 1
         return super().dumps(value)
+
+    def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
+        self.encoded += 1
+        return super().dumps_columns(columns)
 
 
 class NoRows:

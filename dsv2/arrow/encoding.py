@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from dsv2.errors import CorruptDataError
+
 __all__ = ("Narrow", "Numbers", "from_bytes", "in_one_piece", "narrowed", "to_bytes", "widened")
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -19,6 +21,7 @@ Narrow: TypeAlias = tuple[str, int] | None
 """Of a column of whole numbers: its type in numpy, and what has been taken off its numbers; None if it is as it was."""
 
 _CODEC = pa.Codec("lz4")
+_MOST_COMPRESSED = 255  # what lz4 can do at best
 _NARROW = tuple((1 << 8 * np.dtype(kind).itemsize, kind) for kind in ("<u1", "<u2", "<u4"))
 
 
@@ -30,12 +33,15 @@ def to_bytes(table: pa.Table) -> tuple[bytes, int, tuple[Narrow, ...]]:
 
 
 def from_bytes(schema: pa.Schema, data: bytes, size: int, narrow: Sequence[Narrow]) -> pa.Table:
-    """The table of ``to_bytes``, which has ``schema``."""
+    """The table of ``to_bytes``, which has ``schema``. Raises ``CorruptDataError``, or an error of Arrow."""
     kinds = [
         field.type if how is None else pa.from_numpy_dtype(how[0]) for field, how in zip(schema, narrow, strict=True)
     ]
+    if not 0 <= size <= _MOST_COMPRESSED * len(data):
+        raise CorruptDataError(f"{len(data)} bytes of a table cannot be {size} bytes.")
     message = _CODEC.decompress(data, size)
     batch = pa.ipc.read_record_batch(message, pa.schema(zip(schema.names, kinds, strict=True)))
+    batch.validate(full=True)
     columns = [
         column if how is None else pa.array(widened(column.to_numpy(), how[1]))
         for column, how in zip(batch.columns, narrow, strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.arrow.encoding import Narrow, from_bytes, in_one_piece, narrowed, to_bytes, widened
+from dsv2.arrow.encoding import in_one_piece
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.arrow.schema import refuse_nulls, rows_to_table, schema_of, table_to_rows
 from dsv2.columnar import Columnar, WholeNumbers
@@ -46,10 +46,6 @@ class ArrowWholeNumbers(WholeNumbers):
     def joined(self, more: Sequence[ArrowWholeNumbers]) -> ArrowWholeNumbers:
         return ArrowWholeNumbers(pa.concat_arrays([self.array, *(numbers.array for numbers in more)]))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        numbers, least = narrowed(self.array.to_numpy())
-        return _whole_numbers, (numbers.tobytes(), numbers.dtype.str, least)
-
 
 class ArrowRecords(Columnar[T]):
     """Records of ``kind``, a NamedTuple class or dataclass, as ``table``, which has the schema of the class."""
@@ -84,9 +80,6 @@ class ArrowRecords(Columnar[T]):
 
     def joined(self, more: Sequence[ArrowRecords[T]]) -> ArrowRecords[T]:
         return ArrowRecords(pa.concat_tables([self.table, *(records.table for records in more)]), self.kind)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _records, (self.kind, *to_bytes(self.table))
 
     def rows(self) -> list[T]:
         if self._rows is None:
@@ -145,17 +138,6 @@ def table_of(records: Sequence[Any], kind: type) -> pa.Table:
     if isinstance(records, ArrowRecords) and records.kind is kind:
         return records.table
     return rows_to_table(records, kind)
-
-
-# What stands in pickles; the runtime's registry knows these by name.
-
-
-def _records(kind: type[T], data: bytes, size: int, narrow: Sequence[Narrow]) -> ArrowRecords[T]:
-    return ArrowRecords(from_bytes(schema_of(kind), data, size, narrow), kind)
-
-
-def _whole_numbers(data: bytes, kind: str, least: int) -> ArrowWholeNumbers:
-    return ArrowWholeNumbers(pa.array(widened(np.frombuffer(data, kind), least)))
 
 
 def _sliced(data: Any, index: slice) -> Any:

@@ -12,7 +12,7 @@ from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import Position, ProcessFunction, RunFunction
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
-from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
+from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
 from dsv2.graph.states import check_states
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
@@ -80,7 +80,7 @@ class PlanBuilder:
         job_name: str,
         mode: RuntimeExecutionMode,
         default_parallelism: int,
-        record_types: Iterable[type] = (),
+        registered_types: Iterable[RegisteredType] = (),
     ) -> Plan:
         """The checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
@@ -103,7 +103,7 @@ class PlanBuilder:
             operators,
             edges,
             _declarations(operators),
-            tuple(record_types),
+            tuple(registered_types),
         )
 
     def _uids(self) -> list[str]:

@@ -16,7 +16,7 @@ from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
-__all__ = ("AtSource", "Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan")
+__all__ = ("AtSource", "Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan", "RegisteredType")
 
 KeySelector: TypeAlias = Callable[[Any], Hashable]
 
@@ -106,6 +106,15 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class RegisteredType:
+    """A class of records or state that the program has named, and what its values are made from, if that was said."""
+
+    kind: type
+    take_apart: Callable[[Any], object] | None = None
+    build: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
     """A whole job, checked."""
 
@@ -114,7 +123,7 @@ class Plan:
     operators: tuple[Operator, ...]
     edges: tuple[Edge, ...]
     declarations: Mapping[str, WatermarkDeclaration]
-    record_types: tuple[type, ...] = ()
+    registered_types: tuple[RegisteredType, ...] = ()
 
     @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:

@@ -25,7 +25,7 @@ class MutationCheck:
     def remember(self, operator: Operator, record: Any) -> None:
         """Note what ``record``, which ``operator`` emits, is now."""
         try:
-            data = self._codec.comparable(record)
+            data = self._codec.dumps(record)
         except SerializationError as error:
             raise SerializationError(
                 f"{operator}, defined at {operator.location}, emitted {shorten(record)}. {error}"
@@ -36,7 +36,7 @@ class MutationCheck:
         """Raise ``RecordMutatedError`` if a record is not what it was; then forget them all."""
         emitted, self._emitted[:] = self._emitted[:], []
         for operator, record, data, text in emitted:
-            if self._codec.comparable(record) != data:
+            if self._codec.dumps(record) != data:
                 raise RecordMutatedError(
                     f"A record was changed after {operator}, defined at {operator.location}, had emitted it: "
                     f"it was {text} and is now {shorten(record)}. Emit a copy, or build a new record."

@@ -1,32 +1,37 @@
 """Bytes that outlive a process: every frame and every state blob is written and read here.
 
 Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte), payload length (4), CRC-32 of
-the payload (4), payload. The payload is a pickle that is decoded by an unpickler which builds plain built-in types and
-the job's own classes and nothing else, so bytes cannot run code.
+the payload (4), payload. The payload is MessagePack: trees of plain values that describe columns of data (see
+``dsv2.runtime.serde.nodes``). What they describe is built from the classes of data that the job brings, field by
+field. No function can be named in them, so bytes cannot run code.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import pickle
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 from zlib import crc32
-from zoneinfo import ZoneInfo
+
+import msgspec
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde.decoder import ColumnDecoder
+from dsv2.runtime.serde.encoder import ColumnEncoder, GraphEncoder, NoTreeError
+from dsv2.runtime.serde.types import DataTypes
 
-__all__ = ("FORMAT_VERSION", "BlobKind", "Codec")
+__all__ = ("FORMAT_VERSION", "BlobKind", "Codec", "References")
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
 
-Names: TypeAlias = Mapping[tuple[str, str], Callable[..., Any]]
+References: TypeAlias = Mapping[str, Callable[[str], Any]]
+"""By the kind of a ``Reference``, what finds the object of a name."""
 
 
 class BlobKind(IntEnum):
@@ -38,38 +43,64 @@ class BlobKind(IntEnum):
 
 
 class Codec:
-    """Encodes and decodes for one job."""
+    """Encodes and decodes for one job.
 
-    def __init__(self, registry: TypeRegistry) -> None:
-        self._registry = registry
-        self._by_name = True
+    A *column* is a sequence of independent values: an object that two of them share becomes two. Within a value an
+    object in two places stays one, and a value may contain itself.
+    """
+
+    def __init__(self, types: DataTypes) -> None:
+        self._types = types
+        self._encoder = ColumnEncoder(types)
 
     def dumps(self, value: Any) -> bytes:
-        """``value`` as a bare pickle. Raises ``SerializationError`` if it cannot be one."""
-        if self._by_name:
-            # A class defined inside a function has no importable name; the job's registry knows it all the same.
-            with contextlib.suppress(Exception):
-                return pickle.dumps(value, 5)
-        data = self.comparable(value)
-        self._by_name = False
-        return data
+        """``value`` as bytes. Raises ``SerializationError`` if it cannot be turned into any."""
+        return self._dumps(lambda encoder: self._node(value, encoder))
 
-    def comparable(self, value: Any) -> bytes:
-        """``value`` as a bare pickle, the same whatever was encoded before. Raises as ``dumps``, and is slower."""
-        buffer = io.BytesIO()
-        try:
-            _RegistryPickler(buffer, self._registry).dump(value)
-        except Exception as error:  # whatever a __reduce__ or __getstate__ on the way raises
-            raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
-        return buffer.getvalue()
+    def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
+        """Columns, of any lengths, as bytes. Raises as ``dumps``."""
+        return self._dumps(lambda encoder: [self._column(values, encoder) for values in columns])
 
-    def loads(self, data: bytes, owner: str, names: Names | None = None) -> Any:
-        """The value of a bare pickle. ``names``: what some (module, name) stand for, whatever the registry says.
+    def loads(self, data: bytes, owner: str, references: References | None = None) -> Any:
+        """The value of ``dumps``. ``references``: finds objects of the runtime, which only fields of functions hold.
 
         Raises ``CorruptDataError``, naming ``owner``, for what ``dumps`` cannot make.
         """
+        return self._loads(data, owner, references, lambda decoder, node: _only(decoder.column(node)))
+
+    def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
+        """The columns of ``dumps_columns``. Raises ``CorruptDataError``, naming ``owner``."""
+        return self._loads(data, owner, None, lambda decoder, found: list(map(decoder.column, found)))  # type: ignore[no-any-return]
+
+    def _dumps(self, nodes_of: Callable[[ColumnEncoder], Any]) -> bytes:
         try:
-            return _RestrictedUnpickler(io.BytesIO(data), self._registry, names or {}).load()
+            try:
+                return _pack(nodes_of(self._encoder))
+            except (OverflowError, UnicodeEncodeError):
+                return _pack(nodes_of(ColumnEncoder(self._types, careful=True)))
+        except SerializationError:
+            raise
+        except Exception as error:  # whatever a property or a registered function on the way raises
+            raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
+
+    def _node(self, value: Any, encoder: ColumnEncoder) -> Any:
+        try:
+            return encoder.column([value])
+        except NoTreeError:
+            return GraphEncoder(self._types, encoder.careful).graph(value)
+
+    def _column(self, values: Sequence[Any], encoder: ColumnEncoder) -> Any:
+        try:
+            return encoder.column(values)
+        except NoTreeError:
+            return nodes.SEPARATE, list(map(self.dumps, values))
+
+    def _loads(
+        self, data: bytes, owner: str, references: References | None, values_of: Callable[[ColumnDecoder, Any], Any]
+    ) -> Any:
+        decoder = ColumnDecoder(self._types, references or {}, lambda part: self.loads(part, owner), len(data))
+        try:
+            return values_of(decoder, _unpack(data))
         except CorruptDataError as error:
             raise CorruptDataError(f"{owner}: {error}") from error
         except Exception as error:
@@ -83,12 +114,20 @@ class Codec:
         """The value of a blob. Raises ``CorruptDataError``, naming ``owner``, if anything about it does not fit."""
         return self.loads(self.unwrap(kind, blob, owner), owner)
 
+    def seal_columns(self, kind: BlobKind, columns: Sequence[Sequence[Any]]) -> bytes:
+        """As ``seal``."""
+        return self.wrap(kind, self.dumps_columns(columns))
+
+    def unseal_columns(self, kind: BlobKind, blob: bytes, owner: str) -> list[Sequence[Any]]:
+        """As ``unseal``."""
+        return self.loads_columns(self.unwrap(kind, blob, owner), owner)
+
     def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
-        """A bare pickle as a blob."""
+        """The bytes of ``dumps`` as a blob."""
         return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
 
     def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
-        """The bare pickle in a blob, not copied. Raises ``CorruptDataError``, naming ``owner``, as ``unseal`` does."""
+        """The bytes of ``dumps`` in a blob, not copied. Raises as ``unseal``."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
         magic, version, found, length, checksum = _HEADER.unpack_from(blob)
@@ -101,36 +140,9 @@ class Codec:
             )
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
-        return payload  # type: ignore[return-value]  # BytesIO takes any buffer
+        return payload  # type: ignore[return-value]  # decoders take any buffer
 
 
-def _class_named(module: str, name: str) -> type:
-    raise NotImplementedError("only a name in pickles: the unpickler answers with the registry's own find")
-
-
-def _getattr(owner: object, name: str) -> Any:
-    # Time zones ask for their constructor in this way; nothing else gets an answer.
-    if owner is ZoneInfo and name == "_unpickle":
-        return getattr(owner, name)
-    raise CorruptDataError(f"The bytes ask for an attribute {name!r}.")
-
-
-class _RegistryPickler(pickle.Pickler):
-    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry) -> None:
-        super().__init__(buffer, 5)
-        self._registry = registry
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and self._registry.knows(obj):
-            return _class_named, (obj.__module__, obj.__qualname__)
-        return NotImplemented
-
-
-class _RestrictedUnpickler(pickle.Unpickler):
-    def __init__(self, buffer: io.BytesIO, registry: TypeRegistry, names: Names) -> None:
-        super().__init__(buffer)
-        self._find = registry.find
-        self._names = {(__name__, "_class_named"): registry.find, ("builtins", "getattr"): _getattr, **names}
-
-    def find_class(self, module: str, name: str) -> Any:
-        return self._names.get((module, name)) or self._find(module, name)
+def _only(values: Sequence[Any]) -> Any:
+    (value,) = values
+    return value

@@ -10,6 +10,7 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermarkError
 from dsv2.runtime.handles import Handle
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
+from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.timers import BatchTime, TimerService
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
@@ -29,8 +30,6 @@ __all__ = (
     "Tally",
     "TaskFacts",
     "WatermarkEmitter",
-    "counter_named",
-    "event_time_manager",
 )
 
 NO_KEY: Any = object()
@@ -55,25 +54,24 @@ class TaskFacts:
     attempt_number: int
 
 
-class Tally:
+class Tally(Reference):
     """``Counter``. A function that keeps one in a field finds the one of this name there after a restart."""
 
     __slots__ = ("count", "name")
+
+    reference_kind = "counter"
 
     def __init__(self, name: str = "", count: int = 0) -> None:
         self.name = name
         self.count = count
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return counter_named, (self.name,)
+    @property
+    def reference_name(self) -> str:
+        return self.name
 
     def inc(self, amount: int = 1) -> None:
         """Add ``amount``."""
         self.count += amount
-
-
-def counter_named(name: str) -> Tally:
-    raise NotImplementedError("only a name in pickles: FunctionFields answers with the counters of its function")
 
 
 class Metrics:
@@ -221,18 +219,21 @@ class PartitionTimers:
         return self._time.now_ms
 
 
-class EventTimers:
+class EventTimers(Reference):
     """``EventTimeManager``: event timers of the current key. A function may keep it in a field."""
 
     __slots__ = ("_inputs", "_partition", "_timers")
+
+    reference_kind = "event time manager"
 
     def __init__(self, partition: PartitionState, timers: TimerService, inputs: EventTimeOfInputs) -> None:
         self._partition = partition
         self._timers = timers
         self._inputs = inputs
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return event_time_manager, ()
+    @property
+    def reference_name(self) -> str:
+        return ""
 
     def register_timer(self, timestamp: int) -> None:
         """Call ``on_event_timer`` for the current key when event time has reached ``timestamp`` ms."""
@@ -249,10 +250,6 @@ class EventTimers:
     def uses_processing_time(self) -> bool:
         """Whether it is the wall clock."""
         return self._inputs.uses_processing_time
-
-
-def event_time_manager() -> EventTimers:
-    raise NotImplementedError("only a name in pickles: FunctionFields answers with the manager of its function")
 
 
 class WatermarkEmitter:

@@ -6,24 +6,24 @@ threshold given to the constructor, say) and be obeyed. A function that defines 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import WrappingFunction
 from dsv2.graph import Operator
-from dsv2.runtime.codec import Codec, Names
-from dsv2.runtime.contexts import counter_named, event_time_manager
-from dsv2.runtime.handles import state_named
+from dsv2.runtime.codec import Codec, References
+from dsv2.runtime.contexts import EventTimers, Tally
+from dsv2.runtime.handles import Handle
 from dsv2.runtime.shortened import shorten
 
 __all__ = ("FunctionFields", "difference_of_fields")
 
-# What stands in the bytes by the name of a function, for people to read.
-_SHOWN: Names = {
-    (counter_named.__module__, counter_named.__qualname__): "counter {!r}".format,
-    (event_time_manager.__module__, event_time_manager.__qualname__): "event time".format,
-    (state_named.__module__, state_named.__qualname__): "state {!r}".format,
+# What objects of the runtime are for people to read.
+_SHOWN: References = {
+    Tally.reference_kind: "counter {!r}".format,
+    EventTimers.reference_kind: lambda name: "event time",
+    Handle.reference_kind: "state {!r}".format,
 }
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
@@ -36,9 +36,9 @@ class FunctionFields:
         function: object,
         operator: Operator,
         codec: Codec,
-        named: Mapping[Callable[..., Any], Callable[..., Any]],
+        references: References,
     ) -> None:
-        """``named``: what stands in pickles by the name of a function, and where the real thing is found again."""
+        """``references``: finds the objects of the runtime that the function keeps in its fields."""
         self._wrapping = function
         self._kept_of_wrapping: Collection[str] = ()
         if isinstance(function, WrappingFunction):
@@ -47,14 +47,14 @@ class FunctionFields:
         self._function = function
         self._operator = operator
         self._codec = codec
-        self._names = {(name.__module__, name.__qualname__): find for name, find in named.items()}
+        self._references = references
         self._custom = type(function).__getstate__ is not object.__getstate__
         self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
         self._changed: set[str] = set()
 
     def snapshot(self) -> bytes:
-        """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be pickled."""
+        """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be."""
         fields = self._snapshot()
         if not self._kept_of_wrapping:
             return fields
@@ -79,12 +79,12 @@ class FunctionFields:
 
     def restore(self, data: bytes) -> None:
         """Put the fields of an earlier ``snapshot`` back."""
-        state = self._codec.loads(data, f"Fields of {self._operator}", self._names)
+        state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
         if self._kept_of_wrapping:
             data, kept = state
             for name, value in kept.items():
                 setattr(self._wrapping, name, value)
-            state = self._codec.loads(data, f"Fields of {self._operator}", self._names)
+            state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
         if self._custom:
             restore_state = getattr(self._function, "__setstate__", None)
             if restore_state is not None:
@@ -114,19 +114,19 @@ class FunctionFields:
 
     def _try_dumps(self, value: Any) -> bytes | None:
         try:
-            return self._codec.comparable(value)
+            return self._codec.dumps(value)
         except SerializationError:
             return None
 
     def _check(self, name: str, value: Any) -> None:
-        # Reading back as well: a function, say, is written by name, but names of functions are not for bytes to call.
+        # Reading back as well: what was once written has to be readable, or the job could never start again.
         self._dumps(value, f"field {name!r} ({type(value).__qualname__})", read_back=True)
 
     def _dumps(self, value: Any, what: str, read_back: bool = False) -> bytes:
         try:
             data = self._codec.dumps(value)
             if read_back:
-                self._codec.loads(data, "Read back", self._names)
+                self._codec.loads(data, "Read back", self._references)
             return data
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(

@@ -5,7 +5,7 @@ What a callback raises leaves here as an error that names operator, callback, ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn, TypeVar
@@ -22,6 +22,7 @@ from dsv2.functions import (
     TickingFunction,
 )
 from dsv2.graph import KeySelector, Operator, OperatorKind
+from dsv2.runtime.codec import References
 from dsv2.runtime.columnar_calls import ColumnarCalls
 from dsv2.runtime.contexts import (
     NO_KEY,
@@ -37,12 +38,10 @@ from dsv2.runtime.contexts import (
     Tally,
     TaskFacts,
     WatermarkEmitter,
-    counter_named,
-    event_time_manager,
 )
 from dsv2.runtime.failure import raise_user_failure
 from dsv2.runtime.frames import Timestamps
-from dsv2.runtime.handles import state_named
+from dsv2.runtime.handles import Handle
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.outputs import (
@@ -172,12 +171,12 @@ class FunctionCalls:
             self._columns.process_gathered()
 
     @property
-    def kept_by_name(self) -> Mapping[Callable[..., Any], Callable[..., Any]]:
+    def kept_by_name(self) -> References:
         """What a function may keep in a field although it is the runtime's: see ``FunctionFields``."""
         return {
-            counter_named: self.metrics.counter,
-            event_time_manager: lambda: self._event_time_manager,
-            state_named: self.states.named,
+            Tally.reference_kind: self.metrics.counter,
+            EventTimers.reference_kind: lambda name: self._event_time_manager,
+            Handle.reference_kind: self.states.named,
         }
 
     def init(self) -> None:

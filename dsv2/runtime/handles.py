@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from dsv2.runtime.serde.references import Reference
 from dsv2.state import (
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
@@ -30,7 +31,6 @@ __all__ = (
     "Spot",
     "ValueHandle",
     "default_maker",
-    "state_named",
 )
 
 
@@ -66,20 +66,19 @@ class Spot(Protocol):
 _IMMUTABLE = (int, float, complex, str, bytes, type(None))
 
 
-def state_named(name: str) -> Handle:
-    raise NotImplementedError("only a name in pickles: FunctionFields answers with the states of its function")
-
-
-class Handle:
+class Handle(Reference):
     """What all handles share. A function that keeps one in a field finds the one of this name there after a restart."""
 
     __slots__ = ("declaration",)
 
+    reference_kind = "state"
+
     def __init__(self, declaration: StateDeclaration) -> None:
         self.declaration = declaration
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return state_named, (self.declaration.name,)
+    @property
+    def reference_name(self) -> str:
+        return self.declaration.name
 
 
 class PlainHandle(Handle):

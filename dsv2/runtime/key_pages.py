@@ -81,25 +81,28 @@ class KeyPages(Pages):
             column.clear()
 
     def _decode(self, number: int, data: bytes) -> Page:
-        keys, columns = self._codec.loads(data, self._owner)
+        keys, names, *columns = self._codec.loads_columns(data, self._owner)
         self.numbers.update(dict.fromkeys(keys, number))
-        for name, values in columns.items():
+        for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
             column = self.columns.get(name)
             if column is None:
                 column = self.column(name)  # of a state that is no longer declared
-            column.update(zip(keys, values, strict=True) if isinstance(values, list) else values)
+            column.update(zip(holders or keys, values, strict=True))
         return dict.fromkeys(keys)
 
     def _encode(self, page: Page) -> bytes:
         keys = page.keys()
-        columns: dict[str | None, Any] = {}
+        names: list[str | None] = []
+        columns: list[list[Any]] = [list(keys), names]  # and for each name the keys that have a value, and the values
         for name, column in self.columns.items():
             if keys <= column.keys():
-                columns[name] = list(map(column.__getitem__, keys))
-            elif column and (held := {key: column[key] for key in keys if key in column}):
-                columns[name] = held
+                names.append(name)
+                columns += [], list(map(column.__getitem__, keys))  # all keys have one
+            elif column and (holders := [key for key in keys if key in column]):
+                names.append(name)
+                columns += holders, list(map(column.__getitem__, holders))
         try:
-            return self._codec.dumps((list(keys), columns))
+            return self._codec.dumps_columns(columns)
         except SerializationError:
             for key in keys:
                 encode_state(self._codec, self._values_of(key), f"{self._owner}, key {shorten(key)}")

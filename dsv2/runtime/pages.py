@@ -49,7 +49,7 @@ class PageCache:
         """Encode what has changed; from now on the store has the pages ``stored``.
 
         Returns the part of them that goes into the state blob. Raises ``SerializationError`` naming a key whose values
-        cannot be pickled.
+        cannot be turned into bytes.
         """
         for number in sorted(self.changed):
             if number in stored:
@@ -83,12 +83,12 @@ class PageCache:
 
     def _decode(self, number: int, data: bytes) -> Page:
         """Page ``number`` as an object; what else is to be done with it as it comes."""
-        page: Page = self._codec.loads(data, self._owner)
-        return page
+        keys, values = self._codec.loads_columns(data, self._owner)
+        return dict(zip(keys, values, strict=True))
 
     def _encode(self, page: Page) -> bytes:
         try:
-            return self._codec.dumps(page)
+            return self._codec.dumps_columns([list(page), list(page.values())])
         except SerializationError:
             for key, value in page.items():
                 encode_state(self._codec, value, f"{self._owner}, key {shorten(key)}")

@@ -9,50 +9,53 @@ from __future__ import annotations
 import dataclasses
 import io
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from importlib import import_module
+from inspect import isabstract
 from types import FunctionType
 from typing import Any
 
 import cloudpickle
+from typing_extensions import is_protocol
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ColumnarFunction, ProcessFunction, WrappingFunction
-from dsv2.graph import Operator, Plan
+from dsv2.graph import Operator, Plan, RegisteredType
+from dsv2.runtime.serde.layouts import Layout, layout_of, name_of, shown
+from dsv2.runtime.serde.nodes import ATOMIC
+from dsv2.runtime.serde.values import CONTAINERS, Converter, converter_named, converter_of
 from dsv2.sinks import Sink
 from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource, Source
+from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
+from dsv2.watermark import BoolWatermark, LongWatermark
 
 __all__ = ("TypeRegistry",)
 
-_PLAIN = {
-    "builtins": [
-        *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset"),
-        *("int", "list", "object", "range", "set", "slice", "str", "tuple"),
-    ],
-    "collections": ["Counter", "OrderedDict", "defaultdict", "deque"],
-    "datetime": ["date", "datetime", "time", "timedelta", "timezone"],
-    "decimal": ["Decimal"],
-    "fractions": ["Fraction"],
-    "dsv2.arrow.records": ["_records", "_whole_numbers"],
-    "pyarrow.lib": [  # tables, in fields of functions
-        *("_reconstruct_table", "_reconstruct_record_batch", "_restore_array", "chunked_array", "py_buffer"),
-        *("schema", "field", "type_for_alias", "decimal128", "dictionary", "list_", "struct", "timestamp"),
-    ],
-    "pyspark.sql.types": ["Row", "_create_row"],
-    "uuid": ["UUID", "SafeUUID"],
-    "zoneinfo": ["ZoneInfo"],
-}
+_OURS = (BoolWatermark, LongWatermark)  # which a function may emit as records
+_PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
 
 
 class TypeRegistry:
-    """Finds a class by module and qualified name, among those that the job may use."""
+    """``DataTypes`` of a job: its classes by module and qualified name, and how they are written."""
 
-    def __init__(self, classes: Iterable[type] = (), modules: Iterable[str] = ()) -> None:
-        self._classes = {(c.__module__, c.__qualname__): c for c in classes}
+    def __init__(
+        self,
+        classes: Iterable[type] = (),
+        modules: Iterable[str] = (),
+        registered: Iterable[RegisteredType] = (),
+    ) -> None:
+        self._classes = {(c.__module__, c.__qualname__): c for c in (*_OURS, *classes)}
         self._modules = sorted(set(modules) - {"__main__"})
-        self._seen: dict[tuple[str, str], Any] = {}
+        self._registered = tuple(registered)
+        self._converters = {
+            name_of(r.kind): Converter(name_of(r.kind), r.take_apart, r.build)
+            for r in self._registered
+            if r.take_apart is not None and r.build is not None
+        }
+        self._by_class: dict[type, Layout | Converter] = {}
+        self._by_name: dict[str, Layout] = {}
 
     @staticmethod
     def of(plan: Plan) -> TypeRegistry:
@@ -64,15 +67,61 @@ class TypeRegistry:
             if edge.key_selector is not None:
                 owner = plan.operators[edge.target]
                 recorder.record(edge.key_selector, f"the key selector of {owner}, defined at {owner.location},")
-        recorder.classes.update(plan.record_types)
-        return TypeRegistry(recorder.classes, recorder.modules)
+        recorder.classes.update(registered.kind for registered in plan.registered_types)
+        registry = TypeRegistry(recorder.classes, recorder.modules, plan.registered_types)
+        for operator in plan.operators:
+            if isinstance(operator.body, ProcessFunction):
+                _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
+        return registry
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._classes, self._modules)
+        return _rebuild, (self._classes, self._modules, self._registered)
 
-    def knows(self, kind: type) -> bool:
-        """Whether ``kind`` itself is registered (a class of the same name is not enough)."""
-        return self._classes.get((kind.__module__, kind.__qualname__)) is kind
+    def layout_of(self, kind: type) -> Layout | Converter:
+        """How values of ``kind`` are written. Raises ``SerializationError`` if they cannot be, or could not be read."""
+        found = self._by_class.get(kind)
+        if found is None:
+            found = self._by_class[kind] = self._new_layout(kind)
+        return found
+
+    def layout_named(self, name: str) -> Layout:
+        """How values of the class called ``name`` are made. Raises ``CorruptDataError`` if there is none."""
+        found = self._by_name.get(name)
+        if found is None:
+            kind = self.find(*name.partition(":")[::2])
+            try:
+                found = self._by_name[name] = layout_of(kind)
+            except SerializationError as error:
+                raise CorruptDataError(f"The bytes name {shown(kind)}. {error}") from error
+        return found
+
+    def converter_named(self, name: str) -> Converter:
+        """How the values that ``name`` stands for are made. Raises ``CorruptDataError``."""
+        return self._converters.get(name) or converter_named(name)
+
+    def _new_layout(self, kind: type) -> Layout | Converter:
+        if (converter := self._converters.get(name_of(kind)) or converter_of(kind)) is not None:
+            return converter
+        name = kind.__qualname__
+        way_out = (
+            f"Keep plain values instead, or say what it is made from: "
+            f"env.register_type({name}, take_apart=..., build=...)."
+        )
+        try:
+            layout = layout_of(kind)
+        except SerializationError as error:
+            raise SerializationError(f"{error} {way_out}") from error
+        try:
+            known = self.find(kind.__module__, name)
+        except CorruptDataError:
+            if _is_standard(kind.__module__):
+                raise SerializationError(f"{shown(kind)} is no class of data. {way_out}") from None
+            raise SerializationError(
+                f"The job does not know the class {shown(kind)}. Call env.register_type({name})."
+            ) from None
+        if known is not kind:
+            raise SerializationError(f"{shown(kind)} is not the class that the job knows by this name.")
+        return layout
 
     def install(self) -> None:
         """Make the program's own top-level classes importable in this process, so that plain pickle finds them.
@@ -84,48 +133,43 @@ class TypeRegistry:
             if module == "__main__" and "." not in name:
                 setattr(main, name, kind)
 
-    def find(self, module: str, name: str) -> Any:
+    def find(self, module: str, name: str) -> type:
         """The class called ``name`` in ``module``. Raises ``CorruptDataError`` if the job does not bring it."""
-        found = self._seen.get((module, name))
-        if found is None:
-            found = self._seen[module, name] = self._look_up(module, name)
-        return found
-
-    def _look_up(self, module: str, name: str) -> Any:
-        if name in _PLAIN.get(module, ()):
-            return _attribute(module, name)
         if (kind := self._classes.get((module, name))) is not None:
             return kind
-        if module in self._modules:
-            kind = _attribute(module, name)
-            if isinstance(kind, type) and (kind.__module__, kind.__qualname__) == (module, name):
-                return kind
+        if module in self._modules and (found := _class_in(module, name)) is not None:
+            return found
         for owner in self._modules:
             for value in vars(import_module(owner)).values():
                 if _is_data_class(value) and (value.__module__, value.__qualname__) == (module, name):
-                    return value
+                    return value  # type: ignore[no-any-return]
         raise CorruptDataError(
             f"The bytes name {module}.{name}, which this job does not bring. If it is the class of a record, of a "
             f"value in a state or of a function's field, call env.register_type({name.rpartition('.')[2]})."
         )
 
 
-def _rebuild(classes: dict[tuple[str, str], type], modules: list[str]) -> TypeRegistry:
+def _rebuild(
+    classes: dict[tuple[str, str], type], modules: list[str], registered: tuple[RegisteredType, ...]
+) -> TypeRegistry:
     for (_, name), kind in classes.items():
         if kind.__qualname__ != name:
             kind.__qualname__ = name  # cloudpickle brings classes of functions and of __main__ without it
-    return TypeRegistry(classes.values(), modules)
+    return TypeRegistry(classes.values(), modules, registered)
 
 
-def _attribute(module: str, name: str) -> Any:
-    value: Any = import_module(module)
+def _class_in(module: str, name: str) -> type | None:
+    """The class that is defined in ``module`` under this name, found without a look at anything but classes."""
+    owner: Any = import_module(module)
     for part in name.split("."):
-        value = getattr(value, part, None)
-    return value
+        owner = vars(owner).get(part)
+        if not isinstance(owner, type):
+            return None
+    return owner if (owner.__module__, owner.__qualname__) == (module, name) else None
 
 
 def _is_data_class(value: Any) -> bool:
-    # A class that a module merely imports may do anything in its constructor; these only hold values.
+    # A class that a module merely imports may be anything; these only hold values.
     if not isinstance(value, type):
         return False
     return (
@@ -185,7 +229,7 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
             recorder.record(part, f"the function of {where}")
         recorder.record(body, f"the function of {where}")
         recorder.classes.add(type(body))
-        recorder.classes.update(_state_classes(body, where))
+        recorder.classes.update(kind for _, kind in _state_classes(body) if not _is_standard(kind.__module__))
         if isinstance(body, ColumnarFunction):
             recorder.classes.update(body.record_types)
         for selector in operator.output_keys:
@@ -205,26 +249,21 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
         recorder.classes.update(body.record_types)
 
 
-def _state_classes(function: ProcessFunction, where: str) -> Iterator[type]:
+def _state_classes(function: ProcessFunction) -> Iterator[tuple[StateDeclaration, type]]:
     further = function.further_states() if isinstance(function, WrappingFunction) else ()
     for declaration in (*function.uses_states(), *further):
         for kind in set[type]().union(*map(classes_in, declaration.types)):
-            if not _is_standard(kind.__module__):
-                yield kind
-            elif not _can_be_read(kind):
-                raise SerializationError(
-                    f"{declaration} of {where} cannot be checkpointed: bytes may not name "
-                    f"{kind.__module__}.{kind.__qualname__}. Keep plain values, or what it can be made from again."
-                )
+            yield declaration, kind
 
 
-def _can_be_read(kind: type) -> bool:
-    # An abstract container says nothing of the class that a value will have.
-    return (
-        kind.__qualname__ in _PLAIN.get(kind.__module__, ())
-        or kind in (type, type(None))
-        or (issubclass(kind, Sized) and kind.__module__ == "collections.abc")
-    )
+def _check_states(registry: TypeRegistry, function: ProcessFunction, where: str) -> None:
+    for declaration, kind in _state_classes(function):
+        if kind in _PLAIN or isabstract(kind) or is_protocol(kind):  # which say nothing of the class of a value
+            continue
+        try:
+            registry.layout_of(kind)
+        except SerializationError as error:
+            raise SerializationError(f"{declaration} of {where} cannot be checkpointed. {error}") from error
 
 
 def _explain(part: Any, what: str, error: Exception) -> str:

@@ -396,7 +396,7 @@ def test_pages_stay_small_although_the_keys_are_those_of_one_subtask(count: int)
     keys = [key for key in range(8 * count) if subtask_of(key, 128, 8) == 3]
     codec = Codec(TypeRegistry())
     pages = pages_of(filled(keys, codec).snapshot())
-    sizes = [len(codec.loads(page, "page")[0]) for page in pages.values()]  # its keys come first
+    sizes = [len(codec.loads_columns(page, "page")[0]) for page in pages.values()]  # its keys come first
     assert sum(sizes) == len(keys)
     assert max(sizes) <= 3 * 64
     assert len(pages) <= len(keys) / 8

@@ -165,11 +165,11 @@ def test_columns_and_timestamps_travel_as_bytes() -> None:
     points = [Point(number, number**0.5) for number in range(100)]
     whole = records_of(table_of(points, Point), Point)
     records = whole[10:20]
-    blob = codec.seal(BlobKind.FRAME, (records, records.whole_numbers("x")))
-    found, times = codec.unseal(BlobKind.FRAME, blob, "test")
+    blob = codec.seal_columns(BlobKind.FRAME, (records, records.whole_numbers("x") or ()))
+    found, times = codec.unseal_columns(BlobKind.FRAME, blob, "test")
     assert isinstance(found, Columnar)
     assert (list(found), list(times)) == (points[10:20], list(range(10, 20)))
-    assert len(blob) < len(codec.seal(BlobKind.FRAME, whole))
+    assert len(blob) < len(codec.seal_columns(BlobKind.FRAME, [whole]))
 
 
 @example([7, 262])

@@ -12,7 +12,7 @@ import pytest
 from dsv2 import SerializationError
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.runtime.codec import Codec
-from dsv2.runtime.contexts import Metrics, counter_named
+from dsv2.runtime.contexts import Metrics, Tally
 from dsv2.runtime.fields import FunctionFields
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
@@ -39,7 +39,7 @@ class Watched:
         operator = operator_named(env.build_plan(), "f")
         self.function = function
         self.codec = Codec(TypeRegistry([Point, *classes]))
-        self.fields = FunctionFields(function, operator, self.codec, {counter_named: Metrics().counter})
+        self.fields = FunctionFields(function, operator, self.codec, {Tally.reference_kind: Metrics().counter})
         if state is not None:
             self.fields.restore(state)
 
@@ -149,10 +149,10 @@ WAY_OUT = (
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (threading.Lock(), "cannot pickle '_thread.lock' object"),
-        ({"a": [lambda: None]}, "Can't pickle"),
-        (print, "The bytes name builtins.print, which this job does not bring"),
-        ([threading.Thread], "The bytes name threading.Thread, which this job does not bring"),
+        (threading.Lock(), "_thread.lock is no class of data: _thread.lock is written in C. Keep plain values"),
+        ({"a": [lambda: None]}, "builtins.function is no class of data"),
+        (print, "builtins.builtin_function_or_method is no class of data"),
+        ([threading.Thread], "threading.Thread is no class of data"),
     ],
     ids=["lock", "lambda", "function", "foreign class"],
 )

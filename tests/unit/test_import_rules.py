@@ -48,7 +48,7 @@ MAY_IMPORT = {
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.
-DEPENDENCIES = {"cloudpickle", "typing_extensions"}
+DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
 # Package of connectors -> the client library that its extra brings.
 CLIENTS = {"files": "pyarrow", "kafka": "confluent_kafka", "postgres": "psycopg"}
 HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *CLIENTS.values())

@@ -197,8 +197,9 @@ def test_a_type_that_no_bytes_may_name_is_refused_before_the_job_runs(
     with pytest.raises(SerializationError) as refused:
         TypeRegistry.of(env.build_plan())
     assert str(refused.value) == (
-        f"ValueState 's' of KeyedProcess (uid 'bad'), defined at {__file__}:{place}, cannot be checkpointed: bytes may "
-        f"not name threading.Event. Keep plain values, or what it can be made from again."
+        f"ValueState 's' of KeyedProcess (uid 'bad'), defined at {__file__}:{place}, cannot be checkpointed. "
+        f"threading.Event is no class of data. Keep plain values instead, or say what it is made from: env.register_type(Event, "
+        f"take_apart=..., build=...)."
     )
     assert isinstance(refused.value, PlanError)
 
@@ -209,5 +210,5 @@ def test_the_classes_of_declared_types_may_be_read_back(env: ExecutionEnvironmen
 
     s.keyed.process(using(s.one, [StateDeclarations.map_state("s", int, list[Local | Custom | None])]))
     registry = TypeRegistry.of(env.build_plan())
-    assert registry.knows(Local)
-    assert registry.knows(Custom)
+    assert registry.find(Local.__module__, Local.__qualname__) is Local
+    assert registry.find(Custom.__module__, Custom.__qualname__) is Custom

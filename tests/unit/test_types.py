@@ -154,7 +154,7 @@ SOURCES["one after the other"] = (HybridSource([Spans({"a": 1}), SOURCES["postgr
 def test_a_source_brings_the_classes_of_the_records_that_it_makes(name: str) -> None:
     source, kinds = SOURCES[name]
     registry = registry_of(lambda env, numbers: env.from_source(source).to_sink(CollectSink()))
-    assert all(registry.knows(kind) for kind in kinds)
+    assert all(brings(registry, kind) for kind in kinds)
 
 
 def test_a_function_of_the_standard_library_does_not_bring_its_neighbours() -> None:

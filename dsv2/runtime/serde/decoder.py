@@ -1,0 +1,234 @@
+"""From nodes to columns of values.
+
+Bytes say which values there are and of which known kind each is, and nothing else: no function is called because bytes
+name it, and no attribute is set but those of an object that was just made.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat
+from sys import byteorder
+from typing import Any, Final
+
+from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.errors import CorruptDataError
+from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde.layouts import EnumLayout, RecordLayout, SubclassLayout
+from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
+from dsv2.runtime.serde.types import DataTypes
+from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
+
+__all__ = ("ColumnDecoder",)
+
+_CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
+_SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "frozenset": frozenset}
+
+
+class ColumnDecoder:
+    """Makes columns of nodes.
+
+    ``references``: by kind, what finds an object of the runtime by name. ``separate``: decodes the bytes of a single
+    value. ``limit``: how many objects a graph can have.
+    """
+
+    def __init__(
+        self,
+        types: DataTypes,
+        references: Mapping[str, Callable[[str], Any]],
+        separate: Callable[[bytes], Any],
+        limit: int,
+    ) -> None:
+        self._layout_named = types.layout_named
+        self._converter_named = types.converter_named
+        self._references = references
+        self._separate = separate
+        self._limit = limit
+        self._graph: list[Any] = []
+        self._depth = 0
+
+    def column(self, node: Node) -> Sequence[Any]:
+        """The column of a node. Raises ``CorruptDataError``, or whatever comes of a node that no encoder makes."""
+        if node[0] == nodes.COLUMNAR:
+            (values,) = self._decode(node[1])
+            if not isinstance(values, Columnar | WholeNumbers):
+                raise CorruptDataError(f"A {type(values).__qualname__} is no column.")
+            return values
+        return self._decode(node)
+
+    def _decode(self, node: Node) -> list[Any]:
+        tag = node[0]
+        if tag == nodes.ATOMS:
+            values: list[Any] = node[1]
+            if type(values) is not list or not set(map(type, values)) <= ATOMIC:
+                raise CorruptDataError("Values are of another type than they should be.")
+            return values
+        self._depth += 1
+        if self._depth > 2 * MAX_DEPTH:
+            raise CorruptDataError("Values nest too deep.")
+        decoded = self._DECODERS[tag](self, *node[1:])
+        self._depth -= 1
+        return decoded
+
+    def _numbers(self, code: str, data: bytes) -> list[Any]:
+        if code not in ("i", "q", "d"):
+            raise CorruptDataError(f"{code!r} is no kind of numbers.")
+        numbers = array(code)
+        numbers.frombytes(data)
+        if byteorder == "big":
+            numbers.byteswap()
+        return numbers.tolist()
+
+    def _integers(self, values: list[bytes]) -> list[Any]:
+        return [int.from_bytes(value, "little", signed=True) for value in values]
+
+    def _texts(self, values: list[bytes]) -> list[Any]:
+        return [value.decode("utf-8", "surrogatepass") for value in values]
+
+    def _mixed(self, codes: Sequence[int], groups: list[Node]) -> list[Any]:
+        columns = list(map(self._decode, groups))
+        parts = list(map(iter, columns))
+        values = [next(parts[code]) for code in codes]
+        if len(values) != sum(map(len, columns)):
+            raise CorruptDataError("Values of several types do not fit together.")
+        return values
+
+    def _tuples(self, columns: list[Node]) -> list[Any]:
+        return list(zip(*map(self._decode, columns), strict=True))
+
+    def _sequences(self, name: str, lengths: Node, members: Node) -> list[Any]:
+        return list(map(_SEQUENCES[name], _pieces(self._decode(members), self._decode(lengths))))
+
+    def _containers(
+        self, name: str, headers: Node | None, lengths: Node, members: Node, under: Node | None
+    ) -> list[Any]:
+        container = _CONTAINERS[name]
+        sizes = self._decode(lengths)
+        pieces: Iterator[Any] = _pieces(self._decode(members), sizes)
+        if container.is_mapping:
+            pieces = map(zip, pieces, _pieces(self._decode(under), sizes))
+        if name == "list":
+            return list(pieces)
+        blanks = list(map(container.blank, [None] * len(sizes) if headers is None else self._decode(headers)))
+        for blank, piece in zip(blanks, pieces, strict=True):
+            container.fill(blank, piece)
+        return blanks
+
+    def _dicts(self, keys: Node, columns: list[Node]) -> list[Any]:
+        names = self._decode(keys)
+        if len(names) != len(columns):
+            raise CorruptDataError("Dicts have not as many keys as values.")
+        return list(map(dict, map(zip, repeat(names), zip(*map(self._decode, columns), strict=True))))
+
+    def _records(self, name: str, fields: list[str], columns: list[Node]) -> list[Any]:
+        layout = self._layout_named(name)
+        if not isinstance(layout, RecordLayout):
+            raise CorruptDataError(f"{name} was a class with fields, and is none now.")
+        return layout.build(fields, list(map(self._decode, columns)))
+
+    def _objects(self, name: str, attributes: Node) -> list[Any]:
+        layout = self._layout_named(name)
+        held = self._decode(attributes)
+        values = layout.blanks(len(held))
+        layout.assign(values, held)
+        return values
+
+    def _subclasses(self, name: str, plain: Node, attributes: Node) -> list[Any]:
+        layout = self._layout_named(name)
+        if not isinstance(layout, SubclassLayout):
+            raise CorruptDataError(f"{name} was a subclass of a built-in type, and is none now.")
+        values = list(map(layout.build, self._decode(plain)))
+        layout.assign(values, self._decode(attributes))
+        return values
+
+    def _enums(self, name: str, members: Node) -> list[Any]:
+        layout = self._layout_named(name)
+        if not isinstance(layout, EnumLayout):
+            raise CorruptDataError(f"{name} was an enumeration, and is none now.")
+        return list(map(layout.build, self._decode(members)))
+
+    def _converted(self, name: str, parts: Node) -> list[Any]:
+        return list(map(self._converter_named(name).build, self._decode(parts)))
+
+    def _classes(self, names: list[str]) -> list[Any]:
+        return [PLAIN_CLASSES.get(name) or self._layout_named(name).kind for name in names]
+
+    def _named(self, kind: str, names: list[str]) -> list[Any]:
+        find = self._references.get(kind)
+        if find is None:
+            raise CorruptDataError(f"The bytes name a {kind}, which can only be kept in a field of a function.")
+        return list(map(find, names))
+
+    def _separated(self, values: list[bytes]) -> list[Any]:
+        return list(map(self._separate, values))
+
+    def _of_graph(self, root: Node, runs: list[Node]) -> list[Any]:
+        if sum(count for _, _, count, _ in runs) > self._limit or self._graph:
+            raise CorruptDataError("There are more objects than bytes.")
+        for name, header, count, node in runs:
+            self._graph.extend(self._blanks(name, header, count, node))
+        end = len(self._graph)
+        for name, _, count, node in reversed(runs):
+            blanks, end = self._graph[end - count : end], end - count
+            if name in _CONTAINERS or ":" in name:
+                self._fill(name, blanks, self._decode(node))
+        return self._decode(root)
+
+    def _blanks(self, name: str, header: Node, count: int, node: Node) -> list[Any]:
+        if name in _CONTAINERS:
+            (of_all,) = self._decode(header)
+            return [_CONTAINERS[name].blank(of_all) for _ in range(count)]
+        if ":" in name:
+            return self._layout_named(name).blanks(count)
+        values = self._decode(node)  # made from plain values: no other object is in it
+        if len(values) != count:
+            raise CorruptDataError("Objects differ in number from what they are made from.")
+        return values
+
+    def _fill(self, name: str, blanks: list[Any], values: list[Any]) -> None:
+        """Let ``blanks``, to which others refer, be what ``values`` are."""
+        container = _CONTAINERS.get(name)
+        if container is not None:
+            for blank, value in zip(blanks, values, strict=True):
+                container.fill(blank, value)
+            return
+        layout = self._layout_named(name)
+        if isinstance(layout, SubclassLayout):
+            for blank, value in zip(blanks, values, strict=True):
+                layout.fill(blank, layout.plain(value))
+        layout.assign(blanks, list(map(layout.attributes, values)))
+
+    def _placed(self, places: list[int]) -> list[Any]:
+        if places and min(places) < 0:
+            raise CorruptDataError("An object is where none can be.")
+        return list(map(self._graph.__getitem__, places))
+
+    _DECODERS: Final[Mapping[int, Callable[..., list[Any]]]] = {
+        nodes.NUMBERS: _numbers,
+        nodes.INTEGERS: _integers,
+        nodes.TEXTS: _texts,
+        nodes.MIXED: _mixed,
+        nodes.TUPLES: _tuples,
+        nodes.SEQUENCES: _sequences,
+        nodes.CONTAINERS: _containers,
+        nodes.DICTS: _dicts,
+        nodes.RECORDS: _records,
+        nodes.OBJECTS: _objects,
+        nodes.SUBCLASSES: _subclasses,
+        nodes.ENUMS: _enums,
+        nodes.CONVERTED: _converted,
+        nodes.CLASSES: _classes,
+        nodes.REFERENCES: _named,
+        nodes.SEPARATE: _separated,
+        nodes.GRAPH: _of_graph,
+        nodes.PLACES: _placed,
+    }
+
+
+def _pieces(members: list[Any], lengths: list[int]) -> Iterator[list[Any]]:
+    """``members``, cut into runs of ``lengths``."""
+    if sum(lengths) != len(members) or (lengths and min(lengths) < 0):
+        raise CorruptDataError("Members and lengths do not fit together.")
+    ends = list(accumulate(lengths))
+    return map(members.__getitem__, map(slice, [0, *ends], ends))

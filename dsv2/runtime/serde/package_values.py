@@ -1,0 +1,160 @@
+"""Values of numpy, pandas, Arrow and Spark. Imports nothing by itself: whoever has such a value has its package."""
+
+from __future__ import annotations
+
+import re
+from datetime import timezone, tzinfo
+from importlib import import_module
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.runtime.serde.values import Converter
+
+__all__ = ("of_numpy", "of_pandas", "of_pyarrow", "of_pyspark")
+
+Converters: TypeAlias = dict[type, Converter]
+
+_DTYPE = re.compile(r"[<>|=][biufcSUmM]\d+(\[\d*[a-zA-Z]+\])?")
+
+
+def of_numpy() -> Converters:
+    """Arrays of numbers, times and texts, and their scalars."""
+    np: Any = import_module("numpy")
+
+    def dtype_of(text: Any) -> Any:
+        if type(text) is not str or not _DTYPE.fullmatch(text):
+            raise CorruptDataError(f"{text!r} is no type of numbers.")
+        return np.dtype(text)
+
+    def text_of(dtype: Any) -> str:
+        if not _DTYPE.fullmatch(dtype.str):
+            raise SerializationError(
+                f"An array of {dtype} cannot be turned into bytes: keep numbers, times or texts in it."
+            )
+        return str(dtype.str)
+
+    def of_array(value: Any) -> Any:
+        return text_of(value.dtype), value.shape, value.tobytes()
+
+    def to_array(parts: Any) -> Any:
+        text, shape, data = parts
+        return np.frombuffer(data, dtype_of(text)).reshape(shape).copy()
+
+    def of_scalar(value: Any) -> Any:
+        return text_of(value.dtype), value.tobytes()
+
+    def to_scalar(parts: Any) -> Any:
+        text, data = parts
+        (value,) = np.frombuffer(data, dtype_of(text))
+        return value
+
+    scalar = Converter("numpy.generic", of_scalar, to_scalar)
+    kinds = {np.dtype(code).type for code in np.typecodes["All"] if code not in "OVp"}
+    return {
+        np.ndarray: Converter("numpy.ndarray", of_array, to_array, mutable=True),
+        **dict.fromkeys(sorted(kinds, key=lambda kind: kind.__name__), scalar),
+    }
+
+
+def of_pandas() -> Converters:
+    """Moments and durations."""
+    pd: Any = import_module("pandas")
+
+    def zone_of(zone: tzinfo | None) -> Any:
+        if zone is None or type(zone) in (timezone, ZoneInfo):
+            return zone
+        name = getattr(zone, "zone", None)  # pytz
+        if type(name) is not str:
+            raise SerializationError(f"A timestamp in {zone!r} cannot be turned into bytes: use zoneinfo.ZoneInfo.")
+        return name
+
+    def to_timestamp(parts: Any) -> Any:
+        number, unit, zone = parts
+        return pd.Timestamp(_whole(number), unit=unit, tz=zone).as_unit(unit)
+
+    def to_timedelta(parts: Any) -> Any:
+        number, unit = parts
+        return pd.Timedelta(_whole(number), unit=unit).as_unit(unit)
+
+    return {
+        pd.Timestamp: Converter("pandas.Timestamp", lambda v: (v._value, v.unit, zone_of(v.tz)), to_timestamp),
+        pd.Timedelta: Converter("pandas.Timedelta", lambda v: (v._value, v.unit), to_timedelta),
+        type(pd.NaT): Converter("pandas.NaT", lambda v: None, lambda parts: pd.NaT),
+        type(pd.NA): Converter("pandas.NA", lambda v: None, lambda parts: pd.NA),
+    }
+
+
+def of_pyarrow() -> Converters:
+    """Tables, record batches, arrays and schemas, as Arrow's own messages, which are checked in full."""
+    pa: Any = import_module("pyarrow")
+
+    def of_table(value: Any) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, value.schema) as writer:
+            writer.write(value)
+        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+    def to_table(data: Any) -> Any:
+        table = pa.ipc.open_stream(_bytes(data)).read_all()
+        table.validate(full=True)
+        return table
+
+    def to_batch(data: Any) -> Any:
+        (batch,) = list(pa.ipc.open_stream(_bytes(data)))
+        batch.validate(full=True)
+        return batch
+
+    def of_array(value: Any) -> bytes:
+        return of_table(pa.table([value], ["values"]))
+
+    def to_chunked_array(data: Any) -> Any:
+        return to_table(data).column(0)
+
+    def to_array(data: Any) -> Any:
+        column = to_table(data).column(0)
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    arrays = {kind for kind in vars(pa).values() if isinstance(kind, type) and issubclass(kind, pa.Array)}
+    return {
+        pa.Table: Converter("pyarrow.Table", of_table, to_table),
+        pa.RecordBatch: Converter("pyarrow.RecordBatch", of_table, to_batch),
+        pa.ChunkedArray: Converter("pyarrow.ChunkedArray", of_array, to_chunked_array),
+        pa.Schema: Converter(
+            "pyarrow.Schema",
+            lambda v: v.serialize().to_pybytes(),
+            lambda data: pa.ipc.read_schema(pa.py_buffer(_bytes(data))),
+        ),
+        **dict.fromkeys(sorted(arrays, key=lambda kind: kind.__name__), Converter("pyarrow.Array", of_array, to_array)),
+    }
+
+
+def of_pyspark() -> Converters:
+    """Rows."""
+    row: Any = import_module("pyspark.sql.types").Row
+
+    def of_row(value: Any) -> Any:
+        return tuple(getattr(value, "__fields__", ())), tuple(value)
+
+    def to_row(parts: Any) -> Any:
+        names, values = parts
+        made = tuple.__new__(row, values)
+        if names:
+            if any(type(name) is not str for name in names):
+                raise CorruptDataError("The fields of a row are named by strings.")
+            made.__fields__ = list(names)
+        return made
+
+    return {row: Converter("pyspark.Row", of_row, to_row)}
+
+
+def _whole(number: Any) -> int:
+    if type(number) is not int:
+        raise CorruptDataError("A time is not made from a whole number.")
+    return number
+
+
+def _bytes(data: Any) -> bytes:
+    if type(data) is not bytes:
+        raise CorruptDataError("A message of Arrow is not made from bytes.")
+    return data
