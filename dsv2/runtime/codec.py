@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -29,6 +29,8 @@ _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
+
+T = TypeVar("T")
 
 References: TypeAlias = Mapping[str, Callable[[str], Any]]
 """By the kind of a ``Reference``, what finds the object of a name."""
@@ -66,11 +68,17 @@ class Codec:
 
         Raises ``CorruptDataError``, naming ``owner``, for what ``dumps`` cannot make.
         """
-        return self._loads(data, owner, references, lambda decoder, node: _only(decoder.column(node)))
+        decoder = ColumnDecoder(self._types, references or {}, len(data))
+        return _read(data, owner, lambda node: _only(decoder.column(node)))
 
     def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
         """The columns of ``dumps_columns``. Raises ``CorruptDataError``, naming ``owner``."""
-        return self._loads(data, owner, None, lambda decoder, found: list(map(decoder.column, found)))  # type: ignore[no-any-return]
+        types, limit = self._types, len(data)
+
+        def column(node: Any) -> Sequence[Any]:
+            return ColumnDecoder(types, {}, limit, lambda part: self.loads(part, "A value")).column(node)
+
+        return _read(data, owner, lambda found: list(map(column, found)))
 
     def _dumps(self, nodes_of: Callable[[ColumnEncoder], Any]) -> bytes:
         try:
@@ -94,17 +102,6 @@ class Codec:
             return encoder.column(values)
         except NoTreeError:
             return nodes.SEPARATE, list(map(self.dumps, values))
-
-    def _loads(
-        self, data: bytes, owner: str, references: References | None, values_of: Callable[[ColumnDecoder, Any], Any]
-    ) -> Any:
-        decoder = ColumnDecoder(self._types, references or {}, lambda part: self.loads(part, owner), len(data))
-        try:
-            return values_of(decoder, _unpack(data))
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{owner}: {error}") from error
-        except Exception as error:
-            raise CorruptDataError(f"{owner}: The bytes cannot be decoded: {error}") from error
 
     def seal(self, kind: BlobKind, value: Any) -> bytes:
         """``value`` as a blob with header and checksum."""
@@ -141,6 +138,15 @@ class Codec:
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
         return payload  # type: ignore[return-value]  # decoders take any buffer
+
+
+def _read(data: bytes, owner: str, values_of: Callable[[Any], T]) -> T:
+    try:
+        return values_of(_unpack(data))
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{owner}: {error}") from error
+    except Exception as error:
+        raise CorruptDataError(f"{owner}: The bytes cannot be decoded: {error}") from error
 
 
 def _only(values: Sequence[Any]) -> Any:

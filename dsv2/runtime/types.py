@@ -50,7 +50,7 @@ class TypeRegistry:
         self._modules = sorted(set(modules) - {"__main__"})
         self._registered = tuple(registered)
         self._converters = {
-            name_of(r.kind): Converter(name_of(r.kind), r.take_apart, r.build)
+            name_of(r.kind): Converter(name_of(r.kind), r.take_apart, r.build, any_parts=True)
             for r in self._registered
             if r.take_apart is not None and r.build is not None
         }

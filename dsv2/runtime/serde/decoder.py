@@ -29,16 +29,16 @@ _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "
 class ColumnDecoder:
     """Makes columns of nodes.
 
-    ``references``: by kind, what finds an object of the runtime by name. ``separate``: decodes the bytes of a single
-    value. ``limit``: how many objects a graph can have.
+    ``references``: by kind, what finds an object of the runtime by name. ``limit``: how many objects a graph can have.
+    ``separate``: decodes the bytes of a single value; None for values that are single themselves.
     """
 
     def __init__(
         self,
         types: DataTypes,
         references: Mapping[str, Callable[[str], Any]],
-        separate: Callable[[bytes], Any],
         limit: int,
+        separate: Callable[[bytes], Any] | None = None,
     ) -> None:
         self._layout_named = types.layout_named
         self._converter_named = types.converter_named
@@ -55,6 +55,8 @@ class ColumnDecoder:
             if not isinstance(values, Columnar | WholeNumbers):
                 raise CorruptDataError(f"A {type(values).__qualname__} is no column.")
             return values
+        if node[0] == nodes.SEPARATE and self._separate is not None:
+            return list(map(self._separate, node[1]))
         return self._decode(node)
 
     def _decode(self, node: Node) -> list[Any]:
@@ -131,7 +133,7 @@ class ColumnDecoder:
         layout = self._layout_named(name)
         held = self._decode(attributes)
         values = layout.blanks(len(held))
-        layout.assign(values, held)
+        layout.assign(values, _dicts_only(held))
         return values
 
     def _subclasses(self, name: str, plain: Node, attributes: Node) -> list[Any]:
@@ -139,7 +141,7 @@ class ColumnDecoder:
         if not isinstance(layout, SubclassLayout):
             raise CorruptDataError(f"{name} was a subclass of a built-in type, and is none now.")
         values = list(map(layout.build, self._decode(plain)))
-        layout.assign(values, self._decode(attributes))
+        layout.assign(values, _dicts_only(self._decode(attributes)))
         return values
 
     def _enums(self, name: str, members: Node) -> list[Any]:
@@ -149,7 +151,7 @@ class ColumnDecoder:
         return list(map(layout.build, self._decode(members)))
 
     def _converted(self, name: str, parts: Node) -> list[Any]:
-        return list(map(self._converter_named(name).build, self._decode(parts)))
+        return self._converter_named(name).build_all(self._decode(parts))
 
     def _classes(self, names: list[str]) -> list[Any]:
         return [PLAIN_CLASSES.get(name) or self._layout_named(name).kind for name in names]
@@ -160,12 +162,10 @@ class ColumnDecoder:
             raise CorruptDataError(f"The bytes name a {kind}, which can only be kept in a field of a function.")
         return list(map(find, names))
 
-    def _separated(self, values: list[bytes]) -> list[Any]:
-        return list(map(self._separate, values))
-
     def _of_graph(self, root: Node, runs: list[Node]) -> list[Any]:
-        if sum(count for _, _, count, _ in runs) > self._limit or self._graph:
-            raise CorruptDataError("There are more objects than bytes.")
+        counts = [count for _, _, count, _ in runs]
+        if self._graph or any(type(count) is not int or count < 1 for count in counts) or sum(counts) > self._limit:
+            raise CorruptDataError("Objects are not as many as they can be.")
         for name, header, count, node in runs:
             self._graph.extend(self._blanks(name, header, count, node))
         end = len(self._graph)
@@ -220,10 +220,15 @@ class ColumnDecoder:
         nodes.CONVERTED: _converted,
         nodes.CLASSES: _classes,
         nodes.REFERENCES: _named,
-        nodes.SEPARATE: _separated,
         nodes.GRAPH: _of_graph,
         nodes.PLACES: _placed,
     }
+
+
+def _dicts_only(values: list[Any]) -> list[Any]:
+    if not set(map(type, values)) <= {dict}:
+        raise CorruptDataError("Attributes are no dict.")
+    return values
 
 
 def _pieces(members: list[Any], lengths: list[int]) -> Iterator[list[Any]]:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from sys import byteorder
 from typing import Any
 
-from dsv2.columnar import Columnar
+from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.layouts import EnumLayout, Layout, RecordLayout, SubclassLayout, name_of, shown
@@ -45,9 +45,9 @@ class ColumnEncoder:
         """The node of a column. Raises ``NoTreeError``, and ``SerializationError`` for what is no data."""
         self._depth = 0
         self._seen.clear()
-        if isinstance(values, Columnar) or type(values) not in (list, tuple):
+        if isinstance(values, Columnar | WholeNumbers):
             return nodes.COLUMNAR, self._encode((values,))
-        return self._encode(values)
+        return self._encode(values if type(values) in (list, tuple) else list(values))
 
     def _encode(self, values: Sequence[Any]) -> Node:
         kinds = set(map(type, values))

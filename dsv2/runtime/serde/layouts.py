@@ -6,11 +6,11 @@ import dataclasses
 import inspect
 from collections import deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
+from enum import Enum, Flag
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
-from types import MemberDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Generic, Protocol, cast
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -24,6 +24,7 @@ _GENERATED = (  # of NamedTuples, and of frozen dataclasses with slots: no more 
     vars(namedtuple("_Sample", "field"))["__getnewargs__"].__code__,
     *(vars(dataclasses)[name].__code__ for name in ("_dataclass_getstate", "_dataclass_setstate")),
 )
+_DICT = vars(type("_Sample", (), {}))["__dict__"]
 _set_item: Any = dict.__setitem__
 _MUTABLE_BASES = (list, dict, set)
 _VALUE_BASES = (int, float, complex, str, bytes, tuple, frozenset)
@@ -176,12 +177,15 @@ class SubclassLayout(Layout):
 
     def build(self, plain: Any) -> Any:
         """The value without its attributes."""
-        if type(plain) is not (tuple if self.mutable else self.base):
+        if type(plain) is not (tuple if self.mutable else self.base) or not self._are_members(plain):
             raise CorruptDataError(f"{self.name} is not made from {type(plain).__qualname__}.")
         value = self.base.__new__(self.kind, *(() if self.mutable else (plain,)))
         if self.mutable:
             self.fill(value, plain)
         return value
+
+    def _are_members(self, plain: Any) -> bool:
+        return self.base is not dict or all(type(pair) is tuple and len(pair) == 2 for pair in plain)
 
     def fill(self, value: Any, members: tuple[Any, ...]) -> None:
         """Give a container, which is empty, its members."""
@@ -197,14 +201,15 @@ class EnumLayout(Layout):
         super().__init__(kind)
         self.is_flag = hasattr(kind, "_boundary_")
         self._members = kind.__members__
+        self._combines = self.is_flag and kind._missing_.__func__ is Flag._missing_.__func__  # type: ignore[attr-defined]
 
     def plain(self, value: Any) -> str | int:
         """What stands for a member."""
-        return value._value_ if self.is_flag else value._name_  # type: ignore[no-any-return]
+        return value._value_ if self._combines else value._name_  # type: ignore[no-any-return]
 
     def build(self, plain: Any) -> Any:
         """The member."""
-        if self.is_flag and type(plain) is int:
+        if self.is_flag and type(plain) is int and self._combines:
             return self.kind(plain)
         if type(plain) is not str or plain not in self._members:
             raise CorruptDataError(f"{self.name} has no member {plain!r}.")
@@ -231,6 +236,8 @@ def _check_owner(kind: type, owner: type) -> None:
     if not owner.__flags__ & _HEAP_TYPE or owner.__flags__ & _IMMUTABLE_TYPE:
         raise SerializationError(f"{shown(kind)} is no class of data: {shown(owner)} is written in C.")
     own = vars(owner)
+    if not isinstance(own.get("__dict__", _DICT), GetSetDescriptorType):
+        raise SerializationError(f"{shown(kind)} is no class of data: it hides its attributes.")
     if "__del__" in own:
         raise SerializationError(
             f"{shown(kind)} is no class of data: it has a finalizer, {owner.__qualname__}.__del__."
@@ -286,7 +293,7 @@ def _slots_of(kind: type) -> dict[str, MemberDescriptorType]:
 
 
 def _has_dict(kind: type) -> bool:
-    return any("__dict__" in vars(owner) for owner in kind.__mro__)
+    return any(isinstance(vars(owner).get("__dict__"), GetSetDescriptorType) for owner in kind.__mro__)
 
 
 def _plain_number(base: type, value: Any) -> Any:

@@ -71,7 +71,7 @@ ATOMIC: Final = frozenset({type(None), bool, int, float, str, bytes})
 MANY: Final = 16
 """So many numbers are written as an array, which is read several times as fast."""
 
-MAX_DEPTH: Final = 100
+MAX_DEPTH: Final = 64
 """Containers within each other. Deeper values overflow the stacks of those who hash, compare and print them."""
 
 MAX_WIDTH: Final = 64

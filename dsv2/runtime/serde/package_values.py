@@ -71,6 +71,8 @@ def of_pandas() -> Converters:
 
     def to_timestamp(parts: Any) -> Any:
         number, unit, zone = parts
+        if type(zone) is str:
+            ZoneInfo(zone)  # pandas would look for files of other names
         return pd.Timestamp(_whole(number), unit=unit, tz=zone).as_unit(unit)
 
     def to_timedelta(parts: Any) -> Any:
@@ -137,6 +139,8 @@ def of_pyspark() -> Converters:
         return tuple(getattr(value, "__fields__", ())), tuple(value)
 
     def to_row(parts: Any) -> Any:
+        if type(parts) is not tuple or any(type(part) is not tuple for part in parts):
+            raise CorruptDataError("A row is made from names and values.")
         names, values = parts
         made = tuple.__new__(row, values)
         if names:
@@ -145,7 +149,7 @@ def of_pyspark() -> Converters:
             made.__fields__ = list(names)
         return made
 
-    return {row: Converter("pyspark.Row", of_row, to_row)}
+    return {row: Converter("pyspark.Row", of_row, to_row, any_parts=True)}
 
 
 def _whole(number: Any) -> int:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
+from itertools import chain
 from pathlib import PosixPath, PurePosixPath, PureWindowsPath, WindowsPath
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.runtime.serde.nodes import ATOMIC
 
 __all__ = ("CONTAINERS", "PLAIN_CLASSES", "Container", "Converter", "converter_named", "converter_of")
 
@@ -25,13 +27,31 @@ __all__ = ("CONTAINERS", "PLAIN_CLASSES", "Container", "Converter", "converter_n
 class Converter:
     """Of one class: ``take_apart`` makes plain values of an object, from which ``build`` makes an equal one.
 
-    ``name`` stands in the bytes. ``mutable``: whether it matters that two places hold the same object.
+    ``name`` stands in the bytes. ``mutable``: whether it matters that two places hold the same object. ``any_parts``:
+    ``build`` does nothing with the values that it is given; others are given none with code of their own.
     """
 
     name: str
     take_apart: Callable[[Any], Any]
     build: Callable[[Any], Any]
     mutable: bool = False
+    any_parts: bool = False
+
+    def build_all(self, parts: list[Any]) -> list[Any]:
+        """The objects that are made from ``parts``. Raises ``CorruptDataError``, or whatever ``build`` does."""
+        if not self.any_parts:
+            _check_parts(parts)
+        return list(map(self.build, parts))
+
+
+def _check_parts(parts: Iterable[Any]) -> None:
+    kinds = set(map(type, parts))
+    if kinds <= ATOMIC:
+        return
+    if not all(kind in _PARTS or issubclass(kind, type) for kind in kinds):
+        raise CorruptDataError("A value is made from other values than it should be.")
+    if tuple in kinds:
+        _check_parts(list(chain.from_iterable(part for part in parts if type(part) is tuple)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +99,26 @@ def _blank_deque(header: Any) -> deque[Any]:
 
 
 def _header_of_default_dict(value: defaultdict[Any, Any]) -> Any:
+    if not _may_be_default(value.default_factory):
+        raise SerializationError(
+            f"A defaultdict of {value.default_factory!r} cannot be turned into bytes: let its default be a built-in "
+            f"class, a dataclass or a NamedTuple, or use a dict and setdefault."
+        )
     return value.default_factory
 
 
 def _blank_default_dict(header: Any) -> defaultdict[Any, Any]:
-    if header is not None and not isinstance(header, type):
-        raise CorruptDataError("The default of a dict is no class.")
+    if not _may_be_default(header):
+        raise CorruptDataError(f"{header!r} cannot be the default of a dict.")
     return defaultdict(header)
+
+
+def _may_be_default(factory: Any) -> bool:
+    """Whether bytes may say so: the program calls it when a key is missing."""
+    if not isinstance(factory, type):
+        return factory is None
+    is_record = is_dataclass(factory) or (issubclass(factory, tuple) and hasattr(factory, "_fields"))
+    return is_record or factory in PLAIN_CLASSES.values()
 
 
 CONTAINERS: Mapping[type, Container] = {
@@ -207,6 +240,8 @@ def _numbers(build: Callable[..., Any]) -> Callable[[Any], Any]:
 def _textual(*kinds: type) -> Iterable[tuple[type, Converter]]:
     return ((kind, Converter(kind.__name__, str, _exact(str, kind))) for kind in kinds)
 
+
+_PARTS = {*ATOMIC, tuple, timedelta, timezone, ZoneInfo}
 
 _CONVERTERS: dict[type, Converter] = {
     datetime: Converter("datetime", _of_datetime, _to_datetime),
