@@ -9,7 +9,7 @@
     │   ├── IllegalRedistributionModeError   a state of a mode that the stream does not have
     │   ├── ConfigurationError           a uid, name, parallelism or trigger that cannot be used
     │   ├── SchemaError                  record type and table schema do not fit
-    │   └── SerializationError           a function, selector or field that cannot be pickled
+    │   └── SerializationError           a function, selector or value that cannot be turned into bytes
     ├── JobError                     the job ran and failed
     │   └── UserFunctionError            a callback of a process function raised
     ├── ContractError                a callback broke a rule; reaches the user wrapped in UserFunctionError

@@ -97,7 +97,6 @@ def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
 def load_job(packed: bytes) -> WorkerJob:
     """The job of ``pack_job``, made once per process."""
     job: WorkerJob = from_bytes(packed)
-    job.registry.install()
     return job
 
 

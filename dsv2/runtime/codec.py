@@ -1,7 +1,7 @@
 """Bytes that outlive a process: every frame and every state blob is written and read here.
 
-Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte), payload length (4), CRC-32 of
-the payload (4), payload. The payload is MessagePack: trees of plain values that describe columns of data (see
+Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; the highest bit says that it is
+signed), payload length (4), CRC-32 of the payload (4), signature (32, if it is signed), payload. The payload is MessagePack: trees of plain values that describe columns of data (see
 ``dsv2.runtime.serde.nodes``). What they describe is built from the classes of data that the job brings, field by
 field. No function can be named in them, so bytes cannot run code.
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
@@ -27,6 +29,8 @@ __all__ = ("FORMAT_VERSION", "BlobKind", "Codec", "References")
 FORMAT_VERSION = 3
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
+_SIGNED = 0x80
+_SIGNATURE_BYTES = 32
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
@@ -51,8 +55,10 @@ class Codec:
     object in two places stays one, and a value may contain itself.
     """
 
-    def __init__(self, types: DataTypes) -> None:
+    def __init__(self, types: DataTypes, key: bytes | None = None) -> None:
+        """``key``: signs what outlives the job, and refuses what is not signed with it."""
         self._types = types
+        self._key = key
         self._encoder = ColumnEncoder(types)
 
     def dumps(self, value: Any) -> bytes:
@@ -121,15 +127,19 @@ class Codec:
 
     def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
         """The bytes of ``dumps`` as a blob."""
-        return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+        if self._key is None or kind is BlobKind.FRAME:  # frames live no longer than a micro-batch
+            return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+        header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
+        return header + _signature(self._key, header, payload) + payload
 
     def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
         """The bytes of ``dumps`` in a blob, not copied. Raises as ``unseal``."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
         magic, version, found, length, checksum = _HEADER.unpack_from(blob)
-        payload = memoryview(blob)[_HEADER.size :]
-        if magic != _MAGIC or found != kind:
+        is_signed = bool(found & _SIGNED)
+        payload = memoryview(blob)[_HEADER.size + is_signed * _SIGNATURE_BYTES :]
+        if magic != _MAGIC or found & ~_SIGNED != kind:
             raise CorruptDataError(f"{owner}: these bytes are not a {kind.name.lower()} of dsv2.")
         if version != FORMAT_VERSION:
             raise CorruptDataError(
@@ -137,7 +147,23 @@ class Codec:
             )
         if len(payload) != length or crc32(payload) != checksum:
             raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
+        if kind is not BlobKind.FRAME:
+            self._check_signature(is_signed, memoryview(blob), payload, owner)
         return payload  # type: ignore[return-value]  # decoders take any buffer
+
+    def _check_signature(self, is_signed: bool, blob: memoryview, payload: memoryview, owner: str) -> None:
+        if is_signed != (self._key is not None):
+            has = "is signed, and the job has no key for it" if is_signed else "is not signed, and the job has a key"
+            raise CorruptDataError(f"{owner}: it {has}. Start with the state_key that the checkpoint was begun with.")
+        header, signature = bytes(blob[: _HEADER.size]), bytes(blob[_HEADER.size : -len(payload) or None])
+        if self._key is not None and not compare_digest(signature, _signature(self._key, header, payload)):
+            raise CorruptDataError(f"{owner}: the signature does not fit. It was changed, or written with another key.")
+
+
+def _signature(key: bytes, header: bytes, payload: bytes | memoryview) -> bytes:
+    digest = blake2b(header, key=key, digest_size=_SIGNATURE_BYTES)
+    digest.update(payload)
+    return digest.digest()
 
 
 def _read(data: bytes, owner: str, values_of: Callable[[Any], T]) -> T:

@@ -123,16 +123,6 @@ class TypeRegistry:
             raise SerializationError(f"{shown(kind)} is not the class that the job knows by this name.")
         return layout
 
-    def install(self) -> None:
-        """Make the program's own top-level classes importable in this process, so that plain pickle finds them.
-
-        Called in workers, whose ``__main__`` is not the user's program.
-        """
-        main = sys.modules["__main__"]
-        for (module, name), kind in self._classes.items():
-            if module == "__main__" and "." not in name:
-                setattr(main, name, kind)
-
     def find(self, module: str, name: str) -> type:
         """The class called ``name`` in ``module``. Raises ``CorruptDataError`` if the job does not bring it."""
         if (kind := self._classes.get((module, name))) is not None:

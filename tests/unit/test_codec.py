@@ -650,3 +650,45 @@ def test_each_kind_of_node_has_a_tag_of_its_own() -> None:
     tags = [vars(nodes)[name] for name in nodes.__all__ if isinstance(vars(nodes).get(name), int)]
     tags = [tag for tag in tags if tag not in (nodes.MANY, nodes.MAX_DEPTH, nodes.MAX_WIDTH)]
     assert sorted(tags) == sorted(set(tags))
+
+
+# --- Signed blobs ----------------------------------------------------------------------------------------------------
+
+KEY, OTHER_KEY = b"k" * 64, b"o" * 64
+
+
+@pytest.mark.parametrize("kind", [BlobKind.STATE, BlobKind.PAGE])
+def test_with_a_key_only_what_was_signed_with_it_is_read(kind: BlobKind) -> None:
+    signed, unsigned = (Codec(TypeRegistry(CLASSES), key) for key in (KEY, None))
+    blob = signed.seal(kind, [Tweet("a", 1)])
+    assert signed.unseal(kind, blob, "State") == [Tweet("a", 1)]
+    for codec, other, reason in (
+        (signed, unsigned.seal(kind, 1), "State: it is not signed, and the job has a key. Start with the state_key"),
+        (unsigned, blob, "State: it is signed, and the job has no key for it. Start with the state_key"),
+        (Codec(TypeRegistry(), OTHER_KEY), blob, "State: the signature does not fit."),
+    ):
+        with pytest.raises(CorruptDataError) as refused:
+            codec.unseal(kind, other, "State")
+        assert str(refused.value).startswith(reason)
+
+
+def test_a_change_with_a_fitting_checksum_is_found_by_the_signature() -> None:
+    codec = Codec(TypeRegistry(), KEY)
+    blob = codec.seal(BlobKind.STATE, {"alerts": 5})
+    payload = codec.dumps({"alerts": 6})
+    forged = Codec(TypeRegistry(), OTHER_KEY).wrap(BlobKind.STATE, payload)
+    assert len(forged) == len(blob)
+    with pytest.raises(CorruptDataError, match="the signature does not fit"):
+        codec.unseal(BlobKind.STATE, forged[:14] + blob[14:46] + forged[46:], "State")
+
+
+def test_a_state_is_not_taken_for_a_page_whatever_its_signature() -> None:
+    codec = Codec(TypeRegistry(), KEY)
+    with pytest.raises(CorruptDataError, match="these bytes are not a page of dsv2"):
+        codec.unseal(BlobKind.PAGE, codec.seal(BlobKind.STATE, 1), "Page")
+
+
+def test_frames_need_no_signature() -> None:
+    columns: list[Sequence[Any]] = [[1], []]
+    blob = Codec(TypeRegistry()).seal_columns(BlobKind.FRAME, columns)
+    assert Codec(TypeRegistry(), KEY).unseal_columns(BlobKind.FRAME, blob, "Frame") == columns
