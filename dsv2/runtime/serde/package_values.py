@@ -69,15 +69,21 @@ def of_pandas() -> Converters:
             raise SerializationError(f"A timestamp in {zone!r} cannot be turned into bytes: use zoneinfo.ZoneInfo.")
         return name
 
+    def check(number: Any, unit: Any) -> None:
+        if type(number) is not int or unit not in ("s", "ms", "us", "ns"):
+            raise CorruptDataError("A time is not made from a whole number and its unit.")
+
     def to_timestamp(parts: Any) -> Any:
         number, unit, zone = parts
+        check(number, unit)
         if type(zone) is str:
             ZoneInfo(zone)  # pandas would look for files of other names
-        return pd.Timestamp(_whole(number), unit=unit, tz=zone).as_unit(unit)
+        return pd.Timestamp(number, unit=unit, tz=zone).as_unit(unit)
 
     def to_timedelta(parts: Any) -> Any:
         number, unit = parts
-        return pd.Timedelta(_whole(number), unit=unit).as_unit(unit)
+        check(number, unit)
+        return pd.Timedelta(number, unit=unit).as_unit(unit)
 
     return {
         pd.Timestamp: Converter("pandas.Timestamp", lambda v: (v._value, v.unit, zone_of(v.tz)), to_timestamp),
@@ -150,12 +156,6 @@ def of_pyspark() -> Converters:
         return made
 
     return {row: Converter("pyspark.Row", of_row, to_row, any_parts=True)}
-
-
-def _whole(number: Any) -> int:
-    if type(number) is not int:
-        raise CorruptDataError("A time is not made from a whole number.")
-    return number
 
 
 def _bytes(data: Any) -> bytes:
