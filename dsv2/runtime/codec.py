@@ -1,10 +1,10 @@
 """Bytes that outlive a process: every frame and every state blob is written and read here.
 
-Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; its highest bit says that the blob
-is signed), payload length (4), CRC-32 of the payload (4), signature if there is one (32), payload. The payload is
+Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; its highest bit says that the
+blob is signed), payload length (4), CRC-32 of the payload (4), signature if there is one (32), payload. The payload is
 MessagePack: trees of plain values that describe columns of data (``dsv2.runtime.serde.nodes``). What they describe is
-built from the classes of data that the job brings, field by field. No function can be named in them, so bytes cannot run
-code.
+built from the classes of data that the job brings, field by field. No function can be named in them, so bytes cannot
+run code.
 """
 
 from __future__ import annotations
