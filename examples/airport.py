@@ -89,4 +89,4 @@ def observation(number: int) -> Weather:
 
 
 def _milliseconds(times: pd.Series[str]) -> pd.Series[int]:
-    return (pd.to_datetime(times, utc=True) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
+    return pd.to_datetime(times, utc=True).dt.as_unit("ms").astype("int64")
