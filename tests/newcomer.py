@@ -18,11 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
-__all__ = ("Interpreter", "Step", "find_interpreters", "main", "plan_steps")
+__all__ = ("Interpreter", "Step", "find_interpreters", "main", "plan_steps", "run_step")
 
 Version: TypeAlias = tuple[int, int, int]
 
@@ -40,8 +42,11 @@ print(json.dumps({
     and sys.prefix == sys.base_prefix,
 }))
 """
-_ALL: Sequence[str] = ("test",)
-_LOCAL: Sequence[str] = ("-m", "not spark", "tests/unit", "tests/property", "tests/conformance")
+_ALL = (("test",),)
+_LOCAL = ("-m", "not spark")
+_UNITS, _PROGRAMS = ("tests/unit", "tests/property"), ("tests/conformance",)
+_CHECKED = (("test", *_LOCAL, *_UNITS, *_PROGRAMS),)
+_SIDE_BY_SIDE = tuple(("python", "-m", "pytest", "-q", *_LOCAL, *suites) for suites in (_PROGRAMS, _UNITS))
 _NOT_FOR_NEWCOMERS = re.compile(r"PYTHON|PYTEST|MYPY|VIRTUAL_ENV|SPARK_HOME|CONDA")  # beginnings of variables
 
 
@@ -58,11 +63,11 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Step:
-    """The arguments of one ``./run --python``, and what they stand for."""
+    """What runs under one Python: ``commands`` are arguments of ``./run --python``, and run side by side."""
 
     interpreter: Interpreter
     what: str
-    arguments: Sequence[str]
+    commands: Sequence[Sequence[str]]
 
 
 def find_interpreters(folders: Iterable[Path]) -> list[Interpreter]:
@@ -104,15 +109,12 @@ def plan_steps(interpreters: Sequence[Interpreter], *, short: bool, usual: Versi
     """
     if short:
         others = [interpreter for interpreter in interpreters if interpreter.version != usual]
-        return [
-            Step(other, "unit, property and conformance tests", ("python", "-m", "pytest", *_LOCAL))
-            for other in others[:1]
-        ]
+        return [Step(other, "unit, property and conformance tests", _SIDE_BY_SIDE) for other in others[:1]]
     ends = (interpreters[0], interpreters[-1])
     return [
         Step(interpreter, "all tests", _ALL)
         if interpreter in ends
-        else Step(interpreter, "all checks and tests without Spark", ("test", *_LOCAL))
+        else Step(interpreter, "all checks and tests without Spark", _CHECKED)
         for interpreter in interpreters
     ]
 
@@ -128,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="newcomer-", ignore_cleanup_errors=True) as folder:
         clone = _clone(Path(folder) / "dsv2")
-        outcomes = [_run(step, clone) for step in steps]
+        outcomes = [run_step(step, clone) for step in steps]
     print("", *(line for line, _ in outcomes), sep="\n", flush=True)
     return 0 if all(succeeded for _, succeeded in outcomes) else 1
 
@@ -162,18 +164,45 @@ def _clone(target: Path) -> Path:
     return target
 
 
-def _run(step: Step, clone: Path) -> tuple[str, bool]:
+def run_step(step: Step, clone: Path) -> tuple[str, bool]:
     """What became of ``step``, as a line; and whether it succeeded."""
     print(f"\n=== {step.interpreter}: {step.what}\n", flush=True)
-    environment = {name: value for name, value in os.environ.items() if not _NOT_FOR_NEWCOMERS.match(name)}
     began = time.monotonic()
-    command = ["./run", "--python", step.interpreter.executable, *step.arguments]
-    code = subprocess.run(command, cwd=clone, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    succeeded = _run_commands(step, clone)
     minutes = (time.monotonic() - began) / 60
-    for environment_folder in clone.glob(".venv-*"):
-        shutil.rmtree(environment_folder)  # a gigabyte
-    outcome = "passed" if code == 0 else f"FAILED, exit code {code}"
-    return f"{step.interpreter}: {step.what}: {outcome}, {minutes:.0f} min", code == 0
+    for environment in clone.glob(".venv-*"):
+        shutil.rmtree(environment)  # a gigabyte
+    return f"{step.interpreter}: {step.what}: {'passed' if succeeded else 'FAILED'}, {minutes:.0f} min", succeeded
+
+
+def _run_commands(step: Step, clone: Path) -> bool:
+    """Make the environment, and run the commands in it. The first one shows what it does, the others do at the end."""
+    start = partial(_start, step.interpreter, clone)
+    if start(("python", "-c", "")).wait() != 0:
+        return False
+    first, *others = step.commands
+    with ExitStack() as stack:
+        logs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in others]
+        running = [start(first), *(start(command, log) for command, log in zip(others, logs, strict=True))]
+        codes = [process.wait() for process in running]
+        for log in logs:
+            log.seek(0)
+            print(f"\n{log.read()}", flush=True)
+    return not any(codes)
+
+
+def _start(
+    interpreter: Interpreter, clone: Path, command: Sequence[str], log: IO[str] | None = None
+) -> subprocess.Popen[bytes]:
+    environment = {name: value for name, value in os.environ.items() if not _NOT_FOR_NEWCOMERS.match(name)}
+    return subprocess.Popen(
+        ["./run", "--python", interpreter.executable, *command],
+        cwd=clone,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log and subprocess.STDOUT,
+    )
 
 
 if __name__ == "__main__":

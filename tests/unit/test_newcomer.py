@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import newcomer
-from tests.newcomer import Interpreter, find_interpreters, plan_steps
+from tests.newcomer import Interpreter, Step, find_interpreters, plan_steps, run_step
 
 OLDEST, MIDDLE, NEWEST = (
     Interpreter(version, "python3." + str(version[1])) for version in [(3, 11, 2), (3, 12, 1), (3, 13, 0)]
@@ -59,10 +59,10 @@ def test_the_python_of_this_run_describes_itself(tmp_path: Path) -> None:
 def test_all_tests_run_under_the_oldest_and_the_newest() -> None:
     steps = plan_steps([OLDEST, MIDDLE, NEWEST], short=False, usual=MIDDLE.version)
     assert [step.interpreter for step in steps] == [OLDEST, MIDDLE, NEWEST]
-    assert steps[0].arguments == steps[2].arguments == ("test",)
-    assert "not spark" in steps[1].arguments
+    assert steps[0].commands == steps[2].commands == (("test",),)
+    assert "not spark" in steps[1].commands[0]
     (only,) = plan_steps([MIDDLE], short=False, usual=MIDDLE.version)
-    assert only.arguments == ("test",)
+    assert only.commands == (("test",),)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,30 @@ def test_the_short_form_takes_one_python_more(
 ) -> None:
     steps = plan_steps(interpreters, short=True, usual=usual.version)
     assert [step.interpreter for step in steps] == taken
+
+
+@pytest.mark.parametrize(
+    ("commands", "passed"),
+    [([["good"]], True), ([["good"], ["good"]], True), ([["bad"], ["good"]], False), ([["good"], ["bad"]], False)],
+)
+def test_a_step_passes_if_all_of_its_commands_do(
+    commands: list[list[str]],
+    passed: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    script = tmp_path / "run"
+    script.write_text(
+        '#!/bin/sh\nmkdir -p .venv-3.12.1\necho "$@; PYTHONPATH=$PYTHONPATH"\ncase "$*" in *bad) exit 3 ;; esac\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", "/of/this/run")
+    assert run_step(Step(MIDDLE, "some tests", commands), tmp_path)[1] == passed
+    shown = capfd.readouterr().out
+    for (command,) in commands:
+        assert f"--python {MIDDLE.executable} {command}; PYTHONPATH=\n" in shown
+    assert not list(tmp_path.glob(".venv*"))
 
 
 def test_a_single_python_is_said_and_is_no_failure(
