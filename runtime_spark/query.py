@@ -90,7 +90,7 @@ class StreamingJob:
         self._writer = writer
         self._archive = archive
         self._reports = _Reports(plan)
-        self._state_sizes = StateSizes(plan, layout.state)
+        self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
         self._began = clock.now_ms()
         self._failure: Dsv2Error | None = None

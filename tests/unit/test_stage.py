@@ -76,18 +76,18 @@ class Slot:
         env = ExecutionEnvironment.get_instance("local")
         env.from_collection([b""]).process(function).with_uid("f").to_sink(CollectSink())
         self.plan = env.build_plan()
-        self._layout = Layout.of(self.plan, state=layout)
+        self.layout = Layout.of(self.plan, state=layout)
         registry = TypeRegistry.of(self.plan)
-        self._packed = pack_job(self.plan, self._layout, registry)
+        self._packed = pack_job(self.plan, self.layout, registry)
         self._codec = Codec(registry)
         (self._head,) = self.plan.chains
         self._state = state
 
     def run(self, record: bytes) -> list[dict[str, Any]]:
-        encoder = FrameEncoder(self.plan, self._layout, self._codec)
+        encoder = FrameEncoder(self.plan, self.layout, self._codec)
         encoder.emit(Frame(self._head, 0, 0, [record], [], None))
         frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=["channel", "seq", "payload"])
-        slot = self._layout.slots[self._head, 0]
+        slot = self.layout.slots[self._head, 0]
         sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))
         reports: list[dict[str, Any]] = json.loads(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
         return reports
@@ -123,7 +123,7 @@ def test_warnings_come_at_every_eighth_from_half_of_the_limit_on(
 ) -> None:
     monkeypatch.setattr(state_limit, "LARGEST_STATE", 80_000)
     job = Slot(layout, Remembering(), Kept(layout))
-    sizes = StateSizes(job.plan, layout)
+    sizes = StateSizes(job.plan, job.layout)
     warned = []
     for _ in range(7):
         caplog.clear()
@@ -135,3 +135,24 @@ def test_warnings_come_at_every_eighth_from_half_of_the_limit_on(
     assert "(uid 'f'), subtask 0: its state has grown to 4" in warned[3][0]
     assert "At 80000 bytes the job will fail." in warned[3][0]
     assert job_progress(job.plan, 0, [report]).operators["f"].state_bytes > 70_000
+
+
+@LAYOUTS
+def test_subtasks_that_share_a_task_have_a_limit_together_where_their_values_travel_together(
+    layout: StateLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state_limit, "LARGEST_OF_A_TASK", 2_000)
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(4)
+    env.from_collection([b""]).key_by(len).process(Remembering()).with_uid("f").to_sink(CollectSink())
+    plan = env.build_plan()
+    sizes = StateSizes(plan, Layout.of(plan, partitions=2, state=layout))
+    for size in (400, 600):
+        assert not caplog.records
+        sizes.note([{"uid": "f", "subtask": subtask, "state_bytes": size} for subtask in range(4)])
+    messages = [record.getMessage() for record in caplog.records]
+    if layout is StateLayout.BLOB:
+        assert len(messages) == 2
+        assert all("share a task of Spark: their states have grown to 1200 bytes. At 2000" in said for said in messages)
+    else:
+        assert messages == []
