@@ -88,6 +88,8 @@ class OperatorProgress:
 
     ``watermarks``: per identifier the value last delivered in each subtask (None where none was yet).
     ``counters`` are summed over the subtasks, ``gauges`` too. ``records_held`` wait behind aligned watermarks.
+    ``state_bytes``: the checkpointed value of the largest subtask, in bytes, in streaming jobs on Spark. The operators
+    of a chain share one value; it is shown at the first of them.
     """
 
     uid: str
@@ -98,6 +100,7 @@ class OperatorProgress:
     watermarks: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

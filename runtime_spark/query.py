@@ -18,8 +18,10 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
 from runtime_spark.failures import job_failure
+from runtime_spark.layout import Layout
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
+from runtime_spark.state_limit import StateSizes
 
 __all__ = ("BatchJob", "StreamingJob")
 
@@ -72,7 +74,14 @@ class StreamingJob:
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
     def __init__(
-        self, plan: Plan, writer: SinkWriter, archive: ReportArchive, clock: Clock, *, only_available: bool
+        self,
+        plan: Plan,
+        layout: Layout,
+        writer: SinkWriter,
+        archive: ReportArchive,
+        clock: Clock,
+        *,
+        only_available: bool,
     ) -> None:
         """``only_available``: the job ends when what was there at its start has been read."""
         self.query: StreamingQuery
@@ -81,6 +90,7 @@ class StreamingJob:
         self._writer = writer
         self._archive = archive
         self._reports = _Reports(plan)
+        self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
         self._began = clock.now_ms()
         self._failure: Dsv2Error | None = None
@@ -107,7 +117,9 @@ class StreamingJob:
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
-        self._reports.add(batch_id, [report for report in written if "uid" in report])
+        of_operators = [report for report in written if "uid" in report]
+        self._reports.add(batch_id, of_operators)
+        self._state_sizes.note(of_operators)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             # Spark would trigger for ever. A query cannot be stopped from within its own batch.
             threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()

@@ -139,7 +139,8 @@ class SparkRuntime:
                 write_manifest(self._spark, checkpoint, plan, compiled.layout)
             archive.restore()
         sinks = SinkWriter(plan, compiled.layout, compiled.packed)
-        job = StreamingJob(plan, sinks, archive, self._clock, only_available=trigger.interval_ms is None)
+        only_available = trigger.interval_ms is None
+        job = StreamingJob(plan, compiled.layout, sinks, archive, self._clock, only_available=only_available)
         weakref.finalize(job, reports.cleanup)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
@@ -147,7 +148,7 @@ class SparkRuntime:
             .option("checkpointLocation", checkpoint)
             .foreachBatch(job.write_batch)
         )
-        if trigger.interval_ms is None:
+        if only_available:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")

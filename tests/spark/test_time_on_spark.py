@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -209,7 +210,7 @@ def test_timers_and_event_time_survive_a_stop_and_a_crash(spark: SparkSession, c
     assert stopped.await_termination(LONG)
     assert sorted(sinks[0].results) == [(1, 1, -(2**63)), (2, 2, 0)]
     crashed = start(spark, checkpoint, INPUT, per_event, sinks[1])
-    with pytest.raises(JobError, match=f"The source Source .*, defined at {__file__}:.*, crashed: no power"):
+    with pytest.raises(JobError, match=f"The source Source .*, defined at {re.escape(__file__)}:.*, crashed: no power"):
         crashed.await_termination(LONG)
     assert crashed.status is JobStatus.FAILED
     finished = start(spark, checkpoint, INPUT, per_event, sinks[2])

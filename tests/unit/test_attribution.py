@@ -20,6 +20,7 @@ from tests.support import (
     driven,
     local_environment,
     one_input,
+    our_files,
     two_inputs,
     two_output,
     watermark,
@@ -72,7 +73,7 @@ def test_a_failing_callback_is_named_with_its_operator(callback: str, element: A
     assert file == __file__
     assert ".process(function)" in source_line(int(line))
     assert 'raise ValueError("on purpose")' in error.traceback_text
-    assert "dsv2/runtime" not in error.traceback_text
+    assert not our_files(error.traceback_text)
 
 
 def source_line(number: int) -> str:

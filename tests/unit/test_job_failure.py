@@ -38,6 +38,8 @@ def test_an_error_of_ours_in_the_text_is_that_error_again() -> None:
 def test_the_way_out_is_told_where_it_is_known() -> None:
     grown = Exception("IllegalStateException: DirectByteBufferOutputStream cannot grow beyond 2GB limit")
     assert "sent more than 2 GiB in one micro-batch" in str(job_failure(grown, "job"))
+    returned = Exception("TypeError: Cannot convert pyarrow.lib.ChunkedArray to pyarrow.lib.Array")
+    assert "records and the state of its subtasks together" in str(job_failure(returned, "job"))
     missing = Exception("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n SQLSTATE")
     assert "cannot import what it needs: No module named 'pyarrow'. Workers run the Python" in str(
         job_failure(missing, "job")

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pandas as pd
 import pytest
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.codec import Codec
+from dsv2.runtime.frames import Frame
 from dsv2.runtime.page_store import PageStores, in_blob, in_entries
+from dsv2.runtime.progress import job_progress
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark import StateLayout, stage
+from runtime_spark import StateLayout, stage, state_limit
 from runtime_spark.failures import job_failure
-from runtime_spark.layout import Layout
+from runtime_spark.layout import REPORT_SLOT, Layout
+from runtime_spark.rows import FrameEncoder
+from runtime_spark.state_limit import StateSizes
 from runtime_spark.worker import pack_job
-from tests.support import KeptEntries, one_input
+from tests.support import KeptEntries
 
 
 class NoState:
@@ -35,29 +44,115 @@ class NoState:
     def wake_at(self, deadline_ms: int | None) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("layout", "way_out"),
-    [
-        (StateLayout.BLOB, "Raise the parallelism, or keep state of keys with StateLayout.MAP."),
-        (StateLayout.MAP, "these are function fields and states of the subtask: keep less there"),
-    ],
-)
-def test_a_blob_that_spark_could_not_keep_is_refused_with_a_way_out_that_is_left(
-    layout: StateLayout, way_out: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = ExecutionEnvironment.get_instance("local")
-    stream = env.from_collection([1]).process(one_input()).with_uid("f")
-    stream.to_sink(CollectSink())
-    plan = env.build_plan()
-    placed = Layout.of(plan, state=layout)
-    packed = pack_job(plan, placed, TypeRegistry.of(plan))
-    (head,) = plan.chains
-    slot = placed.slots[head, 0]
+class Remembering(OneInputStreamProcessFunction[bytes, int]):
+    """Keeps what it gets in a field, which counts in either layout; ``most``: how many of the newest."""
 
-    assert list(stage.run_slot(packed, 0, slot, iter([]), NoState(layout)))
-    monkeypatch.setattr(stage, "_LARGEST_STATE", 10)
+    def __init__(self, most: int | None = None) -> None:
+        self.kept: list[bytes] = []
+        self.most = most
+
+    def process_record(self, record: bytes, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        self.kept.append(record)
+        if self.most is not None:
+            self.kept = self.kept[-self.most :]
+
+
+class Kept(NoState):
+    """What one slot has in its checkpoint."""
+
+    blob: bytes | None = None
+
+    def read(self) -> bytes | None:
+        return self.blob
+
+    def write(self, blob: bytes) -> None:
+        self.blob = blob
+
+
+class Slot:
+    """The only slot of a job; ``run`` gives its reports after a micro-batch with one record more."""
+
+    def __init__(self, layout: StateLayout, function: Remembering, state: Kept) -> None:
+        env = ExecutionEnvironment.get_instance("local")
+        env.from_collection([b""]).process(function).with_uid("f").to_sink(CollectSink())
+        self.plan = env.build_plan()
+        self.layout = Layout.of(self.plan, state=layout)
+        registry = TypeRegistry.of(self.plan)
+        self._packed = pack_job(self.plan, self.layout, registry)
+        self._codec = Codec(registry)
+        (self._head,) = self.plan.chains
+        self._state = state
+
+    def run(self, record: bytes) -> list[dict[str, Any]]:
+        encoder = FrameEncoder(self.plan, self.layout, self._codec)
+        encoder.emit(Frame(self._head, 0, 0, [record], [], None))
+        frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=["channel", "seq", "payload"])
+        slot = self.layout.slots[self._head, 0]
+        sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))
+        reports: list[dict[str, Any]] = json.loads(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
+        return reports
+
+
+LAYOUTS = pytest.mark.parametrize("layout", StateLayout)
+
+
+@LAYOUTS
+def test_a_job_whose_state_has_become_too_large_goes_on_from_its_checkpoint_when_it_keeps_less(
+    layout: StateLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_limit, "LARGEST_STATE", 10_000)
+    state = Kept(layout)
+    greedy = Slot(layout, Remembering(), state)
+    greedy.run(b"a" * 6_000)
+    before = state.blob
     with pytest.raises(Exception, match="has grown to") as raised:
-        list(stage.run_slot(packed, 0, slot, iter([]), NoState(layout)))
+        greedy.run(b"b" * 6_000)
+    assert state.blob == before
     said = str(job_failure(raised.value, "job"))
     assert "(uid 'f'), subtask 0: its state has grown to" in said
-    assert way_out in said
+    assert "start it again from the same checkpoint" in said
+    assert ("function fields and states of the subtask" in said) == (layout is StateLayout.MAP)
+
+    Slot(layout, Remembering(most=1), state).run(b"b" * 6_000)
+    assert state.blob != before
+
+
+@LAYOUTS
+def test_warnings_come_at_every_eighth_from_half_of_the_limit_on(
+    layout: StateLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state_limit, "LARGEST_STATE", 80_000)
+    job = Slot(layout, Remembering(), Kept(layout))
+    sizes = StateSizes(job.plan, job.layout)
+    warned = []
+    for _ in range(7):
+        caplog.clear()
+        (report,) = job.run(b"a" * 10_000)
+        sizes.note([report])
+        sizes.note([report])
+        warned.append([record.getMessage() for record in caplog.records])
+    assert [len(messages) for messages in warned] == [0, 0, 0, 1, 1, 1, 1]
+    assert "(uid 'f'), subtask 0: its state has grown to 4" in warned[3][0]
+    assert "At 80000 bytes the job will fail." in warned[3][0]
+    assert job_progress(job.plan, 0, [report]).operators["f"].state_bytes > 70_000
+
+
+@LAYOUTS
+def test_subtasks_that_share_a_task_have_a_limit_together_where_their_values_travel_together(
+    layout: StateLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(state_limit, "LARGEST_OF_A_TASK", 2_000)
+    env = ExecutionEnvironment.get_instance("local")
+    env.set_parallelism(4)
+    env.from_collection([b""]).key_by(len).process(Remembering()).with_uid("f").to_sink(CollectSink())
+    plan = env.build_plan()
+    sizes = StateSizes(plan, Layout.of(plan, partitions=2, state=layout))
+    for size in (400, 600):
+        assert not caplog.records
+        sizes.note([{"uid": "f", "subtask": subtask, "state_bytes": size} for subtask in range(4)])
+    messages = [record.getMessage() for record in caplog.records]
+    if layout is StateLayout.BLOB:
+        assert len(messages) == 2
+        assert all("share a task of Spark: their states have grown to 1200 bytes. At 2000" in said for said in messages)
+    else:
+        assert messages == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -94,7 +95,9 @@ def test_a_crash_fails_the_job() -> None:
     job = Job(1, 2, Crash("no power"), 3)
     assert job.results == [(1, 0), (2, 0)]
     assert job.handle.status is JobStatus.FAILED
-    with pytest.raises(JobError, match=f"The source numbers .*, defined at {__file__}:.*, crashed: no power"):
+    with pytest.raises(
+        JobError, match=f"The source numbers .*, defined at {re.escape(__file__)}:.*, crashed: no power"
+    ):
         job.handle.result()
 
 

@@ -1,0 +1,91 @@
+"""How large the checkpointed value of a subtask may become: the limit, and the warnings that come well before it.
+
+Spark writes the value into one row, and a row cannot reach 2 GiB. Workers, the JVM and the state store hold several
+copies of it, so the limit is half of that. ``applyInPandasWithState`` returns the values of all slots of a task in one
+Arrow array of binary values, which cannot reach 2 GiB either.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from dsv2.errors import JobError
+from dsv2.graph import Plan
+from runtime_spark.layout import Layout, StateLayout, spark_partition
+
+__all__ = ("LARGEST_OF_A_TASK", "LARGEST_STATE", "StateSizes", "check_state_size")
+
+LARGEST_STATE = 1 << 30  # bytes
+LARGEST_OF_A_TASK = 1 << 31
+
+_Place: TypeAlias = tuple[str, int]  # uid and subtask
+_Task: TypeAlias = tuple[int, int]  # level and partition
+
+_LOG = logging.getLogger(__name__)
+_STEPS = 8  # warnings come at every eighth of the limit, from half of it on
+_ADVICE = {
+    StateLayout.BLOB: "Change the program so that it keeps less for each key or clears what it no longer needs, and "
+    "start it again from the same checkpoint. A higher parallelism or StateLayout.MAP also helps, but both need a new "
+    "checkpoint_location.",
+    StateLayout.MAP: "With StateLayout.MAP only function fields and states of the subtask count. Change the program so "
+    "that it keeps less there or clears what it no longer needs, and start it again from the same checkpoint.",
+}
+_SEE = 'See "How large state may become" in docs/state.md.'
+
+
+def check_state_size(owner: str, size: int, layout: StateLayout) -> None:
+    """Called in the worker before a value of ``size`` bytes is written.
+
+    Raises ``JobError`` naming ``owner``, a subtask, if Spark should not be given that much.
+    """
+    if size > LARGEST_STATE:
+        raise JobError(
+            f"{owner}: its state has grown to {size} bytes; the limit is {LARGEST_STATE}. The checkpoint still holds "
+            f"the last micro-batch that fitted. {_ADVICE[layout]} {_SEE}"
+        )
+
+
+class StateSizes:
+    """Warns in the driver's log while there is still time to act."""
+
+    def __init__(self, plan: Plan, layout: Layout) -> None:
+        self._advice = f"{_ADVICE[layout.state]} {_SEE}"
+        self._names = {operator.uid: str(operator) for operator in plan.operators}
+        self._tasks = _shared_tasks(plan, layout) if layout.state is StateLayout.BLOB else {}
+        self._sizes: dict[_Place, int] = {}
+        self._steps: dict[_Place | _Task, int] = {}
+
+    def note(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Called with what the subtasks said of themselves, after each micro-batch."""
+        for report in reports:
+            if (size := report.get("state_bytes")) is not None:
+                place = (report["uid"], report["subtask"])
+                self._sizes[place] = size
+                self._warn(place, [place], size, LARGEST_STATE)
+        for task, places in self._tasks.items():
+            self._warn(task, places, sum(self._sizes.get(place, 0) for place in places), LARGEST_OF_A_TASK)
+
+    def _warn(self, what: _Place | _Task, places: Sequence[_Place], size: int, limit: int) -> None:
+        step = size * _STEPS // limit
+        if step < _STEPS // 2 or step <= self._steps.get(what, 0):
+            return
+        self._steps[what] = step
+        owners = " and ".join(f"{self._names[uid]}, subtask {subtask}" for uid, subtask in places)
+        subject = (
+            f"{owners}: its state has" if len(places) == 1 else f"{owners} share a task of Spark: their states have"
+        )
+        _LOG.warning("%s grown to %d bytes. At %d bytes the job will fail. %s", subject, size, limit, self._advice)
+
+
+def _shared_tasks(plan: Plan, layout: Layout) -> dict[_Task, list[_Place]]:
+    """The subtasks of each task that has several."""
+    tasks: dict[_Task, list[_Place]] = {}
+    for level, heads in enumerate(layout.levels):
+        for head in heads:
+            operator = plan.operators[head]
+            for subtask in range(operator.parallelism):
+                partition = spark_partition(layout.slots[head, subtask], layout.partitions)
+                tasks.setdefault((level, partition), []).append((operator.uid, subtask))
+    return {task: places for task, places in tasks.items() if len(places) > 1}

@@ -1,0 +1,136 @@
+"""``./run``: what it imports does not depend on where it is called, and each Python has an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+IMPORTED_BY_ACCIDENT = "argparse", "ensurepip", "json", "pip", "platform", "venv"
+PROGRAM = """
+import argparse, json, platform
+if __name__ == "__main__":
+    print("imported", argparse.__file__)
+"""
+# Makes environments, and installs into them, without doing so.
+PYTHON = """#!/bin/sh
+case "$*" in
+*"-m pip install"*)
+    exec {python} "$1" "$2" "$3" --version
+    ;;
+*"-m venv"*)
+    {python} "$1" "$2" "$3" --help >/dev/null || exit 1
+    for folder in "$@"; do :; done
+    mkdir -p "$folder/bin"
+    cp "$0" "$folder/bin/python"
+    ;;
+*)
+    exec {python} "$@"
+    ;;
+esac
+"""
+JAVA = """#!/bin/sh
+printf '    java.home = {home}\n    java.specification.version = 17\n' >&2
+"""
+
+
+def write_program(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+class Project:
+    """A project with the real ``run``, programs that only say what they import, and stand-ins for Python and Java."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a project"
+        self.elsewhere = folder / "elsewhere"
+        self.elsewhere.mkdir()
+        self.root.mkdir()
+        shutil.copy(ROOT / "run", self.root)
+        shutil.copy(ROOT / "pyproject.toml", self.root)
+        for module in ("examples.hot_topics", "examples.hello", "benchmarks.hello", "components.kafka"):
+            write_program(self.root / (module.replace(".", "/") + ".py"), PROGRAM)
+        write_program(self.root / "components" / "postgres.py", PROGRAM)
+        write_program(self.root / "tests" / "newcomer.py", PROGRAM)
+        for name in IMPORTED_BY_ACCIDENT:
+            (self.elsewhere / f"{name}.py").write_text(f"raise SystemExit('imported {name} from here')")
+        programs = folder / "programs"
+        for name in ("mvn", "postgres"):
+            write_program(programs / name, "#!/bin/sh\n")
+        write_program(programs / "java" / "bin" / "java", JAVA.format(home=programs / "java"))
+        for name in ("python3", "python3.11", "python3.12", "python3.13"):
+            write_program(programs / name, PYTHON.format(python=sys.executable))
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "JAVA_HOME": str(programs / "java"),
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """``./run`` with ``arguments``, called from a directory with modules named like those of Python."""
+        command = [str(self.root / "run"), *arguments]
+        return subprocess.run(
+            command, cwd=self.elsewhere, env=self.environment, capture_output=True, text=True, check=False
+        )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["hot-topics"], ["example", "hello"], ["bench", "hello"], ["kafka"], ["postgres"], ["newcomer"]],
+    ids=" ".join,
+)
+def test_files_in_the_current_directory_are_not_imported(project: Project, command: list[str]) -> None:
+    done = project.run(*command)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("imported ")
+    assert "from here" not in done.stdout + done.stderr
+
+
+def test_nor_are_they_by_the_processes_of_a_program(project: Project) -> None:
+    write_program(
+        project.root / "examples" / "hello.py",
+        """
+import subprocess, sys
+if __name__ == "__main__":
+    subprocess.run([sys.executable, "-m", "json.tool", "--help"], check=True)
+""",
+    )
+    done = project.run("example", "hello")
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_python_has_an_environment_of_its_own(project: Project) -> None:
+    version = ".".join(map(str, sys.version_info[:3]))
+    done = project.run("--python", "python3.12", "example", "hello")
+    assert done.returncode == 0, done.stderr
+    assert f"Making .venv-{version} with" in done.stderr
+    assert [file.name for file in project.root.glob(".venv*")] == [f".venv-{version}"]
+    assert "Making" not in project.run("--python", "python3.12", "example", "hello").stderr
+    assert "Making .venv with" in project.run("example", "hello").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--python"], "--python takes a Python"),
+        (["--python", "python3.99", "test"], "There is no python3.99."),
+        (["--python", "false", "test"], "false is not Python 3.11 or newer."),
+    ],
+)
+def test_a_python_that_cannot_be_used_is_refused(project: Project, arguments: list[str], said: str) -> None:
+    done = project.run(*arguments)
+    assert done.returncode == 1
+    assert said in done.stderr
