@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -143,6 +143,9 @@ class Heard:
     def on_status(self, *args: Any) -> None: ...
 
     def on_end(self, *args: Any) -> None: ...
+
+    def on_crossing(self, *args: Any) -> NoReturn:
+        raise AssertionError
 
 
 def control(what: object) -> tuple[int, str, int | bool]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -75,6 +75,14 @@ class Gate:
     def on_end(self, input_index: int) -> None:
         assert input_index == 5
         self.told.append("end")
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        assert input_index == 5
+        raise CrossingError(waiting)
+
+
+class CrossingError(Exception):
+    """What the operator behind a gate raises."""
 
 
 def aligned(value: int) -> Signal:
