@@ -116,13 +116,13 @@ class CountingPlanner(Planner):
         if _has_ended(start) and (count is None or count > read):
             holds = "has no end now" if count is None else f"holds {count} now"
             raise IncompatibleCheckpointError(
-                f"{who} ended after {read} {self._feed.unit}, and {holds}. A job that has come to the end of its input cannot go "
-                f"on: start it with another checkpoint_location, from the beginning."
+                f"{who} ended after {read} {self._feed.unit}, and {holds}. A job that has come to the end of its input "
+                f"cannot go on: start it with another checkpoint_location, from the beginning."
             )
         if not _has_ended(start) and count is not None and count < read:
             raise IncompatibleCheckpointError(
-                f"{who} holds {count} {self._feed.unit} now, but {read} were read before. Give it what it held, with more behind "
-                f"that if there is any, or start with another checkpoint_location, from the beginning."
+                f"{who} holds {count} {self._feed.unit} now, but {read} were read before. Give it what it held, with "
+                f"more behind that if there is any, or start with another checkpoint_location, from the beginning."
             )
 
     def _held(self, position: int, *, wait: bool) -> bool:

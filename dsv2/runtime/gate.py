@@ -92,6 +92,8 @@ class InputGate:
             self._held[channel][1].append(piece)
             return
         records, controls, stamps, gone = piece
+        if records and channel in self._ended:
+            raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
         done = 0
         for index, (position, kind, identifier, value) in enumerate(controls):
             if (stop := position - gone) > done:

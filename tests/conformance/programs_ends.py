@@ -106,7 +106,9 @@ class FromIdleSubtasks(Program):
         sent = [FIRST + lane for lane in range(run.parallelism)]
         assert [self._received(run, "chained", lane) for lane in range(run.parallelism)] == [[n] for n in sent]
         for subtask in range(run.parallelism):
-            assert sorted(self._received(run, "exchanged", subtask)) == sent
+            received = self._received(run, "exchanged", subtask)
+            assert max(received) == max(sent)
+            assert self.wait or sorted(received) == sent  # else several may count together
 
     def _received(self, run: Run, name: str, subtask: int) -> list[int]:
         """Without the idle status, which is a watermark as well."""

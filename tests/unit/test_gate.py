@@ -369,6 +369,12 @@ class TestEnd:
         gate.send(0, ENDED)
         with pytest.raises(InternalError, match="Channel 0 of input 5 ended twice"):
             gate.send(0, ENDED)
+        gate.send(0)
+        with pytest.raises(InternalError, match="Channel 0 of input 5 sent records after its end"):
+            gate.send(0, "a")
+        gate.send(0)
+        with pytest.raises(InternalError, match="Channel 0 of input 5 sent records after its end"):
+            gate.send(0, "a")
 
 
 SIGNALS = [*map(watermark, range(3)), *map(aligned, range(3)), watermark(2, "all"), IDLE, ACTIVE]
