@@ -16,7 +16,7 @@ delivered, ``following`` returns another one, as long as there is any.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.watermark.declaration import (
@@ -55,6 +55,7 @@ class WatermarkCombiner(Generic[V]):
         self._pending: set[int] = set()  # channels whose value has taken part in no combination yet
         self._owed: list[V] = []  # such values of channels that are gone for good
         self._due = False  # whether a channel has sent a value, or come back, since the last combination
+        self._absent_counted = False  # whether channels that are gone took part in what was delivered just now
         self._last: V | None = None
 
     def update(self, channel: int, value: V) -> V | None:
@@ -84,31 +85,39 @@ class WatermarkCombiner(Generic[V]):
         return self.deactivate(channel)
 
     def following(self) -> V | None:
-        """What the active channels give without those that are gone, if that is more than what was delivered."""
-        present = self._present()
-        if not present or self._waits_with(present):
+        """What the active channels give without those that are gone, if these counted just now and it is more."""
+        if not self._absent_counted:
             return None
-        combined: V = self._function(present)
-        return self._changed(combined) if self._last is None or combined > self._last else None
+        self._absent_counted = False
+        return self._risen(self._present())
 
     def _combine(self) -> V | None:
         present = self._present()
-        if self._waits_with(present):
+        if self._wait and len(present) < self._channels - len(self._inactive):
             return None
-        counted = [*present, *(self._values[channel] for channel in self._pending & self._inactive), *self._owed]
-        if not self._due or not counted:
-            return self.following()
+        if not self._due:
+            return self._risen(present)
+        absent = [self._values[channel] for channel in self._pending & self._inactive] if self._inactive else []
+        absent += self._owed
+        if not present and not absent:
+            return None
         self._due = False
         self._pending.clear()
         self._owed.clear()
-        delivered = self._changed(self._function(counted))
+        self._absent_counted = bool(absent)
+        delivered = self._changed(self._function(present + absent))
         return self.following() if delivered is None else delivered
 
     def _present(self) -> list[V]:
+        if not self._inactive:
+            return list(self._values.values())
         return [value for channel, value in self._values.items() if channel not in self._inactive]
 
-    def _waits_with(self, present: Sequence[V]) -> bool:
-        return self._wait and len(present) < self._channels - len(self._inactive)
+    def _risen(self, present: list[V]) -> V | None:
+        """The absence of a channel lets a minimum rise, but no maximum fall."""
+        if not present or (self._last is not None and self._function(present) <= self._last):
+            return None
+        return self._changed(self._function(present))
 
     def _changed(self, combined: V) -> V | None:
         if combined == self._last:
@@ -120,7 +129,7 @@ class WatermarkCombiner(Generic[V]):
         """State as plain built-in values, for ``restore``."""
         values = tuple(sorted(self._values.items()))
         inactive, pending = tuple(sorted(self._inactive)), tuple(sorted(self._pending))
-        return values, inactive, pending, tuple(self._owed), self._due, self._last
+        return values, inactive, pending, tuple(sorted(self._owed)), self._due, self._last
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
