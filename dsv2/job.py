@@ -115,7 +115,11 @@ class JobProgress:
 
 
 class JobStatus(Enum):
-    """Where a job is in its life."""
+    """Where a job is in its life.
+
+    A job that has read what is there (``Trigger.available_now``) while records wait behind aligned watermarks is
+    stopped, not finished: they go on when the watermark has come from every channel, in a later run.
+    """
 
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"

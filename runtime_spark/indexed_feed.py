@@ -1,6 +1,7 @@
 """Collections and generators as a stream of frames, and two streams that carry nothing but the beat.
 
-Offsets are ``{"position": index of the next record}``; -1 before anything was sent.
+Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent; the position is -1
+before anything was sent.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dsv2.clock import Clock
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.source_task import SourceTask
@@ -32,6 +34,7 @@ class CountingFeed(Feed):
     """A feed of what has an index: how much there is, and how fast."""
 
     count: int | None = None
+    unit = "records"
     records_per_batch: int | None = None
     records_per_second: float | None = None
     interruptions: Mapping[int, Interruption] = MappingProxyType({})
@@ -61,6 +64,9 @@ class CountingPlanner(Planner):
         return {"position": _BEFORE_START}
 
     def latest(self, start: Offset, *, only_available: bool) -> Offset:
+        self._check_goes_on(start)
+        if _has_ended(start):
+            return start
         position, count = max(start["position"], 0), self._feed.count
         if self._adaptive is not None:
             self._adaptive.measure()
@@ -85,14 +91,15 @@ class CountingPlanner(Planner):
             stop = min(stop, place)
         if self._adaptive is not None and stop > position:
             self._adaptive.begin(full=stop - position >= self._adaptive.of(LEAST_PER_BATCH))
-        return {"position": max(stop, position)}
+        stop = max(stop, position)
+        return {"position": stop, "ended": True} if stop == count else {"position": stop}
 
     def portions(self, start: Offset, end: Offset) -> Sequence[Split]:
         begin, stop = start["position"], end["position"]
         self._interruptions.begin(begin)
-        if begin == stop:
+        if start == end:
             return []
-        first, last = begin == _BEFORE_START, stop == self._feed.count
+        first, last = begin == _BEFORE_START, _has_ended(end)
         subtasks = range(self._feed.subtasks(self._operator))
         return [Split(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
 
@@ -101,6 +108,22 @@ class CountingPlanner(Planner):
 
     def close(self) -> None:
         pass  # nothing was taken
+
+    def _check_goes_on(self, start: Offset) -> None:
+        """Raise ``IncompatibleCheckpointError`` if the source holds more than when it ended, or less than was read."""
+        count, read = self._feed.count, max(start["position"], 0)
+        who = f"The source {self._operator}, defined at {self._operator.location},"
+        if _has_ended(start) and (count is None or count > read):
+            holds = "has no end now" if count is None else f"holds {count} now"
+            raise IncompatibleCheckpointError(
+                f"{who} ended after {read} {self._feed.unit}, and {holds}. A job that has come to the end of its input "
+                f"cannot go on: start it with another checkpoint_location, from the beginning."
+            )
+        if not _has_ended(start) and count is not None and count < read:
+            raise IncompatibleCheckpointError(
+                f"{who} holds {count} {self._feed.unit} now, but {read} were read before. Give it what it held, with "
+                f"more behind that if there is any, or start with another checkpoint_location, from the beginning."
+            )
 
     def _held(self, position: int, *, wait: bool) -> bool:
         if not self._feed.interruptions:
@@ -153,6 +176,7 @@ class TickFeed(CountingFeed):
     """The numbers 0 to ``count`` - 1 in ``seq``, one in a micro-batch."""
 
     made_of_frames = False
+    unit = "chunks of rows"
     records_per_batch = 1
 
     def __init__(self, count: int) -> None:
@@ -163,3 +187,7 @@ class TickFeed(CountingFeed):
 
     def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
         yield [(0, 0, number, b"") for number in range(portion.start, portion.stop)]
+
+
+def _has_ended(offset: Offset) -> bool:
+    return bool(offset.get("ended"))

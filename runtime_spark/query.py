@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.clock import Clock
-from dsv2.errors import Dsv2Error
+from dsv2.errors import Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
+from dsv2.sources import BaseSource, IndexedSource, Stop
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import Layout
 from runtime_spark.sinks import SinkWriter
@@ -57,6 +58,13 @@ class _Reports:
 
     def progress(self) -> JobProgress:
         return job_progress(self._plan, self._batch_id, [*self._latest.values(), *self._sums.values()])
+
+    def held(self) -> dict[str, int]:
+        """By operator the number of records that wait behind aligned watermarks, if there are any."""
+        counts = Counter[str]()
+        for (uid, _), report in self._latest.items():
+            counts[uid] += report["records_held"]
+        return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
 
     def all_ended(self) -> bool:
         """Whether every subtask has seen the end of its input; those of the sources, where there are no others."""
@@ -147,7 +155,7 @@ class StreamingJob:
             return JobStatus.RUNNING
         if self.exception() is not None:
             return JobStatus.FAILED
-        return JobStatus.STOPPED if self._stopped else JobStatus.FINISHED
+        return JobStatus.STOPPED if self._stopped or self._reports.held() else JobStatus.FINISHED
 
     @property
     def progress(self) -> JobProgress:
@@ -164,7 +172,11 @@ class StreamingJob:
             failure = self._failure or job_failure(error, self._plan.job_name)
             self._failure = failure
             raise failure from None
-        return ended is not False
+        if ended is False:
+            return False
+        if (unfinished := self.exception()) is not None:
+            raise unfinished
+        return True
 
     def stop(self) -> None:
         """End the job between two micro-batches.
@@ -192,9 +204,23 @@ class StreamingJob:
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
-        if self._failure is None and not self._refuse_batches and (error := self.query.exception()) is not None:
-            self._failure = job_failure(error, self._plan.job_name)
+        if self._failure is None and not self._refuse_batches:
+            if (error := self.query.exception()) is not None:
+                self._failure = job_failure(error, self._plan.job_name)
+            elif not self.query.isActive and not self._stopped:
+                self._failure = self._unprocessed()
         return self._failure
+
+    def _unprocessed(self) -> Dsv2Error | None:
+        """What is wrong if all input has ended, and not everything has been processed."""
+        held = self._reports.held()
+        if not held or not _input_ends(self._plan):
+            return None
+        where = ", ".join(f"{count} in {operator}" for operator, count in held.items())
+        return JobError(
+            f"Job {self._plan.job_name!r} has come to the end of its input, but records still wait behind aligned "
+            f"watermarks: {where}."
+        )
 
     def result(self) -> JobResult:
         """Wait for the end, then the result. Raises what the job failed with."""
@@ -258,3 +284,15 @@ class BatchJob:
         """Wait for the end, then the result. Raises what the job failed with."""
         self.await_termination()
         return JobResult(self._plan.job_name, (self._ended - self._began) / 1000, self.progress)
+
+
+def _input_ends(plan: Plan) -> bool:
+    """Whether a run that is not stopped comes to the end of all input."""
+    sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
+    stops = any(
+        isinstance(interruption, Stop)
+        for source in sources
+        if isinstance(source, IndexedSource)
+        for interruption in source.interruptions.values()
+    )
+    return not stops and all(source.bounded for source in sources)

@@ -148,6 +148,11 @@ class LocalRun:
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
 
+    @property
+    def records_held(self) -> int:
+        """Number of records that wait behind aligned watermarks."""
+        return sum(entry["records_held"] for entry in self.progress())
+
     def check_ended(self) -> None:
         """After the end of all sources everything must have ended."""
         for (head, index), subtask in self._subtasks.items():

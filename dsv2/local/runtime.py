@@ -113,6 +113,7 @@ class LocalRuntime:
             if not more:
                 break
             if not bounded and run.is_exhausted:
+                job.stopped = run.records_held > 0
                 return
             if self._restart:
                 run.restart()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from dsv2.errors import IncompatibleCheckpointError, InternalError
 from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Timestamps
@@ -36,6 +36,9 @@ class GateListener(Protocol):
 
     def on_end(self, input_index: int) -> None:
         """Every channel has ended."""
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        """Channels wait for one another behind different aligned watermarks: by channel, the identifier. Raises."""
 
 
 class InputGate:
@@ -89,6 +92,8 @@ class InputGate:
             self._held[channel][1].append(piece)
             return
         records, controls, stamps, gone = piece
+        if records and channel in self._ended:
+            raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
         done = 0
         for index, (position, kind, identifier, value) in enumerate(controls):
             if (stop := position - gone) > done:
@@ -110,9 +115,7 @@ class InputGate:
         if kind == WATERMARK:
             if identifier == USE_PROCESSING_TIME:
                 identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # which is nothing new
-            combined = self._combiner(identifier).update(channel, value)
-            if combined is not None:
-                self._listener.on_watermark(self._input, identifier, combined)
+            self._deliver(identifier, self._combiner(identifier).update(channel, value))
         elif kind == STATUS:
             self._set_idle(channel, bool(value))
         elif kind == END:
@@ -123,13 +126,22 @@ class InputGate:
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
         self._held[channel] = (identifier, [rest])
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
+        self._check_crossing()
 
     def _deliver(self, identifier: str, combined: int | bool | None) -> None:
-        if combined is None:
-            return
-        self._listener.on_watermark(self._input, identifier, combined)
-        if self._combiners[identifier].aligned:
-            self._release(identifier)
+        combiner = self._combiners[identifier]
+        while combined is not None:
+            self._listener.on_watermark(self._input, identifier, combined)
+            if combiner.aligned:
+                self._release(identifier)
+            combined = combiner.following()
+
+    def _check_crossing(self) -> None:
+        # A round waits for each active channel. One that is held for another round cannot send its watermark, end or
+        # go idle before that round is complete, which in turn waits for the first channel: neither ever will be.
+        waiting = {c: held_for for c, (held_for, _) in self._held.items() if c not in self._idle_channels}
+        if len(set(waiting.values())) > 1:
+            self._listener.on_crossing(self._input, waiting)
 
     def _release(self, identifier: str) -> None:
         # Not received here and now: what happens at this moment (the end of a channel, say) comes to its end first.
@@ -145,6 +157,7 @@ class InputGate:
             self._idle_channels.add(channel)
         else:
             self._idle_channels.discard(channel)
+            self._report_idle()  # before what comes of it: receivers ignore the event time of who is idle
         for identifier, combiner in list(self._combiners.items()):
             change = combiner.deactivate if idle else combiner.activate
             self._deliver(identifier, change(channel))

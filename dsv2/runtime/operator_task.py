@@ -6,8 +6,9 @@ The function itself is called by ``FunctionCalls``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
+from dsv2.errors import JobError
 from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import Tally
@@ -157,7 +158,8 @@ class OperatorTask:
         if not self._agrees(input_index, watermark, declaration.default_handling_strategy):
             return
         if len(self.gates) > 1 and declaration.combination_policy.combine_across_inputs:
-            self._forward(identifier, self._across(declaration).update(input_index, value))
+            combiner = self._across(declaration)
+            self._forward(identifier, combiner, combiner.update(input_index, value))
         else:
             self._control(WATERMARK, identifier, value)
 
@@ -177,10 +179,13 @@ class OperatorTask:
         """An input went idle or active again; the operator is idle when all of its live inputs are."""
         for identifier, combiner in self._across_inputs.items():
             change = combiner.deactivate if idle else combiner.activate
-            self._forward(identifier, change(input_index))
+            self._forward(identifier, combiner, change(input_index))
         if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
             (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
-            self._move_event_time(self._event_time.set_idle(input_index, idle))
+            moved = self._event_time.set_idle(input_index, idle)
+            if not idle:
+                self._report_idle()  # first: receivers ignore the event time of who is idle
+            self._move_event_time(moved)
             self._report_idle()
 
     def on_end(self, input_index: int) -> None:
@@ -190,12 +195,22 @@ class OperatorTask:
         self._end_time(input_index)
         self._calls.end(input_index)
         for identifier, combiner in self._across_inputs.items():
-            self._forward(identifier, combiner.end(input_index))
+            self._forward(identifier, combiner, combiner.end(input_index))
         if self._all_inputs_ended():
             self._control(END, "", 0)
             self.close()
         else:
             self._report_idle()
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        """Raise a ``JobError``: no order of reading could keep what both watermarks promise."""
+        told = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
+        raise JobError(
+            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}, input {input_index}: "
+            f"aligned watermarks cross, so the subtasks upstream would wait for one another forever. What each of them "
+            f"has sent first: {told}. Send aligned watermarks in the same order in every subtask, or declare all but "
+            f"one of them without aligned()."
+        )
 
     def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
         """Whether an event time or idle status counts; functions with event time have no say in it."""
@@ -230,6 +245,8 @@ class OperatorTask:
             self._move_event_time(self._event_time.end(input_index))
         if self._all_inputs_ended():
             self._calls.fire_processing_timers(LONG_MAX, last=True)
+            if self._calls.has_event_time:
+                self._calls.fire_event_timers(LONG_MAX)  # those that have been set since all time was over
 
     def records_received(self) -> int:
         """Number of records of all inputs so far."""
@@ -317,9 +334,10 @@ class OperatorTask:
         for output in self._outputs:
             output.control(kind, identifier, value)
 
-    def _forward(self, identifier: str, combined: int | bool | None) -> None:
-        if combined is not None:
+    def _forward(self, identifier: str, combiner: Combiner, combined: int | bool | None) -> None:
+        while combined is not None:
             self._control(WATERMARK, identifier, combined)
+            combined = combiner.following()
 
     def _across(self, declaration: WatermarkDeclaration) -> Combiner:
         combiner = self._across_inputs.get(declaration.identifier)
@@ -334,4 +352,4 @@ class OperatorTask:
         idle = live > 0 and len(self._idle_inputs) == live
         if idle != self._idle:
             self._idle = idle
-            self._sender.tell_status(idle)
+            self._sender.forward_status(idle)

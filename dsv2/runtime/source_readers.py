@@ -182,6 +182,8 @@ class Readers:
         for other, state in enumerate(self.states):
             if split.split_id in state.splits:
                 raise ContractError(f"Split {split.split_id!r} is held by reader {other}: reader {subtask} cannot too.")
+        if self.states[subtask].ended is not None:
+            raise ContractError(f"Reader {subtask} has come to its end, and now gets {split.split_id!r}.")
         if self.states[subtask].no_more_splits:
             raise ContractError(f"Reader {subtask} was told that no more splits come, and now gets {split.split_id!r}.")
         held = HeldSplit(split, self.clock.now_ms())

@@ -42,11 +42,11 @@ class _Context(WatermarkEmitter):
 
     def mark_idle(self) -> None:
         """Nothing comes for now."""
-        self._sender.tell_status(True)
+        self._sender.declare_status(True)
 
     def mark_active(self) -> None:
         """There are records again."""
-        self._sender.tell_status(False)
+        self._sender.declare_status(False)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter."""
@@ -85,13 +85,13 @@ class SplitReading:
         if self._order.first:
             self._begin()
         if ACTIVE in self._order.tells:
-            self._sender.tell_status(False)
+            self._sender.forward_status(False)
         yield from self._do_steps()
         self._task.end_portion()
         if self._clock is not None:
             self._send_time(self._clock.finish())
         if IDLE in self._order.tells:
-            self._sender.tell_status(True)
+            self._sender.forward_status(True)
         if self._order.last:
             self._task.end()
 

@@ -28,7 +28,7 @@ class TimeSender:
     def emit(self, identifier: str, value: int | bool, now_ms: int) -> None:
         """Send what user code emits at ``now_ms``. Raises ``ContractError`` for event time against the rules."""
         if identifier == IDLE_STATUS:
-            self.tell_status(bool(value))
+            self.declare_status(bool(value))
         elif identifier == EVENT_TIME:
             self._emit_time(value, now_ms)
         elif identifier == USE_PROCESSING_TIME:
@@ -46,13 +46,28 @@ class TimeSender:
             return
         if time == PROCESSING_TIME:
             self._control(WATERMARK, USE_PROCESSING_TIME, True)
+        elif self._sent.inputs_idle and not self._sent.idle:
+            # The function has not said that it is idle, so its event time counts: as if it had come a moment earlier.
+            self._control(STATUS, "", False)
+            self._control(WATERMARK, EVENT_TIME, time)
+            self._control(STATUS, "", True)
         else:
             self._control(WATERMARK, EVENT_TIME, time)
 
-    def tell_status(self, idle: bool) -> None:
-        """Send that nothing comes for now, or that something does again."""
+    def declare_status(self, idle: bool) -> None:
+        """Send what user code says: that nothing comes for now, or that something does again."""
         self._sent.idle = idle
+        self._sent.inputs_idle = False
         self._control(STATUS, "", idle)
+
+    def forward_status(self, idle: bool) -> None:
+        """Send that nothing comes in for now, or that something does again.
+
+        Who has declared to be idle stays so: it may have nothing to say although something comes in.
+        """
+        self._sent.inputs_idle = idle
+        if idle or not self._sent.idle:
+            self._control(STATUS, "", idle)
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values, for ``restore``."""

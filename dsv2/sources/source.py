@@ -213,7 +213,7 @@ class SourceReaderContext(Protocol):
         """Send a watermark that the source declares. Raises ``UndeclaredWatermarkError`` for others."""
 
     def mark_idle(self) -> None:
-        """Nothing comes for now: do not wait for watermarks of this reader."""
+        """Nothing comes for now: do not wait for watermarks of this reader. Holds until ``mark_active``."""
 
     def mark_active(self) -> None:
         """The reader has records again."""

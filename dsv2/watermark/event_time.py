@@ -89,6 +89,9 @@ class EventTimeCombiner:
         self._ended.add(channel)
         return self._advance() if was_idle else self._leave(channel)
 
+    def following(self) -> None:
+        """As in the other combiners; there is never more than one new event time."""
+
     def _leave(self, channel: int) -> int | None:
         if len(self._idle) + len(self._ended) < len(self._times):
             return self._advance()
@@ -198,11 +201,13 @@ class EventTimeOfInputs:
 class SentEventTime:
     """What one sender, a subtask of a function or of a source, has said of event time (FLIP-326).
 
-    ``idle``: whether it calls itself idle. Receivers take no notice of what it says of event time then.
+    ``idle``: whether it calls itself idle. Receivers ignore the event time that it sends then. ``inputs_idle``: whether
+    it was called idle because all of its inputs are.
     """
 
     def __init__(self) -> None:
         self.idle = False
+        self.inputs_idle = False
         self._greatest = LONG_MIN
         self._by_clock = False
 
@@ -233,16 +238,16 @@ class SentEventTime:
 
     def snapshot(self) -> tuple[Any, ...]:
         """State as plain built-in values, for ``restore``."""
-        return self.idle, self._greatest, self._by_clock
+        return self.idle, self.inputs_idle, self._greatest, self._by_clock
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over the state of an earlier ``snapshot``."""
-        self.idle, self._greatest, self._by_clock = state
+        self.idle, self.inputs_idle, self._greatest, self._by_clock = state
 
     @staticmethod
     def successor(states: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
         """A snapshot for one of the senders that take the place of others, with ``states``, on new channels."""
-        return False, LONG_MIN, all(by_clock for _, _, by_clock in states)
+        return False, False, LONG_MIN, all(by_clock for *_, by_clock in states)
 
 
 def _all_by_clock(times: list[int], ended: set[int]) -> bool:

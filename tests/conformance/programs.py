@@ -6,6 +6,7 @@ from tests.conformance import (
     programs_by_clock,
     programs_columns,
     programs_differences,
+    programs_ends,
     programs_event_time,
     programs_event_time_kinds,
     programs_functions,
@@ -36,6 +37,7 @@ PROGRAMS = (
     *programs_by_clock.PROGRAMS,
     *programs_windows.PROGRAMS,
     *programs_differences.PROGRAMS,
+    *programs_ends.PROGRAMS,
 )
 
 # Those that keep states, timers, windows and what waits for partners.

@@ -2,12 +2,14 @@
 
 The elements of a channel come in its order; between channels any order is legal. A watermark shows itself as what it
 makes of the combination over all channels, if it changes it; an aligned one holds its channel back until its round is
-complete. A channel that has ended is neutral and is waited for no more.
+complete. A channel that has ended is not waited for. Its last value counts in one combination; then it is neutral,
+which can let the combination rise but not fall.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
@@ -48,34 +50,44 @@ class Rule(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What has been heard of one identifier. ``values``: per channel the last one; if aligned, of this round."""
+    """What has been heard of one identifier. ``values``: per channel the last one; if aligned, of this round.
+
+    ``new``: channels whose value has not counted yet; ``owed``: such values of channels that have ended.
+    """
 
     values: tuple[tuple[int, int], ...] = ()
     gone: frozenset[int] = frozenset()
+    new: frozenset[int] = frozenset()
+    owed: tuple[int, ...] = ()
     last: int | None = None
 
-    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[Heard, int | None]:
+    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[Heard, list[int]]:
         """What is known after ``channel`` sent ``value`` (None: after it ended), and what is delivered then."""
-        values = dict(self.values)
-        gone = self.gone
-        if value is None:
-            gone |= {channel}
-        else:
+        fold, values = _FOLDS[rule.function], dict(self.values)
+        gone, new, owed = self.gone, self.new, self.owed
+        if value is not None:
             values[channel] = value
-        known = Heard(tuple(sorted(values.items())), gone, self.last)
-        active = [v for c, v in values.items() if c not in gone]
+            new |= {channel}
+        else:
+            gone |= {channel}
+            if not rule.aligned:
+                own = values.pop(channel, None)
+                if own is not None and channel in new:
+                    owed = tuple(sorted((*owed, own)))
+                new -= {channel}
         if rule.aligned:
             if not values or any(c not in values and c not in gone for c in range(channels)):
-                return known, None
-            return Heard((), gone), _FOLDS[rule.function](values.values())
-        if len(gone) == channels:
-            active = list(values.values()) if self.last is None else []
-        elif rule.wait and len(active) < channels - len(gone):
-            active = []
-        combined = _FOLDS[rule.function](active) if active else None
-        if combined is None or combined == self.last:
-            return known, None
-        return known._replace(last=combined), combined
+                return Heard(tuple(sorted(values.items())), gone), []
+            return Heard((), gone), [fold(values.values())]
+        if rule.wait and len(values) < channels - len(gone):
+            return Heard(tuple(sorted(values.items())), gone, new, owed, self.last), []
+        shown = [self.last]
+        if new or owed:
+            shown.append(fold([*values.values(), *owed]))
+        if values and (shown[-1] is None or fold(values.values()) > shown[-1]):
+            shown.append(fold(values.values()))
+        delivered = [now for before, now in pairwise(shown) if now is not None and now != before]
+        return Heard(tuple(sorted(values.items())), gone, last=shown[-1]), delivered
 
 
 class _State(NamedTuple):
@@ -138,21 +150,20 @@ class _Search:
         index = self._identifiers.index(element.identifier)
         heard, delivered = state.heard[index].after(self._rules[index], len(self._channels), channel, element.value)
         state = state._replace(heard=(*state.heard[:index], heard, *state.heard[index + 1 :]))
-        return self._show(state, [] if delivered is None else [Signal(element.identifier, delivered)])
+        return self._show(state, [Signal(element.identifier, value) for value in delivered])
 
     def _end(self, state: _State, channel: int) -> _State | None:
         heard, shown = [], []
         for identifier, rule, before in zip(self._identifiers, self._rules, state.heard, strict=True):
             after, delivered = before.after(rule, len(self._channels), channel, None)
             heard.append(after)
-            if delivered is not None:
-                shown.append(Signal(identifier, delivered))
+            shown += [Signal(identifier, value) for value in delivered]
         # Which identifier comes first when one end releases several is nowhere said.
         shown.sort(key=self._place(state))
         return self._show(state._replace(ended=state.ended | {channel}, heard=tuple(heard)), shown)
 
     def _place(self, state: _State) -> Callable[[Element], int]:
-        following = list(self._received[state.shown : state.shown + len(self._rules)])
+        following = list(self._received[state.shown : state.shown + 2 * len(self._rules)])
         return lambda element: following.index(element) if element in following else len(following)
 
     def _show(self, state: _State, elements: Sequence[Element]) -> _State | None:

@@ -176,7 +176,7 @@ class _Across:
     def _combined(self, identifier: str, side: int, value: int | None) -> list[Signal]:
         heard, delivered = self._heard[identifier].after(self._rules[identifier], self._inputs, side, value)
         self._heard[identifier] = heard
-        return [] if delivered is None else [Signal(identifier, delivered)]
+        return [Signal(identifier, value) for value in delivered]
 
 
 def _received(events: Sequence[Event], side: int) -> list[Element]:

@@ -1,7 +1,7 @@
 """The laws of combining, for any order of arrivals and of channels that go inactive and active again.
 
-The models say what a combiner must answer, from the definition: a channel that sent nothing, or is inactive, holds
-the neutral value. They keep no state but what has happened so far.
+The models say what a combiner must answer, from the definition: a channel that sent nothing holds the neutral value,
+and so does one that is inactive once its last value has counted. They keep no state but what has happened so far.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from dsv2.watermark.combiner import Combiner, new_combiner
+from dsv2.watermark.combiner import Combiner, WatermarkCombiner, new_combiner
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 # An example takes microseconds; a deadline would only measure what else the machine does.
 law = settings(max_examples=300, deadline=None)
 
-Event: TypeAlias = tuple[Literal["update", "deactivate", "activate"], int, int]
+What: TypeAlias = Literal["update", "deactivate", "activate", "end"]
+Event: TypeAlias = tuple[What, int, int]
 
 
 @dataclass(frozen=True)
@@ -64,22 +65,34 @@ class Model:
     wait: bool
     channels: int
     sent: dict[int, int] = field(default_factory=dict)
-    inactive: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)
+    uncounted: dict[int, int] = field(default_factory=dict)
+    came_back: bool = False
     delivered: list[int] = field(default_factory=list)
 
-    def step(self, what: str, channel: int, value: int) -> int | None:
-        record(self.sent, self.inactive, what, channel, value)
-        active = set(range(self.channels)) - self.inactive
-        heard = [channel in self.sent for channel in active]
-        ready = bool(heard) and (all if self.wait else any)(heard)
-        counted = [self.sent[channel] for channel in active & self.sent.keys()]
-        if what == "deactivate" and not active and self.sent and not self.delivered:
-            ready, counted = True, list(self.sent.values())  # the last words
-        combined = self.function.fold(counted)
-        if not ready or self.delivered[-1:] == [combined]:
-            return None
-        self.delivered.append(combined)
-        return combined
+    def step(self, what: What, channel: int, value: int) -> list[int]:
+        self.came_back = self.came_back or what == "activate"
+        if what == "update":
+            self.sent[channel] = self.uncounted[channel] = value
+        else:
+            note(self.idle, self.ended, what, channel)
+        active = set(range(self.channels)) - self.idle - self.ended
+        if self.wait and active - self.sent.keys():
+            return []
+        before = len(self.delivered)
+        present = {channel: self.sent[channel] for channel in active & self.sent.keys()}
+        counted = self.uncounted | present
+        if counted and (self.uncounted or self.came_back):
+            self.deliver(self.function.fold(counted.values()))
+            self.uncounted, self.came_back = {}, False
+        if present and self.function.fold(present.values()) > self.delivered[-1]:
+            self.deliver(self.function.fold(present.values()))  # who has gone holds nobody back
+        return self.delivered[before:]
+
+    def deliver(self, combined: int) -> None:
+        if self.delivered[-1:] != [combined]:
+            self.delivered.append(combined)
 
 
 @dataclass
@@ -88,40 +101,58 @@ class AlignedModel:
 
     function: Function
     channels: int
-    arrived: dict[int, int] = field(default_factory=dict)
-    inactive: set[int] = field(default_factory=set)
+    waiting: dict[int, list[int]] = field(default_factory=dict)
+    idle: set[int] = field(default_factory=set)
+    ended: set[int] = field(default_factory=set)
 
-    def step(self, what: str, channel: int, value: int) -> int | None:
-        record(self.arrived, self.inactive, what, channel, value)
-        # A channel that comes back cannot complete a round: either it was not missing, or it is missing now.
-        if what == "activate" or not self.arrived or set(range(self.channels)) - self.inactive - self.arrived.keys():
-            return None
-        values, self.arrived = self.arrived.values(), {}
-        return self.function.fold(values)
+    def step(self, what: What, channel: int, value: int) -> list[int]:
+        if what == "update":
+            self.waiting.setdefault(channel, []).append(value)
+        else:
+            note(self.idle, self.ended, what, channel)
+        delivered = []
+        while self.waiting and not set(range(self.channels)) - self.idle - self.ended - self.waiting.keys():
+            delivered.append(self.function.fold(values.pop(0) for values in self.waiting.values()))
+            self.waiting = {channel: values for channel, values in self.waiting.items() if values}
+        return delivered
 
 
-def record(sent: dict[int, int], inactive: set[int], what: str, channel: int, value: int) -> None:
-    if what == "update":
-        sent[channel] = value
+def note(idle: set[int], ended: set[int], what: What, channel: int) -> None:
+    if what == "end":
+        ended.add(channel)
     else:
-        (inactive.add if what == "deactivate" else inactive.discard)(channel)
+        (idle.add if what == "deactivate" else idle.discard)(channel)
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Function, int, list[Event]]:
     function, channels = draw(st.sampled_from(FUNCTIONS)), draw(st.integers(1, 4))
-    kinds: st.SearchStrategy[Literal["update", "deactivate", "activate"]] = st.sampled_from(
-        ("update", "update", "deactivate", "activate")
-    )
+    kinds: st.SearchStrategy[What] = st.sampled_from(("update", "update", "update", "deactivate", "activate", "end"))
     event = st.tuples(kinds, st.integers(0, channels - 1), st.sampled_from(function.values))
-    return function, channels, draw(st.lists(event, min_size=2, max_size=20))
+    return function, channels, until_the_end(draw(st.lists(event, min_size=2, max_size=20)))
 
 
-def apply(combiner: Combiner, event: Event) -> int | None:
+def until_the_end(events: list[Event]) -> list[Event]:
+    """Without what comes on a channel after its end."""
+    ended = set[int]()
+    left = []
+    for event in events:
+        if event[1] not in ended:
+            left.append(event)
+        if event[0] == "end":
+            ended.add(event[1])
+    return left
+
+
+def apply(combiner: Combiner, event: Event) -> list[int]:
+    """What ``event`` delivers."""
     what, channel, value = event
-    if what == "update":
-        return combiner.update(channel, value)
-    return combiner.deactivate(channel) if what == "deactivate" else combiner.activate(channel)
+    delivered = combiner.update(channel, value) if what == "update" else getattr(combiner, what)(channel)
+    values = []
+    while delivered is not None:
+        values.append(delivered)
+        delivered = combiner.following()
+    return values
 
 
 def reloaded(combiner: Combiner, declaration: WatermarkDeclaration, channels: int) -> Combiner:
@@ -149,8 +180,6 @@ def test_an_aligned_combiner_delivers_once_per_round(history: tuple[Function, in
     model = AlignedModel(function, channels)
     combiner = new_combiner(function.declare(wait=True, aligned=True), channels)
     for event in events:
-        if event[0] == "update" and event[1] in model.arrived.keys() | model.inactive:
-            continue  # the caller holds such a channel back, or it has nothing to say
         assert repr(apply(combiner, event)) == repr(model.step(*event)), event
 
 
@@ -181,34 +210,82 @@ def test_channels_that_were_inactive_from_the_start_are_as_if_they_had_just_gone
     assert [apply(born, event) for event in events] == [apply(told, event) for event in events]
 
 
+@st.composite
+def lanes(draw: st.DrawFn, function: Function, *, largest: int = 4) -> tuple[list[list[int]], list[int]]:
+    """What each channel sends before it ends, and an order in which they are read: a channel per element or end."""
+    sent = draw(st.lists(st.lists(st.sampled_from(function.values), max_size=largest), min_size=1, max_size=4))
+    turns = [channel for channel, values in enumerate(sent) for _ in range(len(values) + 1)]
+    return sent, draw(st.permutations(turns))
+
+
+def read(combiner: Combiner, sent: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
+    """What is delivered if the channels are read in this order, until all have ended."""
+    scripts = [iter(values) for values in sent]
+    delivered = []
+    for channel in order:
+        value = next(scripts[channel], None)
+        delivered += apply(combiner, ("end", channel, 0) if value is None else ("update", channel, value))
+    return delivered
+
+
 @law
 @given(st.sampled_from(FUNCTIONS), st.data())
-def test_what_was_held_back_for_a_channel_that_never_spoke_is_the_last_word(
+def test_with_one_value_from_each_channel_the_first_combination_is_that_of_all(
     function: Function, data: st.DataObject
 ) -> None:
-    values = data.draw(st.lists(st.sampled_from(function.values), min_size=1, max_size=4))
-    combiner = new_combiner(function.declare(wait=True), len(values) + 1)
-    assert [combiner.update(channel, value) for channel, value in enumerate(values)] == [None] * len(values)
-    ends = data.draw(st.permutations(range(len(values))))
-    assert [combiner.deactivate(channel) for channel in ends] == [None] * len(values)
-    assert combiner.deactivate(len(values)) == function.fold(values)
+    """However they are read, as long as all are waited for; a maximum then stays, although the channels end."""
+    sent, order = data.draw(lanes(function, largest=1))
+    values = [value for values in sent for value in values]
+    delivered = read(new_combiner(function.declare(wait=True), len(sent)), sent, order)
+    assert delivered[:1] == ([function.fold(values)] if values else [])
+    if function.name in ("max", "or"):
+        assert len(delivered) <= 1
+    assert delivered == sorted(delivered)
+
+
+@law
+@given(st.sampled_from(FUNCTIONS), st.booleans(), st.booleans(), st.data())
+def test_the_last_value_of_every_channel_takes_part_in_what_is_delivered(
+    function: Function, wait: bool, idle: bool, data: st.DataObject
+) -> None:
+    """Whatever the interleaving, and also if the channels are idle when they send it."""
+    sent, order = data.draw(lanes(Function("min", min, 0, range(100))))
+    sent = [[4 * number + channel for number in range(len(values))] for channel, values in enumerate(sent)]
+    combined: list[set[int]] = []
+
+    def fold(values: Iterable[int]) -> int:
+        combined.append(set(values))
+        return -len(combined)  # never the same twice, so that each combination is delivered
+
+    combiner = new_combiner(function.declare(wait), len(sent))
+    assert isinstance(combiner, WatermarkCombiner)
+    combiner._function = fold
+    if idle:
+        for channel in data.draw(st.sets(st.integers(0, len(sent) - 1))):
+            apply(combiner, ("deactivate", channel, 0))
+    read(combiner, sent, order)
+    assert {values[-1] for values in sent if values} <= set[int]().union(*combined)
 
 
 @law
 @given(st.sampled_from(FUNCTIONS), st.booleans(), st.data())
 def test_the_final_value_depends_on_no_interleaving(function: Function, wait: bool, data: st.DataObject) -> None:
-    """Each channel says its part and may then end. One stays, so that it is not the order of the ends that counts."""
+    """Each channel says its part and may then go idle. One stays, so that it is not the order of these that counts."""
     parts = data.draw(st.lists(st.lists(st.sampled_from(function.values), max_size=4), min_size=1, max_size=4))
     assume(parts[0])
-    ends = [data.draw(st.booleans()) and channel > 0 for channel in range(len(parts))]
-    turns = [channel for channel, part in enumerate(parts) for _ in range(len(part) + ends[channel])]
+    gone = [channel for channel in range(1, len(parts)) if data.draw(st.booleans())]
+    turns = [channel for channel, part in enumerate(parts) for _ in part]
 
-    def final(order: Sequence[int]) -> int | None:
-        combiner, scripts, last = new_combiner(function.declare(wait), len(parts)), [iter(part) for part in parts], None
+    def final(order: Sequence[int]) -> int:
+        """After all have said their part: who has gone by then lets a minimum rise, and a maximum stay."""
+        combiner = new_combiner(function.declare(wait), len(parts))
+        scripts, delivered = [iter(part) for part in parts], list[int]()
         for channel in order:
-            value = next(scripts[channel], None)
-            delivered = combiner.deactivate(channel) if value is None else combiner.update(channel, value)
-            last = last if delivered is None else delivered
-        return last
+            delivered += apply(combiner, ("update", channel, next(scripts[channel])))
+        for channel in [channel for channel, part in enumerate(parts) if not part]:
+            delivered += apply(combiner, ("deactivate", channel, 0))
+        for channel in data.draw(st.permutations(gone)):
+            delivered += apply(combiner, ("end", channel, 0))
+        return delivered[-1]
 
     assert final(data.draw(st.permutations(turns))) == final(data.draw(st.permutations(turns)))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.runtime.frames import END, STATUS, WATERMARK
 from dsv2.runtime.gate import InputGate
-from dsv2.watermark import WatermarkDeclaration
+from dsv2.testing import IdleStatus, StampedRecord, TwoInputNonBroadcastHarness
+from dsv2.watermark import LongWatermark, WatermarkDeclaration
 from dsv2.watermark.event_time import (
     EVENT_TIME,
     LONG_MAX,
     LONG_MIN,
     PROCESSING_TIME,
     USE_PROCESSING_TIME,
+    EventTimeCombiner,
     EventTimeOfInputs,
 )
 from tests.support import unhurried
@@ -144,6 +146,9 @@ class Heard:
 
     def on_end(self, *args: Any) -> None: ...
 
+    def on_crossing(self, *args: Any) -> NoReturn:
+        raise AssertionError
+
 
 def control(what: object) -> tuple[int, str, int | bool]:
     if isinstance(what, int):
@@ -204,3 +209,39 @@ def test_over_inputs(steps: list[Step], restarts: set[int]) -> None:
             moved = event_time.set_idle(index, what == "idle")
         assert [time for time in [moved] if time is not None] == model.take((index, what)), (number, index, what)
         assert (event_time.current, event_time.uses_processing_time) == (model.time, model.flag)
+
+
+class Timed(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, int]):
+    """Emits what time it is, whenever it is later."""
+
+    def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+    def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+    def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(timestamp)
+
+
+@unhurried
+@given(steps=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12) | st.booleans()), max_size=30))
+def test_a_receiver_is_where_the_sender_is_as_long_as_that_is_active(steps: list[tuple[int, int | bool]]) -> None:
+    """Statuses stand where they belong between the event times that an operator sends."""
+    harness = TwoInputNonBroadcastHarness[Any, Any, int](Timed())
+    inputs = harness.first_input, harness.second_input
+    idle, receiver, reached, time = False, EventTimeCombiner(1), LONG_MIN, LONG_MIN
+    for index, what in steps:
+        if isinstance(what, bool):
+            inputs[index].push_idle(what)
+        else:
+            inputs[index].push_event_time(what)
+        for element in harness.output.elements:
+            if isinstance(element, IdleStatus):
+                idle = element.idle
+                (receiver.deactivate if idle else receiver.activate)(0)
+            elif isinstance(element, LongWatermark):
+                moved = receiver.update(0, element.value)
+                reached = reached if moved is None else moved
+            elif isinstance(element, StampedRecord):
+                time = element.record
+        harness.output.clear()
+        assert idle or reached == time

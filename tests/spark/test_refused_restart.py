@@ -206,3 +206,19 @@ def test_damaged_state_fails_the_job_and_is_never_used(
     assert str(refused.value).startswith("State of KeyedProcess (uid 'total'), subtask ")
     assert "the bytes are damaged" in str(refused.value)
     assert read_back(folder / "out") == before
+
+
+def test_a_collection_that_has_grown_since_the_job_came_to_its_end(spark: SparkSession, checkpoint: str) -> None:
+    def run_with(*numbers: int) -> list[int]:
+        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+        env.from_collection(numbers).key_by(abs).process(passing).to_sink(sink)
+        env.execute("grown", checkpoint_location=checkpoint)
+        return sink.results
+
+    def passing(number: int, output: Any, ctx: Any) -> None:
+        output.collect(number)
+
+    assert run_with(1, 2) == [1, 2]
+    assert run_with(1, 2) == []
+    with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records, and holds 3 now"):
+        run_with(1, 2, 3)

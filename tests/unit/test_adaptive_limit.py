@@ -240,9 +240,10 @@ def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
 
     def batch(took: int) -> int:
         nonlocal offset
-        before, offset = offset["position"], planner.latest(offset, only_available=False)
+        before, there = offset["position"], planner.latest(offset, only_available=False)
+        offset = {"position": there["position"]}  # it has not ended, although there is nothing for now
         clock.advance(took)
-        return int(offset["position"]) - before
+        return int(offset["position"]) - int(before)
 
     sizes = [batch(500) for _ in range(3)]
     feed.count = offset["position"]

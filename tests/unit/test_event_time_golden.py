@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
@@ -61,6 +61,9 @@ class Heard:
 
     def on_end(self, input_index: int) -> None:
         self.signals.append(["end", True])
+
+    def on_crossing(self, *args: Any) -> NoReturn:
+        raise AssertionError
 
     def take(self) -> Signals:
         signals, self.signals = self.signals, []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from dsv2 import ExecutionEnvironment, UserFunctionError
+from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.clock import Clock, SystemClock
 from dsv2.runtime.frames import END, START, Control
 from dsv2.runtime.types import TypeRegistry
@@ -136,7 +136,7 @@ def test_records_come_in_micro_batches_dealt_out_to_the_subtasks(source: Indexed
         [Read([6], False, False), Read([4, 7], False, False), Read([5], False, False)],
         [Read([9], False, True), Read([], False, True), Read([8], False, True)],
     ]
-    assert driver.log == [{"position": position} for position in (-1, 4, 8, 10)]
+    assert driver.log == [*({"position": position} for position in (-1, 4, 8)), {"position": 10, "ended": True}]
 
 
 @pytest.mark.parametrize("source", [numbers(10, records_per_batch=4), CollectionSource(range(10), records_per_batch=4)])
@@ -332,6 +332,45 @@ def test_what_is_available_now_of_an_unbounded_source_is_one_micro_batch() -> No
 
 def broken(index: int) -> int:
     return 10 // (2 - index)
+
+
+ENDED = {"position": 4, "ended": True}
+
+
+@pytest.mark.parametrize("count", [4, None])
+def test_a_job_that_has_come_to_its_end_cannot_go_on_with_a_longer_source(count: int | None) -> None:
+    again = Driver(numbers(4))
+    again.offset = ENDED
+    assert again.batch() is None
+    longer = Driver(numbers(count and count + 1))
+    longer.offset = ENDED
+    with pytest.raises(Exception, match="ended after 4 records, and") as raised:
+        longer.batch()
+    failure = job_failure(raised.value, "job")
+    assert isinstance(failure, IncompatibleCheckpointError)
+    assert f"defined at {__file__}:" in str(failure)
+    assert "another checkpoint_location" in str(failure)
+
+
+def test_a_source_that_holds_less_than_was_read_of_it_is_refused() -> None:
+    shorter = Driver(numbers(3))
+    shorter.offset = {"position": 4}
+    with pytest.raises(Exception, match="holds 3 records now, but 4 were read before"):
+        shorter.batch()
+
+
+def test_the_end_comes_even_if_all_records_were_read_before() -> None:
+    """Of a job that was stopped, and whose source was cut there."""
+    cut = Driver(numbers(4), parallelism=2)
+    cut.offset = {"position": 4}
+    assert cut.batch() == [Read([], False, True), Read([], False, True)]
+    assert cut.batch() is None
+
+
+def test_a_longer_source_is_read_on_if_it_has_not_ended() -> None:
+    longer = Driver(numbers(6), parallelism=1)
+    longer.offset = {"position": 4}
+    assert longer.batch() == [Read([4, 5], False, True)]
 
 
 def test_a_generator_runs_in_the_tasks_and_is_reported_with_its_source_when_it_fails() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
@@ -75,6 +75,14 @@ class Gate:
     def on_end(self, input_index: int) -> None:
         assert input_index == 5
         self.told.append("end")
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        assert input_index == 5
+        raise CrossingError(waiting)
+
+
+class CrossingError(Exception):
+    """What the operator behind a gate raises."""
 
 
 def aligned(value: int) -> Signal:
@@ -215,6 +223,41 @@ class TestAligned:
         assert gate.news() == [("aligned", 3), "a", ("w", 5), "b", "e", ("aligned", 2), "c", "d", "end"]
 
 
+class TestCrossing:
+    """Flink's job hangs, and holds the records for ever."""
+
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_watermarks_that_cross_are_reported_with_who_sent_them(self, restart: bool) -> None:
+        gate = Gate(3)
+        gate.send(0, aligned(1), "a", watermark(True, "and"), "b")
+        gate.send(1, "c")
+        if restart:
+            gate.restart()
+        with pytest.raises(CrossingError) as caught:
+            gate.send(2, watermark(True, "and"), "d", aligned(2), "e")
+        assert caught.value.args == ({0: "aligned", 2: "and"},)
+
+    def test_an_end_behind_the_watermark_changes_nothing(self) -> None:
+        gate = Gate(2)
+        gate.send(0, aligned(1), "a", ENDED)
+        with pytest.raises(CrossingError):
+            gate.send(1, watermark(True, "and"), "b", ENDED)
+
+    def test_what_is_released_may_cross(self) -> None:
+        gate = Gate(2)
+        gate.send(0, aligned(1), aligned(1), "a")
+        with pytest.raises(CrossingError):
+            gate.send(1, aligned(1), watermark(True, "and"), "b")
+
+    def test_nobody_waits_for_the_watermark_of_an_idle_channel(self) -> None:
+        gate = Gate(3)
+        gate.send(0, IDLE, aligned(1), "a")
+        gate.send(1, watermark(False, "and"), "b", aligned(2), "c")
+        assert gate.news() == []
+        gate.send(2, watermark(True, "and"), aligned(3))
+        assert gate.news() == [("and", False), "b", ("aligned", 3), "a", "c"]
+
+
 class TestIdle:
     def test_the_input_is_idle_when_all_channels_are(self) -> None:
         gate = Gate(3)
@@ -260,8 +303,45 @@ class TestIdle:
         gate.send(1, IDLE, ENDED)
         assert gate.news() == ["idle", "end"]
 
+    def test_what_an_idle_channel_sends_counts_once(self) -> None:
+        gate = Gate(2)
+        gate.send(0, watermark(9), watermark(9, "all"))
+        gate.send(1, IDLE)
+        gate.news()
+        gate.send(1, watermark(2), watermark(99, "all"), aligned(5))
+        assert gate.news() == [("w", 2), ("w", 9), ("all", 99)]
+        gate.send(0, watermark(10, "all"), aligned(6))
+        assert gate.news() == [("all", 10), ("aligned", 6)]
+
+    def test_it_counts_at_once_if_nobody_is_active(self) -> None:
+        gate = Gate(1)
+        gate.send(0, IDLE, watermark(1, "all"), watermark(2), ENDED)
+        assert gate.news() == ["idle", ("all", 1), ("w", 2), "end"]
+
+    def test_an_input_is_active_before_what_comes_of_it(self) -> None:
+        gate = Gate(1)
+        gate.send(0, watermark(1), IDLE)
+        gate.send(0, watermark(2), ACTIVE)
+        assert gate.news() == [("w", 1), "idle", ("w", 2), "active"]
+
 
 class TestEnd:
+    def test_what_was_sent_before_an_end_counts_whoever_is_read_first(self) -> None:
+        gate = Gate(2)
+        gate.send(1, watermark(100, "all"), ENDED)
+        gate.restart()
+        assert gate.news() == []
+        gate.send(0, watermark(99, "all"), ENDED)
+        assert gate.news() == [("all", 100), "end"]
+
+    def test_a_minimum_rises_with_the_end_of_the_least_and_a_maximum_does_not_fall(self) -> None:
+        gate = Gate(2)
+        for channel, value in ((0, 1), (1, 50)):
+            gate.send(channel, watermark(value), watermark(50 - value, "all"))
+        assert gate.news() == [("w", 1), ("all", 49)]
+        gate.send(0, ENDED)
+        assert gate.news() == [("w", 50)]
+
     def test_the_input_ends_with_its_last_channel(self) -> None:
         gate = Gate(3)
         gate.send(2, ENDED)
@@ -289,6 +369,12 @@ class TestEnd:
         gate.send(0, ENDED)
         with pytest.raises(InternalError, match="Channel 0 of input 5 ended twice"):
             gate.send(0, ENDED)
+        gate.send(0)
+        with pytest.raises(InternalError, match="Channel 0 of input 5 sent records after its end"):
+            gate.send(0, "a")
+        gate.send(0)
+        with pytest.raises(InternalError, match="Channel 0 of input 5 sent records after its end"):
+            gate.send(0, "a")
 
 
 SIGNALS = [*map(watermark, range(3)), *map(aligned, range(3)), watermark(2, "all"), IDLE, ACTIVE]
@@ -336,6 +422,38 @@ def test_no_record_is_lost_or_overtaken_within_its_channel(
         gate.send(channel, *numbered)
     for channel, records in sent.items():
         assert [told for told in gate.told if len(told) == 3 and told[0] == channel] == records
+
+
+SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]
+ROUNDS = st.lists(st.sampled_from([aligned(0), watermark(True, "and"), "a", watermark(1)]), max_size=6)
+
+
+@unhurried
+@given(st.lists(ROUNDS, min_size=1, max_size=4), st.data())
+def test_channels_with_aligned_watermarks_are_all_processed_or_cross(
+    sequences: list[list[Any]], data: st.DataObject
+) -> None:
+    """In no order of reading are records held for ever; and it is not the order of reading that makes them cross."""
+    turns = [channel for channel, sequence in enumerate(sequences) for _ in range(len(sequence) + 1)]
+
+    def crosses() -> bool:
+        gate, scripts = Gate(len(sequences)), [iter([*sequence, ENDED]) for sequence in sequences]
+        try:
+            for channel in data.draw(st.permutations(turns)):
+                gate.send(channel, next(scripts[channel]))
+        except CrossingError:
+            return True
+        assert gate.gate.ended
+        assert gate.gate.held_records == 0
+        assert gate.told.count("a") == sum(sequence.count("a") for sequence in sequences)
+        return False
+
+    crossed = crosses()
+    assert crosses() == crossed
+    identifiers = [[e.identifier for e in sequence if e in SIGNALS_OF_ROUNDS] for sequence in sequences]
+    longest = max(identifiers, key=len)
+    if all(some == longest[: len(some)] for some in identifiers):
+        assert not crossed
 
 
 # --- Another number of channels ---------------------------------------------------------------------------------------
@@ -389,3 +507,13 @@ def test_records_that_wait_behind_an_aligned_watermark_keep_the_channels() -> No
     gate.send(0, aligned(1), "a")
     with pytest.raises(IncompatibleCheckpointError, match="Input 5 had 2 channels and has 3 now"):
         gate.rescale(3)
+
+
+def test_what_the_old_channels_sent_counts_with_what_the_new_ones_send() -> None:
+    gate = Gate(2)
+    gate.send(0, watermark(7, "all"))
+    gate.rescale(3)
+    for channel in range(3):
+        assert gate.news() == []
+        gate.send(channel, watermark(channel, "all"))
+    assert gate.news() == [("all", 7)]

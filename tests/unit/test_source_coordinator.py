@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from dsv2.errors import JobError
+from dsv2.errors import ContractError, JobError
 from dsv2.graph import Operator
 from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, WatermarkOrder, orders
+from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, Offset, WatermarkOrder, orders
+from dsv2.runtime.source_readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
+    DataclassSerializer,
     Portion,
     ReaderInfo,
     Records,
@@ -322,6 +324,15 @@ def test_a_source_that_has_ended_stays_so(parallelism: int) -> None:
     there = again.next(last, None)
     assert again.ended
     assert orders(there, source.split_serializer) == [] or there == last
+
+
+def test_a_reader_that_has_ended_gets_no_splits_in_a_later_run() -> None:
+    """The functions behind it are closed."""
+    ended = {"splits": [], "ended": 3, "idle": False, "sent": None, "sender": NOTHING_SENT}
+    readers = Readers(1, ManualClock(), DataclassSerializer(Span), [ended])
+    readers.registered_readers[0] = ReaderInfo(0)
+    with pytest.raises(ContractError, match="Reader 0 has come to its end, and now gets 'a'"):
+        readers.assign_splits({0: [Span("a", 0, 1)]})
 
 
 # fmt: off

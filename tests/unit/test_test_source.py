@@ -165,7 +165,8 @@ def test_on_spark_the_end_comes_after_a_last_pause() -> None:
     assert ask() == 2
     assert ask.feed.count == 2
     start = {"position": -1}
-    assert [ask.reader.partitions(start, {"position": n})[0].portion.last for n in (1, 2)] == [False, True]  # type: ignore[attr-defined]
+    stops = [{"position": 1}, {"position": 2, "ended": True}]
+    assert [ask.reader.partitions(start, stop)[0].portion.last for stop in stops] == [False, True]  # type: ignore[attr-defined]
 
 
 def test_on_spark_a_pause_is_waited_for_when_what_is_there_now_is_everything() -> None:

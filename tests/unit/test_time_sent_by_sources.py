@@ -194,8 +194,8 @@ def test_each_reader_goes_on_from_what_it_has_sent() -> None:
 
 @pytest.mark.parametrize("others", [True, False])
 def test_readers_of_another_number_have_the_flag_if_all_had_it_and_begin_anew_in_time(others: bool) -> None:
-    before = [(True, 5, True), (False, 7, others)]
-    assert senders(before, 3) == [(False, LONG_MIN, others)] * 3
+    before = [(True, True, 5, True), (False, True, 7, others)]
+    assert senders(before, 3) == [(False, False, LONG_MIN, others)] * 3
 
 
 def test_readers_that_have_sent_nothing_begin_anew() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import pytest
 
@@ -181,6 +181,9 @@ class TestChannels:
             def on_status(self, *args: Any) -> None: ...
 
             def on_end(self, *args: Any) -> None: ...
+
+            def on_crossing(self, *args: Any) -> NoReturn:
+                raise AssertionError
 
         gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Heard())
         gate.control(0, STATUS, "", True)

@@ -110,6 +110,31 @@ def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
     assert harness.output.idle_statuses == [False, True]
 
 
+def test_one_that_is_idle_stays_so_when_its_inputs_are_idle_for_a_while() -> None:
+    """Nothing comes after all, and nobody would be told again."""
+    harness = driven(generator().per_event_watermark().with_idleness(200 * MS))
+    harness.input.push(10)
+    harness.advance_clock(200)
+    harness.advance_clock(200)
+    for idle in (True, False, True, False):
+        harness.input.push_idle(idle)
+        harness.restart()
+    assert set(harness.output.idle_statuses) == {True}
+    harness.input.push(20)
+    assert harness.output.idle_statuses[-1] is False
+
+
+def test_a_watermark_that_comes_when_its_inputs_are_idle_counts() -> None:
+    """It is sent as if it had come a moment earlier: receivers ignore the event time of who is idle."""
+    harness = driven(generator().periodic_watermark(500 * MS))
+    harness.input.push(10)
+    harness.input.push_idle()
+    harness.output.clear()
+    harness.input.push(20)  # of one that should not send it now
+    harness.advance_clock(500)
+    assert harness.output.elements[-3:] == [IdleStatus(False), LongWatermark(19, EVENT_TIME), IdleStatus(True)]
+
+
 def test_idle_means_that_nothing_came_for_that_long() -> None:
     harness = driven(generator().per_event_watermark().with_idleness(250 * MS))
     for _ in range(3):

@@ -257,6 +257,26 @@ def test_an_input_that_ends_is_not_waited_for() -> None:
     assert forwarded_by(driver) == [watermark(5), watermark(6), ENDED]
 
 
+def test_what_an_input_sent_before_its_end_counts_and_then_it_is_left_out() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (0, watermark(5)), (0, ENDED), (1, watermark(7)), (1, watermark(8)))
+    assert forwarded_by(driver) == [watermark(5), watermark(7), watermark(8)]
+
+
+def test_what_an_idle_input_sends_counts() -> None:
+    driver = joined(ACROSS_WAIT)
+    send_both(driver, (1, watermark(7)), (0, IDLE), (0, watermark(5)))
+    assert forwarded_by(driver) == [watermark(7), watermark(5), watermark(7)]
+
+
+def test_rounds_of_aligned_watermarks_are_combined_one_by_one() -> None:
+    """One input may be rounds ahead of the other, for it is not held back."""
+    aligned = new_builder("w").type_long().combine_function_max().combine_wait_for_all_channels(True).aligned()
+    driver = joined(aligned.combine_across_inputs(True).build())
+    send_both(driver, (0, watermark(5)), (0, watermark(1)), (1, watermark(3)), (0, watermark(4)), (1, ENDED))
+    assert forwarded_by(driver) == [watermark(5), watermark(1), watermark(4)]
+
+
 def test_the_last_word_of_an_input_that_nobody_joined_comes_before_the_end() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (0, ENDED), (1, ENDED))

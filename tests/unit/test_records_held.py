@@ -1,0 +1,85 @@
+"""A job is not finished as long as records wait behind aligned watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment, JobError, JobStatus, Trigger
+from dsv2.clock import SystemClock
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import Plan
+from dsv2.sinks import CollectSink
+from dsv2.sources import BaseSource, RoundRobinSplitAssigner, Stop
+from dsv2.testing import TestSource
+from dsv2.watermark import WatermarkDeclaration, new_builder
+from runtime_spark.query import StreamingJob
+from tests.spans import Spans
+from tests.support import local_environment
+
+ROUND = new_builder("round").type_bool().combine_wait_for_all_channels(True).aligned().build()
+
+
+class OneIsAhead(OneInputStreamProcessFunction[Any, Any]):
+    """Subtask 0 sends an aligned watermark before its records, and the others none."""
+
+    def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
+        return [ROUND]
+
+    def open(self, ctx: Any) -> None:
+        if ctx.task_info.index_of_this_subtask == 0:
+            ctx.watermark_manager.emit_watermark(ROUND.new_watermark(True))
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+
+def environment_with(source: BaseSource[Any]) -> ExecutionEnvironment:
+    env = local_environment(parallelism=2)
+    env.from_source(source).process(OneIsAhead()).global_().process(OneIsAhead()).with_uid("all").to_sink(CollectSink())
+    return env
+
+
+def test_a_local_job_that_has_read_what_is_there_is_stopped() -> None:
+    source = Spans({"a": 5, "b": 5}, bounded=False, assigner=RoundRobinSplitAssigner())
+    job = environment_with(source).execute_async(trigger=Trigger.available_now())
+    assert job.progress.operators["all"].records_held == 5
+    assert job.status is JobStatus.STOPPED
+
+
+class Query:
+    """A query of Spark's that has come to its end by itself."""
+
+    isActive = False  # noqa: N815 - Spark's name
+
+    def exception(self) -> None:
+        return None
+
+    def awaitTermination(self, timeout: float | None) -> bool:  # noqa: N802 - Spark's name
+        return True
+
+
+def ended(plan: Plan, held: int) -> StreamingJob:
+    job = StreamingJob(plan, None, None, SystemClock(), only_available=True)  # type: ignore[arg-type]
+    job.attach(Query())  # type: ignore[arg-type]
+    report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
+    job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])
+    return job
+
+
+def test_on_spark_a_job_that_has_come_to_the_end_of_its_input_has_failed() -> None:
+    plan = environment_with(Spans({"a": 5})).build_plan()
+    job = ended(plan, held=3)
+    assert job.status is JobStatus.FAILED
+    with pytest.raises(JobError, match=r"records still wait behind aligned watermarks: 3 in .* \(uid 'all'\)"):
+        job.await_termination()
+    assert ended(plan, held=0).status is JobStatus.FINISHED
+
+
+@pytest.mark.parametrize("source", [Spans({"a": 5}, bounded=False), TestSource([1, Stop()])])
+def test_on_spark_a_job_whose_input_may_go_on_is_stopped(source: BaseSource[Any]) -> None:
+    job = ended(environment_with(source).build_plan(), held=3)
+    assert job.await_termination() is True
+    assert job.status is JobStatus.STOPPED
