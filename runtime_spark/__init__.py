@@ -8,8 +8,9 @@ from runtime_spark.dataframe import to_dataframe
 from runtime_spark.layout import StateLayout
 from runtime_spark.runtime import SparkRuntime
 from runtime_spark.session import SESSION_SETTINGS, starting
+from runtime_spark.state_key import StateKey
 
-__all__ = ("SESSION_SETTINGS", "SparkRuntime", "StateLayout", "create", "starting", "to_dataframe")
+__all__ = ("SESSION_SETTINGS", "SparkRuntime", "StateKey", "StateLayout", "create", "starting", "to_dataframe")
 
 
 def create(spark: object) -> JobRuntime:

@@ -33,6 +33,7 @@ from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
+from runtime_spark.state_key import StateKey
 from runtime_spark.worker import pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
@@ -65,12 +66,14 @@ class SparkRuntime:
         *,
         partitions: int | None = None,
         state_layout: StateLayout = StateLayout.BLOB,
+        state_key: StateKey | None = None,
     ) -> None:
         """``partitions``: into how many tasks Spark puts the subtasks of a stage, which stays with a checkpoint.
 
         By default as many as the operator with most subtasks has. Fewer (as many as there are cores) let the subtasks
         of an operator with a higher parallelism share tasks evenly, for keys of which some are much more frequent.
         ``state_layout``: how Spark keeps the state of streaming jobs; ``docs/state.md`` says when to choose which.
+        ``state_key``: signs the state in the checkpoint (``docs/security.md``).
         Raises ``ConfigurationError`` below 1 partition, and if what the layout needs is not installed.
         """
         if partitions is not None and partitions < 1:
@@ -81,6 +84,7 @@ class SparkRuntime:
         self._partitions = partitions
         self._clock = clock if clock is not None else SystemClock()
         self._state_layout = state_layout
+        self._state_key = state_key
 
     def compile(self, plan: Plan, options: SourceOptions | None = None) -> CompiledPlan:
         """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it.
@@ -89,7 +93,13 @@ class SparkRuntime:
         """
         try:
             return compile_plan(
-                self._spark, plan, self._clock, options or SourceOptions(), self._partitions, self._state_layout
+                self._spark,
+                plan,
+                self._clock,
+                options or SourceOptions(),
+                self._partitions,
+                self._state_layout,
+                self._state_key,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -170,6 +180,7 @@ def compile_plan(
     options: SourceOptions,
     partitions: int | None = None,
     state_layout: StateLayout = StateLayout.BLOB,
+    state_key: StateKey | None = None,
 ) -> CompiledPlan:
     """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
     for operator in plan.operators:
@@ -177,7 +188,7 @@ def compile_plan(
             check_source(operator)
     registry = TypeRegistry.of(plan)
     layout = Layout.of(plan, partitions, state_layout)
-    packed = pack_job(plan, layout, registry)
+    packed = pack_job(plan, layout, registry, state_key)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
     for level in range(len(layout.levels)):

@@ -28,6 +28,7 @@ from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder
+from runtime_spark.state_key import StateKey
 
 __all__ = ("WorkerJob", "forget_modules", "load_job", "pack_job", "patient_collector")
 
@@ -43,6 +44,7 @@ class WorkerJob:
     registry: TypeRegistry
     functions: dict[int, bytes]
     sources: dict[int, bytes]
+    state_key: StateKey | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -50,8 +52,8 @@ class WorkerJob:
         return {op.id: from_bytes(self.functions[op.id]) for op in self.plan.chained_to_sources}
 
     def codec(self) -> Codec:
-        """A codec of the job's own types."""
-        return Codec(self.registry)
+        """A codec of the job's own types, which signs with its key."""
+        return Codec(self.registry, None if self.state_key is None else self.state_key.value)
 
     def new_subtask(
         self,
@@ -79,7 +81,7 @@ class WorkerJob:
         return Subtask(self.plan, head, index, functions, context, encoder.emit)
 
 
-def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
+def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry, state_key: StateKey | None = None) -> bytes:
     """The job as bytes for ``load_job``."""
     functions = {
         operator.id: to_bytes(operator.body)
@@ -89,7 +91,7 @@ def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry) -> bytes:
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources))
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key))
     return packed
 
 

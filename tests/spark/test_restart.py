@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import ExecutionEnvironment, JobHandle, JobStatus, OperatorProgress, Trigger
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, OperatorProgress, Trigger
 from dsv2.sinks import CollectSink
-from runtime_spark import SparkRuntime, StateLayout
+from runtime_spark import SparkRuntime, StateKey, StateLayout
 from tests.spark.programs import Answer, build, read_back
 
 COUNT, PER_BATCH, BATCHES = 90, 15, 6
@@ -25,15 +25,22 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
-def new_environment(spark: SparkSession, layout: StateLayout = StateLayout.BLOB) -> ExecutionEnvironment:
-    return ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
+def new_environment(
+    spark: SparkSession, layout: StateLayout = StateLayout.BLOB, key: StateKey | None = None
+) -> ExecutionEnvironment:
+    return ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout, state_key=key))
 
 
 def run_some(
-    spark: SparkSession, output: Path, checkpoint: str, batches: int, layout: StateLayout = StateLayout.BLOB
+    spark: SparkSession,
+    output: Path,
+    checkpoint: str,
+    batches: int,
+    layout: StateLayout = StateLayout.BLOB,
+    key: StateKey | None = None,
 ) -> JobHandle:
     """Run until at least ``batches`` micro-batches are done, and stop."""
-    env = new_environment(spark, layout)
+    env = new_environment(spark, layout, key)
     build(env, str(output), COUNT, PER_BATCH)
     # With pauses in which the job can be stopped.
     job = env.execute_async("restarted", checkpoint_location=checkpoint, trigger=Trigger.processing_time(1500))
@@ -100,3 +107,23 @@ def test_a_job_goes_on_with_one_more_sink(
     assert read_back(output) == undisturbed.rows
     rest = [row[1:] for row in undisturbed.rows if row[0] > reached]
     assert sorted(map(tuple, sink.results)) == sorted(rest) != []
+
+
+@pytest.mark.parametrize("layout", StateLayout)
+def test_signed_state_is_continued_with_its_key_and_refused_with_another_or_none(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
+) -> None:
+    output, key = tmp_path / "out", StateKey(b"signs the state of this one job.")
+    run_some(spark, output, checkpoint, 1, layout, key)
+    for other, reason in (
+        (None, "is signed, and the job has no key for it"),
+        (StateKey(b"signs the state of another job.."), "the signature does not fit"),
+    ):
+        env = new_environment(spark, layout, other)
+        build(env, str(output), COUNT, PER_BATCH)
+        with pytest.raises(JobError, match=reason):
+            env.execute("restarted", checkpoint_location=checkpoint)
+    env = new_environment(spark, layout, key)
+    build(env, str(output), COUNT, PER_BATCH)
+    env.execute("restarted", checkpoint_location=checkpoint)
+    assert read_back(output) == undisturbed.rows

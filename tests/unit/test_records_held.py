@@ -15,6 +15,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import BaseSource, RoundRobinSplitAssigner, Stop
 from dsv2.testing import TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
+from runtime_spark.layout import Layout
 from runtime_spark.query import StreamingJob
 from tests.spans import Spans
 from tests.support import local_environment
@@ -62,7 +63,8 @@ class Query:
 
 
 def ended(plan: Plan, held: int) -> StreamingJob:
-    job = StreamingJob(plan, None, None, SystemClock(), only_available=True)  # type: ignore[arg-type]
+    layout = Layout.of(plan)
+    job = StreamingJob(plan, layout, None, None, SystemClock(), only_available=True)  # type: ignore[arg-type]
     job.attach(Query())  # type: ignore[arg-type]
     report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
     job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])
