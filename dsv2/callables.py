@@ -1,10 +1,11 @@
-"""Whether what users give can be called as it will be: found out when it is given, not when it is called at last."""
+"""What users give to be called: whether it can be called as it will be, found out when it is given."""
 
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
-__all__ = ("takes",)
+__all__ = ("deferred_kind", "takes")
 
 
 def takes(function: object, count: int) -> bool:
@@ -18,3 +19,16 @@ def takes(function: object, count: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def deferred_kind(function: object) -> str | None:
+    """``"generator"`` or ``"coroutine"`` if a call of ``function`` runs none of its code yet; None if it does."""
+    while isinstance(function, partial):
+        function = function.func
+    of_object = inspect.getattr_static(type(function), "__call__", None)
+    for code in (function, of_object):
+        if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+            return "generator"
+        if inspect.iscoroutinefunction(code):
+            return "coroutine"
+    return None

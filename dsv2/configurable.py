@@ -14,10 +14,12 @@ __all__ = ("ConfiguredSink", "ProcessConfigurable")
 class ProcessConfigurable:
     """The handle on the operator that a call has just made. Every method returns the object itself."""
 
+    _builder: PlanBuilder
     _ref: InputRef
 
     @property
     def _node(self) -> Node:
+        self._builder.require_open()
         return self._ref.node
 
     def with_uid(self, uid: str) -> Self:

@@ -11,10 +11,12 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.unfinished import watch
 
 __all__ = ("ExecutionEnvironment",)
 
@@ -156,7 +158,7 @@ class ExecutionEnvironment:
         ``Trigger.processing_time()``, if not given. Raises ``PlanError`` if the pipeline cannot run,
         ``UserFunctionError`` if a callback raised, ``IncompatibleCheckpointError`` if the checkpoint does not fit.
         """
-        return self.execute_async(job_name, checkpoint_location=checkpoint_location, trigger=trigger).result()
+        return self._start(job_name, checkpoint_location, trigger).result()
 
     def execute_async(
         self,
@@ -165,15 +167,34 @@ class ExecutionEnvironment:
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
     ) -> JobHandle:
-        """Start the pipeline and return a handle. The environment is empty afterwards and may be used again."""
+        """Start the pipeline and return a handle. The environment is empty afterwards and may be used again.
+
+        If the pipeline is refused, it stays as it is. Wait for the job with ``result()`` or ``await_termination()``: a
+        program that ends first cuts off a job that has no end. ``UnfinishedJobWarning`` says so then.
+        """
+        job = self._start(job_name, checkpoint_location, trigger)
+        watch(job, job_name, caller_location())
+        return job
+
+    def _start(
+        self, job_name: str, checkpoint_location: str | PathLike[str] | None, trigger: Trigger | None
+    ) -> JobHandle:
         checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
-        return self.load_runtime().start(self.take_plan(job_name), RunOptions(checkpoint, trigger))
+        plan = self.build_plan(job_name)
+        warn_of_unread_streams(plan)
+        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger))
+        self._begin_new_pipeline()
+        return job
 
     def take_plan(self, job_name: str = "dsv2 job") -> Plan:
         """The checked plan; the environment is empty afterwards, as after ``execute``. Raises ``PlanError``."""
         plan = self.build_plan(job_name)
-        self._builder = PlanBuilder()
+        self._begin_new_pipeline()
         return plan
+
+    def _begin_new_pipeline(self) -> None:
+        self._builder.executed_at = caller_location()
+        self._builder = PlanBuilder(executed_before=self._builder.executed_at)
 
     def load_runtime(self) -> JobRuntime:
         """The runtime that this environment runs on."""

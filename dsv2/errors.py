@@ -20,6 +20,10 @@
     ├── IncompatibleCheckpointError  the checkpoint belongs to another version of the program
     ├── CorruptDataError             bytes of a checkpoint or a frame are damaged or not ours
     └── InternalError                a bug in dsv2: please report it
+
+    Dsv2Warning
+    ├── UnreadStreamWarning          nothing reads a stream of the pipeline
+    └── UnfinishedJobWarning         the program ended while a job was running, or without asking how it ended
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ __all__ = (
     "ContractError",
     "CorruptDataError",
     "Dsv2Error",
+    "Dsv2Warning",
     "IllegalRedistributionModeError",
     "IncompatibleCheckpointError",
     "InternalError",
@@ -43,6 +48,8 @@ __all__ = (
     "StateDeclarationError",
     "UndeclaredStateError",
     "UndeclaredWatermarkError",
+    "UnfinishedJobWarning",
+    "UnreadStreamWarning",
     "UserFunctionError",
     "WatermarkDeclarationError",
 )
@@ -182,3 +189,15 @@ class CorruptDataError(Dsv2Error):
 
 class InternalError(Dsv2Error):
     """dsv2 broke one of its own rules. This is a bug: please report it with the traceback."""
+
+
+class Dsv2Warning(UserWarning):
+    """Root of all warnings of dsv2."""
+
+
+class UnreadStreamWarning(Dsv2Warning):
+    """Nothing reads a stream of the pipeline, so what it carries is lost."""
+
+
+class UnfinishedJobWarning(Dsv2Warning):
+    """The program ended while a job that it had started was running, or without asking how the job ended."""

@@ -12,6 +12,8 @@ from dsv2.graph import OperatorKind
 from dsv2.sinks import Sink
 from dsv2.streams import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
 from runtime_spark.runtime import SparkRuntime
+from runtime_spark.schema import schema_of
+from runtime_spark.sink_types import check_declared_type
 from runtime_spark.sinks import decoded
 
 __all__ = ("to_dataframe",)
@@ -46,5 +48,6 @@ def to_dataframe(
     sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
     if len(sinks) > 1:
         raise PlanError(f"to_dataframe takes a pipeline without sinks, but there is {sinks[0]} at {sinks[0].location}.")
+    check_declared_type(plan, sinks[0], schema_of(schema))
     compiled = runtime.compile(plan)
     return decoded(compiled.frames, sinks[0], compiled.layout, compiled.packed, schema)

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame
@@ -18,6 +19,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
 from dsv2.sources import BaseSource, IndexedSource, Stop
+from dsv2.unfinished import asked
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import Layout
 from runtime_spark.sinks import SinkWriter
@@ -28,6 +30,7 @@ __all__ = ("BatchJob", "StreamingJob")
 
 _POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 3.0
+_KEEPER_SECONDS = 1.0
 _BATCH_JOBS = itertools.count()  # of this process
 _AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
 
@@ -78,6 +81,29 @@ class _StopRequestedError(Exception):
     """Ends a query before its next batch has done anything."""
 
 
+class _Keeper(threading.Thread):
+    """Keeps the program from ending before a job that has an end, unless Ctrl-C ends the wait for it."""
+
+    def __init__(self, ends_within: Callable[[float], bool]) -> None:
+        super().__init__(name="dsv2-keeper", daemon=False)
+        self._ends_within = ends_within
+        self._given_up = False
+
+    def run(self) -> None:
+        with contextlib.suppress(Exception):  # a job that fails says so to whoever asks
+            while not self._given_up and not self._ends_within(_KEEPER_SECONDS):
+                pass
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Around the user's own wait for the job."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._given_up = True
+            raise
+
+
 class StreamingJob:
     """``JobHandle`` of a streaming query. ``query`` is Spark's own handle."""
 
@@ -106,11 +132,14 @@ class StreamingJob:
         self._refuse_batches = False
         self._first_batch: int | None = None
         self._started = threading.Event()
+        self._keeper = _Keeper(self._ends_within)
 
     def attach(self, query: StreamingQuery) -> None:
         """Take over the query, which may have called ``write_batch`` already."""
         self.query = query
         self._started.set()
+        if self._only_available:
+            self._keeper.start()
 
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
         """What the query calls with each micro-batch."""
@@ -148,12 +177,15 @@ class StreamingJob:
             return False
         return all(source.startOffset == source.endOffset for source in last.sources)
 
+    def __repr__(self) -> str:
+        return f"<job {self._plan.job_name!r}: {self.status.value}>"
+
     @property
     def status(self) -> JobStatus:
         """Running, finished, stopped or failed."""
         if self.query.isActive:
             return JobStatus.RUNNING
-        if self.exception() is not None:
+        if self._found_failure() is not None:
             return JobStatus.FAILED
         return JobStatus.STOPPED if self._stopped or self._reports.held() else JobStatus.FINISHED
 
@@ -165,24 +197,30 @@ class StreamingJob:
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
         try:
-            ended = self.query.awaitTermination(timeout_seconds)  # type: ignore[arg-type]  # takes fractions too
+            with self._keeper.waiting():
+                ended = self._ends_within(timeout_seconds)
         except Exception as error:
             if self._refuse_batches and self._failure is None:
                 return True
             failure = self._failure or job_failure(error, self._plan.job_name)
             self._failure = failure
+            asked(self)
             raise failure from None
-        if ended is False:
+        if not ended:
             return False
         if (unfinished := self.exception()) is not None:
             raise unfinished
         return True
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # takes fractions too
 
     def stop(self) -> None:
         """End the job between two micro-batches.
 
         Interrupting Spark within one would be safe too, but it prints alarming traces and repeats work at restart.
         """
+        asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
         self._end_query()
 
@@ -204,6 +242,10 @@ class StreamingJob:
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
+        asked(self)
+        return self._found_failure()
+
+    def _found_failure(self) -> Dsv2Error | None:
         if self._failure is None and not self._refuse_batches:
             if (error := self.query.exception()) is not None:
                 self._failure = job_failure(error, self._plan.job_name)
@@ -224,6 +266,7 @@ class StreamingJob:
 
     def result(self) -> JobResult:
         """Wait for the end, then the result. Raises what the job failed with."""
+        asked(self)
         self.await_termination()
         return JobResult(self._plan.job_name, (self._clock.now_ms() - self._began) / 1000, self.progress)
 
@@ -242,6 +285,12 @@ class BatchJob:
         self._job_id = f"{frames.sparkSession.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
+        self._keeper = _Keeper(self._ends_within)
+        self._keeper.start()
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -250,6 +299,9 @@ class BatchJob:
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
         self._ended = self._clock.now_ms()
+
+    def __repr__(self) -> str:
+        return f"<job {self._plan.job_name!r}: {self.status.value}>"
 
     @property
     def status(self) -> JobStatus:
@@ -265,9 +317,10 @@ class BatchJob:
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
-        self._thread.join(timeout_seconds)
-        if self._thread.is_alive():
-            return False
+        with self._keeper.waiting():
+            if not self._ends_within(timeout_seconds):
+                return False
+        asked(self)
         if self._failure is not None:
             raise self._failure
         return True
@@ -278,6 +331,7 @@ class BatchJob:
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
+        asked(self)
         return self._failure
 
     def result(self) -> JobResult:

@@ -108,7 +108,7 @@ class SparkRuntime:
         """Begin to run ``plan``. Raises ``PlanError`` or ``IncompatibleCheckpointError`` before anything has run."""
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
-                check_sink(operator)
+                check_sink(plan, operator)
         if plan.mode is RuntimeExecutionMode.BATCH:
             return self._start_batch(plan, options)
         return self._start_streaming(plan, options)

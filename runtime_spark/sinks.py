@@ -22,6 +22,7 @@ from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
+from runtime_spark.sink_types import check_declared_type
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
@@ -29,14 +30,15 @@ __all__ = ("SinkWriter", "check_sink", "decoded")
 _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
-def check_sink(operator: Operator) -> None:
-    """Raise a ``PlanError`` for a sink that cannot be written."""
+def check_sink(plan: Plan, operator: Operator) -> None:
+    """Raise a ``PlanError`` for a sink that cannot be written, or not with what its stream declares."""
     sink, where = operator.body, f"The sink {operator}, defined at {operator.location}"
     if isinstance(sink, FileSink):
         try:
-            schema_of(sink.schema)
+            schema = schema_of(sink.schema)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
+        check_declared_type(plan, operator, schema)
     elif not isinstance(sink, DriverSink | ParallelSink):
         raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
 

@@ -24,6 +24,7 @@ from dsv2.functions import (
     OneInput,
     Position,
     RunFunction,
+    check_returned,
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
@@ -92,7 +93,8 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         return given, emitted
 
     def process_columns(self, records: Sequence[Any], output: Any, ctx: Any) -> None:
-        self.process_batch(table_of(records, self.record_types[0]), output, ctx)
+        process: Callable[..., object] = self.process_batch
+        check_returned(process(table_of(records, self.record_types[0]), output, ctx))
 
     def collect_columns(self, collect_all: CollectAll) -> Callable[..., None]:
         kind = self.record_types[1]

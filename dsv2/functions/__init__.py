@@ -16,6 +16,7 @@ from dsv2.functions.base import (
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.columnar import ColumnarFunction
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
+from dsv2.functions.returned import check_returned, refuse_returned
 from dsv2.functions.two_input import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -43,5 +44,7 @@ __all__ = (
     "TwoInputNonBroadcastStreamProcessFunction",
     "TwoOutputStreamProcessFunction",
     "WrappingFunction",
+    "check_returned",
     "no_output_until_end_of_input",
+    "refuse_returned",
 )

@@ -113,4 +113,4 @@ class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT])
         self.function = function
 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        self.function(record, output, ctx)
+        return self.function(record, output, ctx)  # for the caller, who checks that it is None

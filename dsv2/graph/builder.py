@@ -60,6 +60,10 @@ class PlanBuilder:
     """The nodes of one environment, in the order they were made (so inputs come first)."""
 
     nodes: list[Node] = field(default_factory=list)
+    executed_before: str | None = None
+    """Where ``execute`` of the same environment was called, if it was."""
+    executed_at: str | None = None
+    """Where ``execute`` has taken this pipeline; nothing can be added to it after that."""
 
     def add(
         self,
@@ -70,10 +74,19 @@ class PlanBuilder:
         output_keys: tuple[KeySelector | None, ...] = (None,),
         non_parallel: bool = False,
     ) -> Node:
-        """Record an operator; called by the stream classes."""
+        """Record an operator; called by the stream classes. Raises ``PlanError`` if the pipeline has been executed."""
+        self.require_open()
         node = Node(len(self.nodes), kind, body, name, caller_location(), inputs, output_keys, non_parallel)
         self.nodes.append(node)
         return node
+
+    def require_open(self) -> None:
+        """Raise ``PlanError`` if the pipeline has been executed."""
+        if self.executed_at is not None:
+            raise PlanError(
+                f"The stream used at {caller_location()} is part of the pipeline that was executed at "
+                f"{self.executed_at}. Build a new pipeline, from the environment on."
+            )
 
     def build(
         self,
@@ -83,6 +96,11 @@ class PlanBuilder:
         registered_types: Iterable[RegisteredType] = (),
     ) -> Plan:
         """The checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
+        if not self.nodes and self.executed_before is not None:
+            raise PlanError(
+                f"Nothing to run: the pipeline was executed at {self.executed_before}, and the environment is empty "
+                f"since. Build the pipeline again to run it again."
+            )
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
             raise PlanError("Nothing to run: the pipeline has no operator behind its sources. Add process or to_sink.")
         uids = self._uids()
@@ -255,7 +273,7 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
     return {identifier: declaration for identifier, (declaration, _) in declared.items()}
 
 
-_NOT_THE_USERS = ("dsv2", "typing")  # typing calls what is written as Harness[int, int](...)
+_NOT_THE_USERS = ("dsv2", "runtime_spark", "typing")  # typing calls what is written as Harness[int, int](...)
 
 
 def caller_location() -> str:

@@ -1,4 +1,4 @@
-"""Whether the callbacks that users define take what they will be given: checked while the plan is built.
+"""Whether the callbacks that users define are called, and take what they will be given: checked for each plan.
 
 Some are called late, when a window fires or the input ends; by then a job may have run for days.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from dsv2.callables import takes
+from dsv2.callables import deferred_kind, takes
 from dsv2.errors import PlanError
-from dsv2.functions import WrappingFunction
+from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, WrappingFunction
+from dsv2.graph.misspelt import check_names
 from dsv2.graph.plan import Operator
 from dsv2.state import AggregatingStateDeclaration
 
@@ -25,12 +26,16 @@ def check_callbacks(operator: Operator) -> None:
     for part in _parts(operator):
         kind = type(part)
         for name, parameters in _overridden(kind):
-            if not takes(getattr(part, name), len(parameters)):
+            callback = getattr(part, name)
+            if not takes(callback, len(parameters)):
                 taken = inspect.signature(getattr(kind, name)).parameters
                 raise PlanError(
                     f"{operator} at {operator.location}: {kind.__qualname__}.{name} is called with "
                     f"({', '.join(parameters)}), which it does not take: it is defined as {name}({', '.join(taken)})."
                 )
+            _check_runs(operator, f"{kind.__qualname__}.{name}", callback)
+        check_names(operator, kind)
+    _check_callables(operator)
 
 
 def _parts(operator: Operator) -> Iterator[object]:
@@ -52,3 +57,33 @@ def _overridden(kind: type) -> Iterator[tuple[str, list[str]]]:
                 is_ours = name.startswith("_") or getattr(kind, name) is method
                 if inspect.isfunction(method) and not is_ours:
                     yield name, list(inspect.signature(method).parameters)[1:]
+
+
+def _check_callables(operator: Operator) -> None:
+    for selector in (*operator.input_keys, *operator.output_keys):
+        if selector is not None:
+            _check_runs(operator, "the key selector", selector)
+    for part in _parts(operator):
+        match part:
+            case FlatMapFunction() if deferred_kind(part.function) == "generator":
+                pass  # it is iterated over
+            case MapFunction() if deferred_kind(part.function) == "generator":
+                raise PlanError(
+                    f"{operator} at {operator.location}: the function of map is a generator. Use flat_map, which emits "
+                    f"every record that it yields."
+                )
+            case CallableFunction() | MapFunction() | FlatMapFunction():
+                _check_runs(operator, "its function", part.function)
+            case FilterFunction():
+                _check_runs(operator, "its predicate", part.predicate)
+            case _ if callable(part):
+                _check_runs(operator, "its function", part)
+
+
+def _check_runs(operator: Operator, what: str, function: object) -> None:
+    kind = deferred_kind(function)
+    if kind is not None:
+        how = "without yield, emit with output.collect(record)" if kind == "generator" else "with def, not async def"
+        raise PlanError(
+            f"{operator} at {operator.location}: {what} is a {kind}, so a call of it runs nothing. Write it {how}."
+        )

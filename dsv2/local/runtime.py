@@ -23,6 +23,7 @@ from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
+from dsv2.unfinished import asked
 
 __all__ = ("LocalRuntime",)
 
@@ -137,6 +138,9 @@ class FinishedJob:
         self.stopped = False
         self.seconds = 0.0
 
+    def __repr__(self) -> str:
+        return f"<job {self._job_name!r}: {self.status.value}>"
+
     @property
     def status(self) -> JobStatus:
         """Finished, failed, or stopped by its input."""
@@ -146,6 +150,7 @@ class FinishedJob:
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """True at once. Raises what the job failed with."""
+        asked(self)
         if self.error is not None:
             raise self.error
         return True
@@ -155,6 +160,7 @@ class FinishedJob:
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
+        asked(self)
         return self.error
 
     def result(self) -> JobResult:

@@ -20,6 +20,7 @@ from dsv2.functions import (
     ProcessFunction,
     RunFunction,
     TickingFunction,
+    check_returned,
 )
 from dsv2.graph import KeySelector, Operator, OperatorKind
 from dsv2.runtime.codec import References
@@ -182,15 +183,15 @@ class FunctionCalls:
     def init(self) -> None:
         """Give a function with event time its manager: before ``open``, and after each restart."""
         if self.has_event_time:
-            self._call("init_event_time_process_function", self._event_time_manager)
+            self._notify("init_event_time_process_function", self._event_time_manager)
 
     def open(self) -> None:
         """Call ``open``."""
-        self._call("open", self._non_partitioned)
+        self._notify("open", self._non_partitioned)
 
     def close(self) -> None:
         """Call ``close``."""
-        self._call("close")
+        self._notify("close")
 
     def process(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
         """Call the function for each of ``records``, in order."""
@@ -252,12 +253,12 @@ class FunctionCalls:
 
     def event_time_watermark(self, time: int) -> None:
         """Tell a function with event time how late it is."""
-        self._call("on_event_time_watermark", time, *self._collectors, self._non_partitioned)
+        self._notify("on_event_time_watermark", time, *self._collectors, self._non_partitioned)
 
     def end(self, input_index: int) -> None:
         """Tell the function that an input has ended."""
         outputs = self._collectors if self.takes_columns else ()
-        self._call(self._callbacks[input_index].end, *outputs, self._non_partitioned)
+        self._notify(self._callbacks[input_index].end, *outputs, self._non_partitioned)
 
     def tick(self, now_ms: int) -> None:
         """Let a function act on the time that has passed, if it does."""
@@ -309,6 +310,9 @@ class FunctionCalls:
     def _call(self, callback: str, *args: Any) -> Any:
         return self.attributed(callback, getattr(self._function, callback), *args)
 
+    def _notify(self, callback: str, *args: Any) -> None:
+        self.attributed(callback, check_returned, self._call(callback, *args))
+
     def _fire_event_timer(self, timestamp: int, key: Any) -> None:
         self._moment.timestamp = timestamp
         self._fire("on_event_timer", timestamp, key)
@@ -333,7 +337,7 @@ class FunctionCalls:
     def _fire(self, callback: str, timestamp: int, key: Any) -> None:
         self._partition.key = key
         try:
-            getattr(self._function, callback)(timestamp, *self._collectors, self._partitioned)
+            check_returned(getattr(self._function, callback)(timestamp, *self._collectors, self._partitioned))
         except BaseException as error:
             raise_user_failure(self._operator, self._subtask, callback, error, key=key)
         finally:
@@ -417,15 +421,15 @@ class FunctionCalls:
     def _is_broadcast(self, input_index: int) -> bool:
         return self._operator.kind is OperatorKind.TWO_INPUT_BROADCAST and input_index == 1
 
-    def _apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+    def _apply_to_all_partitions(self, function: Callable[..., object]) -> None:
         if not self._operator.keyed or self.takes_columns:
-            function(*self._collectors, self._partitioned)
+            check_returned(function(*self._collectors, self._partitioned))
             return
         partition = self._partition
         outer = partition.key
         try:
             for partition.key in self._store:
-                function(*self._collectors, self._partitioned)
+                check_returned(function(*self._collectors, self._partitioned))
         except BaseException as error:
             self._failed_visit = error, partition.key  # to name the key, if nobody handles the error
             raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from dsv2.functions import CollectAll, FailedRecordError
+from dsv2.functions import CollectAll, FailedRecordError, refuse_returned
 from dsv2.graph import KeySelector
 from dsv2.runtime.contexts import NO_KEY, Moment, PartitionState, Tally
 from dsv2.runtime.frames import Timestamps
@@ -22,7 +22,7 @@ Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
 _NO_RECORD: Any = None
 
 
-def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Callable[[Sequence[Any]], None]:
+def loop(process: Callable[..., object], args: tuple[Any, ...], fail: Fail) -> Callable[[Sequence[Any]], None]:
     """``process(record, *args)`` for each record."""
     if len(args) == 2:  # one output: saves building an argument tuple per record
         output, ctx = args
@@ -31,7 +31,9 @@ def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Cal
             record = _NO_RECORD
             try:
                 for record in records:
-                    process(record, output, ctx)
+                    returned = process(record, output, ctx)
+                    if returned is not None:
+                        refuse_returned(returned)
             except BaseException as error:
                 fail(error, record, NO_KEY)
 
@@ -41,7 +43,9 @@ def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Cal
         record = _NO_RECORD
         try:
             for record in records:
-                process(record, *args)
+                returned = process(record, *args)
+                if returned is not None:
+                    refuse_returned(returned)
         except BaseException as error:
             fail(error, record, NO_KEY)
 
@@ -49,7 +53,7 @@ def loop(process: Callable[..., None], args: tuple[Any, ...], fail: Fail) -> Cal
 
 
 def stamped_loop(
-    process: Callable[..., None],
+    process: Callable[..., object],
     args: tuple[Any, ...],
     fail: Fail,
     moment: Moment,
@@ -73,7 +77,9 @@ def stamped_loop(
                     if selected not in touched:
                         touch(selected)
                     partition.key = key = selected
-                process(record, *args)
+                returned = process(record, *args)
+                if returned is not None:
+                    refuse_returned(returned)
         except BaseException as error:
             fail(error, record, key)
         finally:
@@ -98,7 +104,7 @@ def run_loop(
 
 def keyed_run_loop(
     process_run: Callable[..., None],
-    process: Callable[..., None],
+    process: Callable[..., object],
     args: tuple[Any, ...],
     fail: Fail,
     moment: Moment,
@@ -116,7 +122,9 @@ def keyed_run_loop(
                 touch(key)
             partition.key = key
             moment.timestamp = timestamp
-            process(record, *args)
+            returned = process(record, *args)
+            if returned is not None:
+                refuse_returned(returned)
         except BaseException as error:
             raise FailedRecordError(record) from error
 
@@ -141,7 +149,7 @@ def keyed_run_loop(
 
 
 def keyed_loop(
-    process: Callable[..., None],
+    process: Callable[..., object],
     args: tuple[Any, ...],
     fail: Fail,
     select: KeySelector,
@@ -162,7 +170,9 @@ def keyed_loop(
                     if selected not in touched:
                         touch(selected)
                     partition.key = key = selected
-                    process(record, output, ctx)
+                    returned = process(record, output, ctx)
+                    if returned is not None:
+                        refuse_returned(returned)
             except BaseException as error:
                 fail(error, record, key)
             finally:
@@ -179,7 +189,9 @@ def keyed_loop(
                 if selected not in touched:
                     touch(selected)
                 partition.key = key = selected
-                process(record, *args)
+                returned = process(record, *args)
+                if returned is not None:
+                    refuse_returned(returned)
         except BaseException as error:
             fail(error, record, key)
         finally:
@@ -188,13 +200,15 @@ def keyed_loop(
     return run_any
 
 
-def step(process: Callable[..., None], args: tuple[Any, ...], fail: Fail, tally: Tally) -> Callable[[Any], None]:
+def step(process: Callable[..., object], args: tuple[Any, ...], fail: Fail, tally: Tally) -> Callable[[Any], None]:
     """``process(record, *args)`` for one record handed over by a chained operator."""
 
     def collect(record: Any) -> None:
         tally.count += 1
         try:
-            process(record, *args)
+            returned = process(record, *args)
+            if returned is not None:
+                refuse_returned(returned)
         except BaseException as error:
             fail(error, record, NO_KEY)
 
@@ -202,7 +216,7 @@ def step(process: Callable[..., None], args: tuple[Any, ...], fail: Fail, tally:
 
 
 def keyed_step(
-    process: Callable[..., None],
+    process: Callable[..., object],
     args: tuple[Any, ...],
     fail: Fail,
     tally: Tally,
@@ -221,7 +235,9 @@ def keyed_step(
             if selected not in touched:
                 touch(selected)
             partition.key = key = selected
-            process(record, *args)
+            returned = process(record, *args)
+            if returned is not None:
+                refuse_returned(returned)
         except BaseException as error:
             fail(error, record, key)
         finally:

@@ -344,7 +344,7 @@ def test_execute_hands_the_plan_over_and_begins_anew() -> None:
     runtime = Recorder()
     env = ExecutionEnvironment.get_instance(runtime)
     for name in ("first", "second"):
-        env.from_collection([1], name).map(str)
+        env.from_collection([1], name).to_sink(CollectSink())
         env.execute_async(f"{name} job", checkpoint_location="there", trigger=Trigger.processing_time(5))
     assert [(p.job_name, p.operators[0].name, len(p.operators)) for p, _ in runtime.started] == [
         ("first job", "first", 2),

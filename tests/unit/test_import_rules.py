@@ -36,14 +36,15 @@ MAY_IMPORT = {
     "sources": {"clock", "errors", "watermark"},
     "graph": MODEL | {"callables"},
     "job": MODEL | {"graph"},
+    "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments"},
-    "environment": PLAN | {"streams"},  # finds its runtime by name
+    "environment": PLAN | {"streams", "unfinished"},  # finds its runtime by name
     "runtime": RUNTIME,
-    "local": RUNTIME,
+    "local": RUNTIME | {"unfinished"},
     "testing": RUNTIME | {"environment", "local"},
-    "runtime_spark": RUNTIME | {"arrow", "environment", "streams"},  # turns a stream into a DataFrame
+    "runtime_spark": RUNTIME | {"arrow", "environment", "streams", "unfinished"},  # turns a stream into a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams"},
 }
 

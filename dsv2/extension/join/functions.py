@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
-from dsv2.functions import FailedCallbackError, Position, ProcessFunction
+from dsv2.functions import FailedCallbackError, Position, ProcessFunction, check_returned
 
 __all__ = (
     "CallableJoinFunction",
@@ -67,7 +67,7 @@ class CallableJoinFunction(JoinFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
         self.function = function
 
     def process_record(self, left: IN1, right: IN2, output: Collector[OUT], ctx: RuntimeContext) -> None:
-        self.function(left, right, output, ctx)
+        return self.function(left, right, output, ctx)  # for the caller, who checks that it is None
 
 
 Joining: TypeAlias = JoinFunction[IN1, IN2, OUT] | Callable[[IN1, IN2, Collector[OUT], RuntimeContext], None]
@@ -111,7 +111,8 @@ def take_late(
         ctx.metric_group.counter("late_records_dropped").inc()
         return
     try:
-        on_late(record, output, ctx)
+        process: Callable[..., object] = on_late
+        check_returned(process(record, output, ctx))
     except Exception as error:
         raise FailedCallbackError(name) from error
 

@@ -25,6 +25,8 @@ from dsv2.functions import (
     PaneFunction,
     Position,
     WrappingFunction,
+    check_returned,
+    refuse_returned,
 )
 
 __all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
@@ -204,7 +206,8 @@ class IntervalJoin(
     def _pad(self, number: int, record: Any, timestamp: int) -> None:
         left, right = (None, record) if number else (record, None)
         try:
-            self._function.process_record(left, right, self._stamping.at(timestamp), cast(RuntimeContext, self._ctx))
+            process: Callable[..., object] = self._function.process_record
+            check_returned(process(left, right, self._stamping.at(timestamp), cast(RuntimeContext, self._ctx)))
         except Exception as error:
             raise FailedCallbackError("process_record") from error
 
@@ -213,14 +216,19 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """INNER, LEFT, RIGHT and FULL: the function gets every pair, and its results the later timestamp of the two."""
 
     def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
-        join_pair, stamping, ctx = self._function.process_record, self._stamping, cast(RuntimeContext, self._ctx)
+        join_pair: Callable[..., object] = self._function.process_record
+        stamping, ctx = self._stamping, cast(RuntimeContext, self._ctx)
         for row in partners:
             time, partner, _ = row
             collector = stamping.at(time if time > timestamp else timestamp)
             if number:
-                join_pair(partner, record, collector, ctx)
+                returned = join_pair(partner, record, collector, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
             else:
-                join_pair(record, partner, collector, ctx)
+                returned = join_pair(record, partner, collector, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
             row[MET] = True
 
 
@@ -238,7 +246,8 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     def _found(self, left: Any, timestamp: int) -> None:
         if self._type is JoinType.SEMI:
             collector = self._stamping.at(timestamp)
-            self._function.process_record(left, None, collector, cast(RuntimeContext, self._ctx))
+            process: Callable[..., object] = self._function.process_record
+            check_returned(process(left, None, collector, cast(RuntimeContext, self._ctx)))
 
 
 def new_interval_join(

@@ -25,6 +25,7 @@ from dsv2.functions import (
     Position,
     TwoInputNonBroadcastStreamProcessFunction,
     WrappingFunction,
+    check_returned,
 )
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
@@ -197,7 +198,8 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         if row is None and not self._pads:
             return
         try:
-            self._function.process_record(record, row, output, ctx)
+            process: Callable[..., object] = self._function.process_record
+            check_returned(process(record, row, output, ctx))
         except Exception as error:
             raise FailedCallbackError("process_record") from error
 

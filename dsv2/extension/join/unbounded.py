@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
@@ -12,6 +12,7 @@ from dsv2.functions import (
     Position,
     TwoInputNonBroadcastStreamProcessFunction,
     WrappingFunction,
+    refuse_returned,
 )
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
@@ -53,11 +54,14 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        states, join_pair = ctx.state_manager, self._function.process_record
+        states = ctx.state_manager
+        join_pair: Callable[..., object] = self._function.process_record
         partners = states.get_state(self._right).get()
         try:
             for right in partners:
-                join_pair(record, right, output, ctx)
+                returned = join_pair(record, right, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
         except Exception as error:
             raise FailedCallbackError("process_record") from error
         states.get_state(self._left).add(record)
@@ -65,11 +69,14 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
     def process_record_from_second_input(
         self, record: IN2, output: Collector[OUT], ctx: PartitionedContext[OUT]
     ) -> None:
-        states, join_pair = ctx.state_manager, self._function.process_record
+        states = ctx.state_manager
+        join_pair: Callable[..., object] = self._function.process_record
         partners = states.get_state(self._left).get()
         try:
             for left in partners:
-                join_pair(left, record, output, ctx)
+                returned = join_pair(left, record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
         except Exception as error:
             raise FailedCallbackError("process_record") from error
         states.get_state(self._right).add(record)

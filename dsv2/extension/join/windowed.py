@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import product
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from dsv2.extension.join.functions import (
 )
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, TwoInputWindowContext, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
-from dsv2.functions import FailedCallbackError, Position
+from dsv2.functions import FailedCallbackError, Position, refuse_returned
 
 __all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")
 
@@ -67,10 +67,12 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: TwoInputWindowContext[IN1, IN2]
     ) -> None:
-        join_pair = self.function.process_record
+        join_pair: Callable[..., object] = self.function.process_record
         try:
             for left, right in self._pairs(window.get_all_records1(), window.get_all_records2()):
-                join_pair(left, right, output, ctx)
+                returned = join_pair(left, right, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
         except Exception as error:
             raise FailedCallbackError("process_record") from error
 

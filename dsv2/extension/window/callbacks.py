@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.extension.window.hand import WindowInHand
-from dsv2.functions import FailedCallbackError, ProcessFunction
+from dsv2.functions import FailedCallbackError, ProcessFunction, check_returned, refuse_returned
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("Callbacks", "FoldingCallbacks", "Shape")
@@ -72,7 +72,9 @@ class Callbacks:
     def on_record(self, record: Any, side: int) -> None:
         """A record of the input ``side`` for the window in hand."""
         try:
-            self._on_record[side](record, *self._record_args)
+            returned = self._on_record[side](record, *self._record_args)
+            if returned is not None:
+                refuse_returned(returned)
         except Exception as error:
             raise FailedCallbackError(self._shape.on_record[side]) from error
 
@@ -80,7 +82,7 @@ class Callbacks:
         """The window in hand, which ends before ``end``, fires."""
         self._stamp(end)
         try:
-            self._on_trigger(*self._window_args)
+            check_returned(self._on_trigger(*self._window_args))
         except Exception as error:
             raise FailedCallbackError("on_trigger") from error
 
@@ -88,7 +90,7 @@ class Callbacks:
         """The window in hand, which ends before ``end``, is removed."""
         self._stamp(end)
         try:
-            self._on_clear(*self._window_args)
+            check_returned(self._on_clear(*self._window_args))
         except Exception as error:
             raise FailedCallbackError("on_clear") from error
 
@@ -99,7 +101,7 @@ class Callbacks:
             return
         self._window.put_down()
         try:
-            self._on_late_record[side](record, *self._args)
+            check_returned(self._on_late_record[side](record, *self._args))
         except Exception as error:
             raise FailedCallbackError(self._shape.on_late_record[side]) from error
 

@@ -1,0 +1,80 @@
+"""Of what type the records of a stream are, as far as the program declares it."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any, TypeVar, get_args, get_origin
+
+from dsv2.functions import CallableFunction, ColumnarFunction, FlatMapFunction, MapFunction, WrappingFunction
+from dsv2.graph.plan import Operator, OperatorKind, Plan
+from dsv2.sources import CollectionSource, DataFrameSource
+
+__all__ = ("UNDECLARED", "declared_type")
+
+UNDECLARED: Any = object()
+_ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
+
+
+def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
+    """The type of the records of an output of ``operator``, as in an annotation; ``UNDECLARED`` if nothing says it."""
+    match operator.body:
+        case CollectionSource(items=items):
+            return type(items[0]) if items else UNDECLARED
+        case DataFrameSource(record_type=record_type):
+            return record_type
+        case MapFunction(function=function):
+            return function if isinstance(function, type) else _annotations(function).get("return", UNDECLARED)
+        case FlatMapFunction(function=function):
+            returned = _annotations(function).get("return", UNDECLARED)
+            return get_args(returned)[0] if get_origin(returned) in _ITERABLES and get_args(returned) else UNDECLARED
+        case CallableFunction(function=function):
+            return _collected(function)
+        case ColumnarFunction():
+            return operator.function.record_types[1]  # type: ignore[attr-defined]
+    if operator.kind is OperatorKind.SOURCE:
+        return UNDECLARED
+    called = operator.function
+    given = _arguments_of_ours(type(called.wrapped if isinstance(called, WrappingFunction) else called))
+    outputs = len(operator.output_keys)
+    if len(given) <= outputs:  # late records of windows have an output of their own
+        return UNDECLARED
+    declared = given[output - outputs]
+    if not isinstance(declared, TypeVar):
+        return declared
+    if operator.kind is OperatorKind.ONE_INPUT and declared is given[0]:  # it emits what it receives
+        edge = plan.edges_into[operator.id][0]
+        return declared_type(plan, plan.operators[edge.source], edge.output)
+    return UNDECLARED
+
+
+def _arguments_of_ours(kind: type) -> tuple[Any, ...]:
+    """What ``kind`` gives to the base class of its kind of function: of the inputs, then of the outputs."""
+    bases = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dsv2"]
+    generic = [base for base in bases if getattr(base, "__parameters__", ())]
+    return _arguments(kind, generic[-1]) if generic else ()
+
+
+def _arguments(kind: type, base: type) -> tuple[Any, ...]:
+    if kind is base:
+        return tuple(kind.__parameters__)  # type: ignore[attr-defined]
+    for given in vars(kind).get("__orig_bases__", kind.__bases__):
+        origin = get_origin(given) or given
+        if isinstance(origin, type) and issubclass(origin, base):
+            values = dict(zip(getattr(origin, "__parameters__", ()), get_args(given), strict=False))
+            return tuple(values.get(one, one) if isinstance(one, TypeVar) else one for one in _arguments(origin, base))
+    return ()
+
+
+def _collected(function: object) -> Any:
+    """``X`` of a callable ``(record, output: Collector[X], ctx)``."""
+    annotations = [hint for name, hint in _annotations(function).items() if name != "return"]
+    given = get_args(annotations[1]) if len(annotations) == 3 else ()
+    return given[0] if given else UNDECLARED
+
+
+def _annotations(function: object) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # a name that only type checkers know, or nothing that has annotations
+        return {}
