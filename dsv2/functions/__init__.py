@@ -17,6 +17,7 @@ from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunc
 from dsv2.functions.columnar import ColumnarFunction
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction
 from dsv2.functions.returned import check_returned, refuse_returned
+from dsv2.functions.timestamps import check_timestamp, check_window_end, greatest_timestamp
 from dsv2.functions.two_input import (
     TwoInputBroadcastStreamProcessFunction,
     TwoInputNonBroadcastStreamProcessFunction,
@@ -45,6 +46,9 @@ __all__ = (
     "TwoOutputStreamProcessFunction",
     "WrappingFunction",
     "check_returned",
+    "check_timestamp",
+    "check_window_end",
+    "greatest_timestamp",
     "no_output_until_end_of_input",
     "refuse_returned",
 )

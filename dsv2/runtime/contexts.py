@@ -8,6 +8,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredStateError, UndeclaredWatermarkError
+from dsv2.functions import check_timestamp
 from dsv2.runtime.handles import Handle
 from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
 from dsv2.runtime.serde.references import Reference
@@ -207,6 +208,7 @@ class PartitionTimers:
 
     def register_timer(self, timestamp: int) -> None:
         """Call ``on_processing_timer`` for the current key at ``timestamp`` ms."""
+        check_timestamp(timestamp)
         self._timers.register(self._partition.current_key, timestamp)
 
     def delete_timer(self, timestamp: int) -> None:
@@ -237,6 +239,7 @@ class EventTimers(Reference):
 
     def register_timer(self, timestamp: int) -> None:
         """Call ``on_event_timer`` for the current key when event time has reached ``timestamp`` ms."""
+        check_timestamp(timestamp)
         self._timers.register(self._partition.current_key, timestamp)
 
     def delete_timer(self, timestamp: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from dsv2.columnar import Columnar, column_names
 from dsv2.errors import ContractError, InternalError, InvalidKeyError
-from dsv2.functions import CollectAll
+from dsv2.functions import CollectAll, check_timestamp
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.contexts import Moment, PartitionState
 from dsv2.runtime.failure import raise_user_failure
@@ -63,6 +63,7 @@ class OutputCollector:
         "collect_all",
         "collect_and_overwrite_timestamp",
         "collect_batch",
+        "collect_stamped",
     )
 
     def __init__(
@@ -73,11 +74,16 @@ class OutputCollector:
         def inherit(record: Any) -> None:
             collect_stamped(record, moment.timestamp)
 
+        def overwrite(record: Any, timestamp: int) -> None:
+            check_timestamp(timestamp)
+            collect_stamped(record, timestamp)
+
         self._collect_plainly = collect
         self._collect_inheriting = inherit
         self.collect = collect
-        self.collect_and_overwrite_timestamp = collect_stamped
-        self.collect_all = collect_all  # for extensions
+        self.collect_and_overwrite_timestamp = overwrite
+        self.collect_stamped = collect_stamped  # for extensions, as the next one
+        self.collect_all = collect_all
         self.collect_batch: Callable[..., None]  # of functions that have it
 
     def inherit_timestamps(self, inherit: bool) -> None:

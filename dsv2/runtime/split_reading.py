@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dsv2.columnar import Columnar
-from dsv2.functions import FailedRecordError
+from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.functions import FailedRecordError, greatest_timestamp
 from dsv2.graph import Operator, Plan
 from dsv2.runtime.contexts import WatermarkEmitter
 from dsv2.runtime.failure import raise_user_failure
@@ -154,6 +154,10 @@ class SplitReading:
                 self._task.send(piece, stamps)
                 self._send_time(time)
             return len(records)
+        if run.timestamps is not None and not isinstance(run.timestamps, WholeNumbers):
+            stamped = [pair for pair in zip(records, run.timestamps, strict=True) if pair[1] is not None]
+            if stamped:
+                greatest_timestamp(*zip(*stamped, strict=True))
         self._task.send(records, run.timestamps)
         return len(records)
 

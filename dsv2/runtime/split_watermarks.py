@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.columnar import WholeNumbers, column_of
-from dsv2.errors import ContractError
-from dsv2.functions import FailedRecordError
+from dsv2.functions import FailedRecordError, greatest_timestamp
 from dsv2.sources import WatermarkStrategy
 
 __all__ = ("ReaderClock", "SplitTime", "combined")
@@ -114,13 +113,4 @@ def _newest(records: Sequence[Any], timestamps: Sequence[Any]) -> int | None:
         return None
     if isinstance(timestamps, WholeNumbers):
         return timestamps.greatest
-    try:
-        newest = max(timestamps)
-    except TypeError:
-        newest = next(timestamp for timestamp in timestamps if not isinstance(timestamp, int))
-    if isinstance(newest, int):
-        return newest
-    raise FailedRecordError(records[timestamps.index(newest)]) from ContractError(
-        f"The timestamp of a record is a whole number of ms since the epoch, not {newest!r}. Where a source gives "
-        f"none, say where to find it: new_watermark_generator_builder(extract)."
-    )
+    return greatest_timestamp(records, timestamps)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from dsv2.functions import check_timestamp
 from dsv2.runtime.frames import END, STATUS, WATERMARK, Control, Frame, Timestamps
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 
@@ -46,6 +47,8 @@ def to_frame(elements: Iterable[Element[Any]]) -> tuple[list[Any], list[Control]
     controls: list[Control] = []
     for element in elements:
         if isinstance(element, StampedRecord):
+            if element.timestamp is not None:
+                check_timestamp(element.timestamp)
             records.append(element.record)
             timestamps.append(element.timestamp)
         else:

@@ -83,7 +83,7 @@ class HarnessInput(Generic[IN]):
         self._ended: set[int] = set()
 
     def push(self, *records: IN, timestamp: int | None = None, channel: int = 0) -> None:
-        """Hand over ``records``, all with ``timestamp`` (ms) or none."""
+        """Hand over ``records``, all with ``timestamp`` (ms) or none. Raises ``ContractError`` for what is no time."""
         self.push_all([StampedRecord(record, timestamp) for record in records], channel=channel)
 
     def push_watermark(self, watermark: Watermark, *, channel: int = 0) -> None:

@@ -81,7 +81,7 @@ class LongWatermarkDeclaration:
 
     def new_watermark(self, value: int) -> LongWatermark:
         """A watermark of this declaration; ``value`` must fit 64 bits, signed."""
-        if not isinstance(value, int) or not LONG_MIN <= value <= LONG_MAX:
+        if not isinstance(value, int) or isinstance(value, bool) or not LONG_MIN <= value <= LONG_MAX:
             raise ValueError(f"Watermark {self.identifier!r}: {value!r} is not a signed 64-bit integer.")
         return LongWatermark(value, self.identifier)
 

@@ -13,8 +13,11 @@ from tests.spark.kill_job import new_session
 
 def main(folder: Path) -> None:
     env = ExecutionEnvironment.get_instance(spark=new_session(str(folder)))
-    found = folder / "found"
-    env.from_collection([1, 2, 3]).to_sink(ForeachBatchSink(lambda records, _: found.write_text(f"{records}")))
+
+    def write(records: list[int], batch_id: int) -> None:
+        (folder / "found").write_text(f"{records}")
+
+    env.from_collection([1, 2, 3]).to_sink(ForeachBatchSink(write))
     env.execute_async("with an end", checkpoint_location=folder / "one")
     env.from_source(DataGeneratorSource(abs, records_per_second=1)).to_sink(ForeachBatchSink(print))
     env.execute_async("without an end", checkpoint_location=folder / "two", trigger=Trigger.processing_time(1000))

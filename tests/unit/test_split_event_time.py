@@ -121,7 +121,7 @@ def test_a_record_without_a_timestamp_is_told_of(given: Any) -> None:
     with pytest.raises(FailedRecordError) as caught:
         list(clock_of(strategy, a=None).take("a", items("a", 0, 2, 4), given))
     assert caught.value.record == Item("a", 0 if given is None or given[0] is None else 2)
-    assert "not None" in str(caught.value.__cause__) or "not 9.5" in str(caught.value.__cause__)
+    assert "but None is" in str(caught.value.__cause__) or "but 9.5 is" in str(caught.value.__cause__)
 
 
 def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None:
@@ -131,7 +131,7 @@ def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None
 
 
 @pytest.mark.parametrize(
-    ("broken", "record"), [(lambda item: item.number / 2, 4), (lambda item: 1 // (2 - item.number), 2)]
+    ("broken", "record"), [(lambda item: item.number / 2, 0), (lambda item: 1 // (2 - item.number), 2)]
 )
 def test_an_extractor_that_fails_is_told_with_the_record(broken: Any, record: int) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(broken).build_as_watermark_strategy()
@@ -445,7 +445,7 @@ def test_a_source_may_tell_the_time_of_its_records_itself() -> None:
 
 def test_a_record_that_the_source_gives_no_timestamp_is_named() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
-    with pytest.raises(UserFunctionError, match=r"not None\. Where a source gives none, say where") as caught:
+    with pytest.raises(UserFunctionError, match=r"NoneType\. Where a source gives none, say where") as caught:
         heard_of(Stamped({"a": 4}, without=2), strategy)
     assert (caught.value.callback, caught.value.record) == ("read", repr(Item("a", 2)))
 

@@ -15,7 +15,7 @@ from typing import Generic, Self, TypeAlias, TypeVar
 from dsv2.callables import takes
 from dsv2.columnar import column_of
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
-from dsv2.errors import ConfigurationError, ContractError
+from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
 from dsv2.functions import (
     CollectAll,
@@ -23,6 +23,7 @@ from dsv2.functions import (
     OneInputStreamProcessFunction,
     RunFunction,
     TickingFunction,
+    greatest_timestamp,
 )
 from dsv2.sources import WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
@@ -193,20 +194,16 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
             self._moves(column.greatest)
             collect_all(records, column)
             return
-        extract, record, newest_record = self._extract, None, None
+        extract, record = self._extract, None
         stamps: list[int | None] = []
-        append, newest = stamps.append, LONG_MIN
+        append = stamps.append
         try:
             for record in records:
-                timestamp = extract(record)
-                append(timestamp)
-                if timestamp > newest:
-                    newest, newest_record = timestamp, record
-            if records:
-                record = newest_record
-                self._moves(newest)
+                append(extract(record))
         except Exception as error:
             raise FailedRecordError(record) from error
+        if stamps:
+            self._moves(greatest_timestamp(records, stamps))
         collect_all(records, stamps)
 
     def uses_processing_timers(self) -> bool:
@@ -247,15 +244,11 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         watermark = timestamp - self._behind
         if self._next is not None and watermark <= self._next:
             return False
-        if not isinstance(timestamp, int):
-            raise ContractError(
-                f"The timestamp of a record is a whole number of ms since the epoch, not {timestamp!r}."
-            )
         self._next = watermark
         return True
 
     def _emit(self, watermarks: WatermarkManager) -> bool:
-        if self._next is None or self._next == self._last:
+        if self._next is None or self._next == self._last or self._next < LONG_MIN:
             return False
         self._last = self._next
         watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))

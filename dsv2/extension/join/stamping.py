@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from dsv2.context import Collector
 
@@ -14,10 +14,11 @@ OUT = TypeVar("OUT")
 class Stamping(Generic[OUT]):
     """The collector of a function, for results that have a timestamp of their own."""
 
-    __slots__ = ("_output", "_timestamp")
+    __slots__ = ("_collect_stamped", "_output", "_timestamp")
 
     def __init__(self, output: Collector[OUT]) -> None:
         self._output = output
+        self._collect_stamped = cast(Any, output).collect_stamped
         self._timestamp = 0
 
     def at(self, timestamp: int) -> Self:
@@ -27,7 +28,7 @@ class Stamping(Generic[OUT]):
 
     def collect(self, record: OUT) -> None:
         """Emit ``record`` with that timestamp."""
-        self._output.collect_and_overwrite_timestamp(record, self._timestamp)
+        self._collect_stamped(record, self._timestamp)
 
     def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
         """Emit ``record`` with another one."""

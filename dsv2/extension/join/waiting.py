@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 from dsv2.extension.window.entry import Pane, Panes
+from dsv2.functions import check_window_end
 
 __all__ = ("MET", "RECORD", "TIME", "Row", "Waiting")
 
@@ -126,6 +127,8 @@ class Waiting:
 
     def _open(self, bucket: int, time: int) -> None:
         slot = bucket * 2 + self._side
+        if self._owed:
+            check_window_end((bucket + 1) * self._width - 1 + self._latest, f"The wait of a record of {time} ms")
         self._pane = self._panes.get(slot) or self._panes.open(
             slot, time + self._latest, by_event=True, layout=self._layout
         )

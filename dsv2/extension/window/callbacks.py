@@ -27,14 +27,15 @@ class Shape:
 class _StampingCollector:
     """Gives what is collected the timestamp of a window."""
 
-    __slots__ = ("collect_and_overwrite_timestamp", "timestamp")
+    __slots__ = ("_collect_stamped", "collect_and_overwrite_timestamp", "timestamp")
 
-    def __init__(self, collect_stamped: Callable[[Any, int | None], None]) -> None:
-        self.collect_and_overwrite_timestamp = collect_stamped
+    def __init__(self, output: Any) -> None:
+        self._collect_stamped = output.collect_stamped
+        self.collect_and_overwrite_timestamp = output.collect_and_overwrite_timestamp
         self.timestamp: int | None = None
 
     def collect(self, record: Any) -> None:
-        self.collect_and_overwrite_timestamp(record, self.timestamp)
+        self._collect_stamped(record, self.timestamp)
 
 
 class Callbacks:
@@ -54,7 +55,7 @@ class Callbacks:
         self._ctx = ctx
         self._args = (*outputs, ctx)
         self._late_output = late_output
-        self._stamping = tuple(_StampingCollector(output.collect_and_overwrite_timestamp) for output in outputs)
+        self._stamping = tuple(_StampingCollector(output) for output in outputs)
         self._window_args = (*self._stamping, ctx, window)
         self._record_args = (*outputs, ctx, window)
         self._shape = shape
@@ -123,7 +124,7 @@ class FoldingCallbacks(Callbacks):
 
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
-        self._collect_stamped = outputs[0].collect_and_overwrite_timestamp
+        self._collect_stamped = outputs[0].collect_stamped
         self._collect_all = outputs[0].collect_all
         self._key_in_hand = ctx.state_manager
         self._result_of = function.result_of

@@ -7,6 +7,7 @@ from typing import Any
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, Entry
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import Surroundings, Windows
+from dsv2.functions import check_window_end
 
 __all__ = ("SessionWindows",)
 
@@ -28,6 +29,7 @@ class SessionWindows(Windows):
         if not met and end - 1 <= self._watermark():
             self._callbacks.on_late_record(record, side)
             return
+        check_window_end(end - 1, f"The session from {time} ms on")
         slot = self._merge(entry, sorted(met), time, end)
         contents = entry[CONTENTS]
         self._window.show(contents, slot, slot, time, end)

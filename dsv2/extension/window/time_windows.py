@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
 from dsv2.extension.window.entry import EARLY, STATES, Entry, Pane
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import Surroundings, Windows
-from dsv2.functions import FailedCallbackError, FailedRecordError
+from dsv2.functions import FailedCallbackError, FailedRecordError, check_window_end
 
 __all__ = ("TimeWindows",)
 
@@ -88,6 +89,8 @@ class TimeWindows(Windows):
                 live[key] = put(content, record)
         except FailedRecordError:
             raise
+        except ContractError as error:
+            raise FailedRecordError(record) from error
         except Exception as error:
             self._fail(error, record, timestamp, select, add_one)
 
@@ -138,6 +141,7 @@ class TimeWindows(Windows):
         pane = self._panes.get(start)
         if pane is None:
             last = start + self._size - 1
+            check_window_end(last + self._lateness, f"The window from {start} ms on")
             pane = self._panes.open(start, last if last > watermark else last + self._lateness, self._by_event)
         return pane
 
