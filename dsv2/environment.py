@@ -16,6 +16,7 @@ from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
 
 __all__ = ("ExecutionEnvironment",)
@@ -37,12 +38,17 @@ class ExecutionEnvironment:
         self._registered_types: list[RegisteredType] = []
 
     @staticmethod
-    def get_instance(runtime: str | JobRuntime = "spark", *, spark: object | None = None) -> ExecutionEnvironment:
+    def get_instance(
+        runtime: str | JobRuntime = "spark", *, spark: object | None = None, fast: bool = False
+    ) -> ExecutionEnvironment:
         """A new environment.
 
         ``runtime``: ``"spark"`` (needs ``spark``, your ``SparkSession``), ``"local"`` (in this process), or a runtime
-        object, such as ``dsv2.local.LocalRuntime(seed=7)``.
+        object, such as ``dsv2.local.LocalRuntime(seed=7)``. ``fast``: for ``"local"``, leave out the checks of
+        ``LocalRuntime``.
         """
+        if fast and runtime != "local":
+            raise ConfigurationError('fast=True goes with runtime="local".')
         if not isinstance(runtime, str):
             if spark is not None:
                 raise ConfigurationError('spark=... goes with runtime="spark".')
@@ -53,7 +59,7 @@ class ExecutionEnvironment:
             raise ConfigurationError(
                 'The Spark runtime runs on your session: get_instance(spark=session); runtime="local" needs none.'
             )
-        options = {} if spark is None else {"spark": spark}
+        options: dict[str, object] = {"fast": fast} if spark is None else {"spark": spark}
         return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
 
     def from_source(
@@ -140,10 +146,12 @@ class ExecutionEnvironment:
             )
         self._registered_types.append(RegisteredType(record_type, take_apart, build))
 
+    @short_traceback
     def build_plan(self, job_name: str = "dsv2 job") -> Plan:
         """The checked plan of the pipeline so far, without running it. Raises ``PlanError``."""
         return self._builder.build(job_name, self._mode, self._parallelism, self._registered_types)
 
+    @short_traceback
     def execute(
         self,
         job_name: str = "dsv2 job",
@@ -160,6 +168,7 @@ class ExecutionEnvironment:
         """
         return self._start(job_name, checkpoint_location, trigger).result()
 
+    @short_traceback
     def execute_async(
         self,
         job_name: str = "dsv2 job",

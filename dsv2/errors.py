@@ -94,9 +94,9 @@ class JobError(Dsv2Error):
 class UserFunctionError(JobError):
     """A callback of a process function raised; says where, and on what.
 
-    Raised from ``execute`` (or held by the job handle) on every runtime. On the local runtime
-    ``__cause__`` is the original exception; on Spark, which runs callbacks in other processes,
-    its type name, message and traceback text are kept here instead.
+    Raised from ``execute`` (or held by the job handle) on every runtime. ``traceback_text`` has the user's frames of
+    the original exception. On the local runtime and in test harnesses ``cause`` is that exception; on Spark, which runs
+    callbacks in other processes, it is None.
     """
 
     def __init__(
@@ -121,6 +121,7 @@ class UserFunctionError(JobError):
         self.key = key
         self.record = record
         self.traceback_text = traceback_text
+        self.cause: BaseException | None = None
         super().__init__(self._text())
 
     def _text(self) -> str:

@@ -11,6 +11,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import OperatorKind
 from dsv2.sinks import Sink
 from dsv2.streams import GlobalStream, KeyedPartitionStream, NonKeyedPartitionStream
+from dsv2.tracebacks import short_traceback
 from runtime_spark.runtime import SparkRuntime
 from runtime_spark.schema import schema_of
 from runtime_spark.sink_types import check_declared_type
@@ -25,6 +26,7 @@ class _DataFrameSink(Sink[Any]):
     """The place in a plan where its DataFrame begins."""
 
 
+@short_traceback
 def to_dataframe(
     env: ExecutionEnvironment,
     stream: NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T] | GlobalStream[T],

@@ -19,6 +19,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.progress import job_progress
 from dsv2.sources import BaseSource, IndexedSource, Stop
+from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import Layout
@@ -194,6 +195,7 @@ class StreamingJob:
         """As of the last micro-batch."""
         return self._reports.progress()
 
+    @short_traceback
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
         try:
@@ -264,6 +266,7 @@ class StreamingJob:
             f"watermarks: {where}."
         )
 
+    @short_traceback
     def result(self) -> JobResult:
         """Wait for the end, then the result. Raises what the job failed with."""
         asked(self)
@@ -315,6 +318,7 @@ class BatchJob:
         """Empty until the end: a batch job reports once."""
         return self._reports.progress()
 
+    @short_traceback
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
         with self._keeper.waiting():
@@ -334,6 +338,7 @@ class BatchJob:
         asked(self)
         return self._failure
 
+    @short_traceback
     def result(self) -> JobResult:
         """Wait for the end, then the result. Raises what the job failed with."""
         self.await_termination()

@@ -6,6 +6,6 @@ from dsv2.local.runtime import LocalRuntime
 __all__ = ("LocalRuntime", "create")
 
 
-def create() -> JobRuntime:
+def create(*, fast: bool = False) -> JobRuntime:
     """The runtime behind ``get_instance(runtime="local")``."""
-    return LocalRuntime()
+    return LocalRuntime(fast=fast)

@@ -14,6 +14,7 @@ from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
+from dsv2.local.wire import Wire
 from dsv2.runtime.alignment import LocalBoard
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
@@ -31,14 +32,14 @@ class LocalRun:
     frame is cut; so a seed gives one interleaving, and other seeds give others.
     """
 
-    def __init__(
-        self, plan: Plan, job: JobContext, clock: Clock, choice: random.Random, mutation: MutationCheck | None
-    ) -> None:
+    def __init__(self, plan: Plan, job: JobContext, clock: Clock, choice: random.Random, *, fast: bool) -> None:
+        """``fast``: leave out what finds mistakes: frames are not turned into bytes, nor records compared."""
         self._plan = plan
         self._job = job
         self._clock = clock
         self._choice = choice
-        self._mutation = mutation
+        self._mutation = None if fast else MutationCheck(job.codec)
+        self._wire = None if fast else Wire(plan, job.codec)
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
         self._waiting: list[tuple[int, int, int]] = []  # keys of the queues that hold something
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
@@ -115,7 +116,8 @@ class LocalRun:
     def restart(self) -> None:
         """Put every subtask into bytes and go on with new ones made from those; so with what plans the reading."""
         for source in self._split_sources:
-            source.restart()
+            if source.bounded:  # another one would take a new look, and find no end
+                source.restart()
         for (head, index), subtask in list(self._subtasks.items()):
             blob = subtask.snapshot()
             self._subtasks[head, index] = self._new_subtask(head, index)
@@ -178,6 +180,8 @@ class LocalRun:
         return Subtask(self._plan, head, index, functions, self._job, self._receive, watch)
 
     def _receive(self, frame: Frame) -> None:
+        if self._wire is not None:
+            frame = self._wire.send(frame)
         if frame.operator in self._collected:
             self._collected[frame.operator].append(frame)
             return

@@ -13,7 +13,6 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
-from dsv2.local.mutation import MutationCheck
 from dsv2.local.run import LocalRun
 from dsv2.local.sinks import LocalSinks
 from dsv2.runtime.codec import Codec
@@ -23,6 +22,7 @@ from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
+from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 
 __all__ = ("LocalRuntime",)
@@ -34,16 +34,19 @@ _RUNS = itertools.count()  # of this process
 class LocalRuntime:
     """Runs pipelines in this process, to their end, before ``execute_async`` returns.
 
-    A source with splits that has no end needs ``Trigger.available_now()``: the job then ends when all that was there
-    at its beginning has been processed, without the end of input. (With ``restart`` it takes a new look each time.)
+    It is strict, so that what works here works on Spark: everything that is sent from subtask to subtask is turned into
+    bytes and back; so is the state of a STREAMING job, before the first record and after every micro-batch; and a
+    record that is changed after it was emitted raises ``RecordMutatedError``. ``fast`` leaves all of that out, which is
+    several times as fast.
 
     ``seed``: which of the possible interleavings of channels is run. ``batches``: cut the input into micro-batches of
-    so many records per source subtask, the last number repeating (default: no cut). ``restart``: put the state of all
-    subtasks into bytes and build new ones from it after every micro-batch. ``check_mutation``: fail with
-    ``RecordMutatedError`` if a record is changed after it was emitted.
+    so many records per source subtask, the last number repeating (default: no cut).
 
-    It differs from Spark in this: one process, so state never outlives it; records are not copied between operators;
-    sources are all but DataFrames, sinks all but files of Spark.
+    A source with splits that has no end needs ``Trigger.available_now()``: the job then ends when all that was there
+    at its beginning has been processed, without the end of input.
+
+    It differs from Spark in this: one process, so state never outlives it; sources are all but DataFrames, sinks all
+    but files of Spark.
     """
 
     def __init__(
@@ -51,16 +54,14 @@ class LocalRuntime:
         *,
         seed: int = 0,
         batches: Sequence[int] = (),
-        restart: bool = False,
-        check_mutation: bool = False,
+        fast: bool = False,
         clock: Clock | None = None,
     ) -> None:
         if any(size < 1 for size in batches):
             raise ConfigurationError(f"batches are numbers of records of at least 1, not {list(batches)}.")
         self._seed = seed
         self._batches = tuple(batches)
-        self._restart = restart
-        self._check_mutation = check_mutation
+        self._fast = fast
         self._clock = clock if clock is not None else SystemClock()
 
     def start(self, plan: Plan, options: RunOptions) -> FinishedJob:
@@ -77,9 +78,8 @@ class LocalRuntime:
 
     def _run(self, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         codec = Codec(TypeRegistry.of(plan))
-        mutation = MutationCheck(codec) if self._check_mutation else None
         context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
-        run = LocalRun(plan, context, self._clock, random.Random(self._seed), mutation)
+        run = LocalRun(plan, context, self._clock, random.Random(self._seed), fast=self._fast)
         try:
             self._run_batches(run, plan, job, time)
         except BaseException:
@@ -89,6 +89,9 @@ class LocalRuntime:
 
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         run.open()
+        keeps_state = plan.mode is RuntimeExecutionMode.STREAMING and not self._fast
+        if keeps_state:
+            run.restart()
         bounded = all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
         sizes = self._sizes(plan)
         sinks = LocalSinks(f"local-{os.getpid()}-{time.now_ms}-{next(_RUNS)}")
@@ -111,13 +114,14 @@ class LocalRuntime:
                 sinks.write(operator, frames, batch_id)
             run.commit()
             job.progress = job_progress(plan, batch_id, run.progress())
+            exhausted = not bounded and run.is_exhausted
+            if keeps_state:
+                run.restart()
             if not more:
                 break
-            if not bounded and run.is_exhausted:
+            if exhausted:
                 job.stopped = run.records_held > 0
                 return
-            if self._restart:
-                run.restart()
             if run.waits:
                 sleep(_PACE_SECONDS)
         run.check_ended()
@@ -148,6 +152,7 @@ class FinishedJob:
             return JobStatus.FAILED
         return JobStatus.STOPPED if self.stopped else JobStatus.FINISHED
 
+    @short_traceback
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """True at once. Raises what the job failed with."""
         asked(self)
@@ -163,6 +168,7 @@ class FinishedJob:
         asked(self)
         return self.error
 
+    @short_traceback
     def result(self) -> JobResult:
         """The result. Raises what the job failed with."""
         self.await_termination()

@@ -47,6 +47,11 @@ class SplitSourceRun:
         """Whether the last micro-batch had nothing to read."""
 
     @property
+    def bounded(self) -> bool:
+        """Whether the source has an end."""
+        return self._source.bounded
+
+    @property
     def is_exhausted(self) -> bool:
         """Whether what was there when the job began has been read."""
         return self.waits and not self._coordinator.has_more_for_certain

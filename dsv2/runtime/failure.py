@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import Any, NoReturn
 
-from dsv2.errors import CorruptDataError, InternalError, SerializationError, UserFunctionError
+from dsv2.errors import CorruptDataError, InternalError, RecordMutatedError, SerializationError, UserFunctionError
 from dsv2.functions import FailedCallbackError, FailedRecordError
 from dsv2.graph import Operator
 from dsv2.runtime.contexts import NO_KEY
 from dsv2.runtime.shortened import shorten
+from dsv2.tracebacks import user_frames
 
 __all__ = ("raise_user_failure",)
 
-_OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError)
+_OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError, RecordMutatedError)
 _ABSENT: Any = object()
-_OUR_PACKAGES = ("dsv2", "runtime_spark")
 
 
 def raise_user_failure(
@@ -39,7 +38,7 @@ def raise_user_failure(
         error = error.__cause__
     if isinstance(error, _OURS) or not isinstance(error, Exception | SystemExit):
         raise error
-    raise UserFunctionError(
+    failure = UserFunctionError(
         operator=str(operator),
         callback=callback,
         subtask=subtask,
@@ -48,8 +47,10 @@ def raise_user_failure(
         cause_message=_message(error),
         key=None if key is NO_KEY else shorten(key),
         record=None if record is _ABSENT else shorten(record),
-        traceback_text=_user_frames(error),
-    ) from error
+        traceback_text=user_frames(error),
+    )
+    failure.cause = error
+    raise failure from error
 
 
 def _message(error: BaseException) -> str:
@@ -57,16 +58,3 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as worse:
         return f"<its message cannot be shown: __str__ raised {type(worse).__qualname__}>"
-
-
-def _user_frames(error: BaseException) -> str:
-    frames = [
-        frame
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _OUR_PACKAGES
-    ]
-    if not frames:
-        return ""
-    summary = traceback.extract_tb(error.__traceback__)
-    files = {frame.f_code.co_filename for frame in frames}
-    return "".join(traceback.format_list([entry for entry in summary if entry.filename in files]))

@@ -11,7 +11,9 @@ from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFuncti
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import OperatorProgress
+from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import own_copy
+from dsv2.local.wire import Wire
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.job_context import JobContext
@@ -25,6 +27,7 @@ from dsv2.runtime.timers import BatchTime
 from dsv2.runtime.types import TypeRegistry
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
+from dsv2.tracebacks import short_traceback
 from dsv2.watermark import Watermark, WatermarkDeclaration
 
 __all__ = ("NO_PARTITION", "Harness", "HarnessInput", "HarnessOptions", "HarnessOutput", "declared_with")
@@ -48,7 +51,8 @@ class HarnessOptions(TypedDict, total=False):
     ``max_parallelism``: which subtask of how many this is, default 0 of 1. ``declarations``: watermarks that other
     functions of the job declare. ``clock``: default one that begins at 0. ``snapshot``: what ``snapshot`` of an earlier
     harness returned; the function goes on from there instead of being opened. ``rescaled``: the snapshots of all
-    subtasks of another parallelism, in their order, instead of ``snapshot``.
+    subtasks of another parallelism, in their order, instead of ``snapshot``. ``fast``: leave out the checks of a
+    harness, see ``Harness``.
     """
 
     channels: int
@@ -59,6 +63,7 @@ class HarnessOptions(TypedDict, total=False):
     clock: ManualClock
     snapshot: bytes
     rescaled: Sequence[bytes]
+    fast: bool
 
 
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
@@ -82,32 +87,39 @@ class HarnessInput(Generic[IN]):
         self._channels = channels
         self._ended: set[int] = set()
 
+    @short_traceback
     def push(self, *records: IN, timestamp: int | None = None, channel: int = 0) -> None:
         """Hand over ``records``, all with ``timestamp`` (ms) or none. Raises ``ContractError`` for what is no time."""
         self.push_all([StampedRecord(record, timestamp) for record in records], channel=channel)
 
+    @short_traceback
     def push_watermark(self, watermark: Watermark, *, channel: int = 0) -> None:
         """Hand over a watermark. Raises ``UndeclaredWatermarkError`` if nothing declares it: see ``declarations``."""
         self.push_all([watermark], channel=channel)
 
+    @short_traceback
     def push_event_time(self, timestamp: int, *, channel: int = 0) -> None:
         """Hand over an event-time watermark: no records up to ``timestamp`` (ms) are to come."""
         self.push_watermark(_EVENT_TIME.new_watermark(timestamp), channel=channel)
 
+    @short_traceback
     def push_use_processing_time(self, *, channel: int = 0) -> None:
         """Hand over the flag of event time: it is the wall clock from now on."""
         self.push_watermark(_USE_PROCESSING_TIME.new_watermark(True), channel=channel)
 
+    @short_traceback
     def push_idle(self, idle: bool = True, *, channel: int = 0) -> None:
         """Say that the channel is idle, or active again."""
         self.push_all([IdleStatus(idle)], channel=channel)
 
+    @short_traceback
     def end(self, *, channel: int | None = None) -> None:
         """End the channel; without a number all that are left, one after the other."""
         left = [number for number in range(self._channels) if number not in self._ended]
         for number in left if channel is None else [channel]:
             self.push_all([EndOfInput()], channel=number)
 
+    @short_traceback
     def push_all(self, elements: Iterable[Element[IN]], *, channel: int = 0) -> None:
         """Hand over records and signals together, such as the ``elements`` of another harness's output."""
         elements = list(elements)
@@ -172,6 +184,10 @@ class Harness:
 
     The function is copied, as for every subtask; the object given stays as it is. Micro-batches end when the clock is
     advanced and when a snapshot is taken.
+
+    A harness is as strict as ``LocalRuntime``: records are turned into bytes and back on their way in and out, state
+    when the function has been opened and between micro-batches, and a record that is changed after it was emitted
+    raises ``RecordMutatedError``. So handles on states do not outlive a micro-batch. ``fast=True`` leaves that out.
     """
 
     def __init__(self, plan: Plan, options: HarnessOptions) -> None:
@@ -180,7 +196,11 @@ class Harness:
         self._index = options.get("subtask", 0)
         self._operator = _operator_under_test(plan)
         self._time = BatchTime(self.clock.now_ms())
-        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, Codec(TypeRegistry.of(plan)), self._time)
+        codec = Codec(TypeRegistry.of(plan))
+        self._job = JobContext(plan.job_name, plan.mode, plan.declarations, codec, self._time)
+        fast = options.get("fast", False)
+        self._mutation = None if fast else MutationCheck(codec)
+        self._wire = None if fast else Wire(plan, codec)
         sinks = [operator.id for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._outputs = [HarnessOutput[Any]() for _ in sinks]
         self._outputs_by_sink = dict(zip(sinks, self._outputs, strict=True))
@@ -193,9 +213,12 @@ class Harness:
         if snapshot is None:
             self._subtask.open()
             self._subtask.flush()
+            if not fast:
+                self._rebuild()
         else:
             self._subtask.restore(snapshot)
 
+    @short_traceback
     def advance_clock(self, ms: int) -> None:
         """End the micro-batch and let ``ms`` milliseconds pass, in which nothing comes.
 
@@ -207,6 +230,7 @@ class Harness:
         self._subtask.begin_batch()
         self._end_batch()
 
+    @short_traceback
     def end(self) -> None:
         """End every channel of every input that has not ended, the first input first."""
         for one in self._inputs:
@@ -221,16 +245,17 @@ class Harness:
         """Whether all inputs have ended and the function is closed."""
         return self._subtask.ended
 
+    @short_traceback
     def snapshot(self) -> bytes:
         """End the micro-batch; the state of everything as bytes, for the option ``snapshot`` of another harness."""
         self._end_batch()
         return self._subtask.snapshot()
 
+    @short_traceback
     def restart(self) -> None:
         """Go on from a snapshot with new objects, as between two micro-batches on Spark, or after a failure."""
-        blob = self.snapshot()
-        self._subtask = self._new_subtask()
-        self._subtask.restore(blob)
+        self._end_batch()
+        self._rebuild()
 
     @property
     def keys(self) -> list[Any]:
@@ -261,6 +286,7 @@ class Harness:
         """Counters, gauges and watermarks, as the job's progress shows them."""
         return job_progress(self._plan, 0, self._subtask.progress()).operators[self._operator.uid]
 
+    @short_traceback
     def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
         if self._operator.keyed and key is NO_PARTITION:
             raise LookupError(f"The function is keyed: say which key to visit; those that were seen are {self.keys}.")
@@ -276,7 +302,13 @@ class Harness:
 
     def _new_subtask(self) -> Subtask:
         functions = {self._operator.id: own_copy(self._operator)}
-        return Subtask(self._plan, self._operator.id, self._index, functions, self._job, self._emit)
+        watch = None if self._mutation is None else self._mutation.remember
+        return Subtask(self._plan, self._operator.id, self._index, functions, self._job, self._emit, watch)
+
+    def _rebuild(self) -> None:
+        blob = self._subtask.snapshot()
+        self._subtask = self._new_subtask()
+        self._subtask.restore(blob)
 
     def _snapshot_in(self, options: HarnessOptions) -> bytes | None:
         if "rescaled" not in options:
@@ -285,11 +317,16 @@ class Harness:
         return rescale(options["rescaled"], [operator], operator.parallelism, self._job.codec)[self._index]
 
     def _emit(self, frame: Frame) -> None:
+        if self._wire is not None:
+            frame = self._wire.send(frame)
         self._outputs_by_sink[frame.operator].elements += from_frame(frame, self._plan.declarations)
 
     def _end_batch(self) -> None:
         self._subtask.end_batch()
         self._subtask.flush()
+        if self._mutation is not None:
+            self._mutation.verify()
+            self._rebuild()
 
     def _receive(self, input_index: int, channel: int, elements: list[Element[Any]]) -> None:
         records, controls, timestamps = to_frame(elements)
@@ -299,8 +336,13 @@ class Harness:
                     f"Watermark {identifier!r} is not declared: make the harness with declarations=[its declaration]."
                 )
         self._check_keys(input_index, records)
-        self._subtask.receive(channel, records, controls, timestamps)
+        frame = Frame(self._operator.id, self._index, channel, records, controls, timestamps)
+        if self._wire is not None:
+            frame = self._wire.send(frame)
+        self._subtask.receive(channel, frame.records, frame.controls, frame.timestamps)
         self._subtask.flush()
+        if self._mutation is not None:
+            self._mutation.verify_latest()
 
     def _check_keys(self, input_index: int, records: list[Any]) -> None:
         select, operator = self._operator.input_keys[input_index], self._operator

@@ -64,9 +64,9 @@ def check(failure: Failure, error: UserFunctionError) -> None:
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
 @pytest.mark.parametrize("batches", [(), (2,)])
 def test_local(failure: Failure, mode: RuntimeExecutionMode, batches: tuple[int, ...]) -> None:
-    error = error_of(failure, LocalRuntime(batches=batches, restart=True), mode)
+    error = error_of(failure, LocalRuntime(batches=batches), mode)
     check(failure, error)
-    assert type(error.__cause__).__name__ == error.cause_type
+    assert type(error.cause).__name__ == error.cause_type
 
 
 @EVERY

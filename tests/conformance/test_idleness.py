@@ -30,9 +30,7 @@ class Steps:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_program_keeps_its_facts(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
-    runtime = LocalRuntime(
-        seed=setting.seed, batches=batches, restart=setting.restart, check_mutation=True, clock=Steps()
-    )
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast, clock=Steps())
     program.check(run_programs([program], setting, runtime, tmp_path)[program.name])
 
 

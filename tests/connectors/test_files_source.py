@@ -64,7 +64,7 @@ FORMATS: dict[str, FileFormat[Sale]] = {
 
 
 def read(source: FilesSource[Any], parallelism: int = 2, mode: Any = RuntimeExecutionMode.STREAMING) -> list[Any]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(restart=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
     env.set_parallelism(parallelism)
     env.set_execution_mode(mode)
     sink = CollectSink[Any]()

@@ -98,7 +98,7 @@ def test_many_messages_in_micro_batches_with_restarts(topics: Topics, split_assi
         topics.send(first, numbers(range(partition, 20_000, 3)), partition)
     topics.send(second, numbers(range(20_000, 30_000)), 1)
     source = source_of(topics, first, second, split_assigner=split_assigner, records_per_batch=6_000)
-    assert sorted(read(source, 3, batches=[2_500], restart=True)) == list(range(30_000))
+    assert sorted(read(source, 3, batches=[2_500])) == list(range(30_000))
 
 
 def test_topics_by_pattern_are_those_whose_whole_name_fits(topics: Topics) -> None:

@@ -45,18 +45,18 @@ class Way:
     seed: int
     mode: RuntimeExecutionMode = STREAMING
     batches: tuple[int, ...] = ()
-    restart: bool = False
+    fast: bool = True
 
     @property
     def runtime(self) -> LocalRuntime:
         """The runtime for it."""
-        return LocalRuntime(seed=self.seed, batches=self.batches, restart=self.restart)
+        return LocalRuntime(seed=self.seed, batches=self.batches, fast=self.fast)
 
 
 SEEDS = st.integers(0, 1000)
-# Small micro-batches and restarts between them are where state could be lost.
+# Small micro-batches with state put into bytes between them are where state could be lost.
 RESTARTING = st.builds(
-    Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), restart=st.just(True)
+    Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), fast=st.just(False)
 )
 WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((STREAMING, BATCH))))
 

@@ -294,9 +294,9 @@ class Wide(Spans):
             )
 
 
-def furthest(strategy: WatermarkStrategy[Item], *, restart: bool = False) -> tuple[int, int]:
+def furthest(strategy: WatermarkStrategy[Item], *, fast: bool = False) -> tuple[int, int]:
     """How far a record was ahead of event time at most, and how many there were."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(restart=restart, clock=ManualClock(step_ms=50)))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=ManualClock(step_ms=50)))
     source = Wide({"fast": 200, "slow": 10_000}, limit=200)
     sink = CollectSink[int]()
     ahead = env.from_source(source, watermarks=strategy).with_parallelism(2).process(Ahead()).with_parallelism(1)
@@ -305,10 +305,10 @@ def furthest(strategy: WatermarkStrategy[Item], *, restart: bool = False) -> tup
     return max(sink.results), len(sink.results)
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_what_has_to_be_kept_stays_within_the_drift(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_what_has_to_be_kept_stays_within_the_drift(fast: bool) -> None:
     drift, batch = 400, 100 * 50
-    found, count = furthest(aligned(drift), restart=restart)
+    found, count = furthest(aligned(drift), fast=fast)
     assert count == 10_200
     assert found <= drift + batch
     without, count = furthest(

@@ -257,4 +257,4 @@ def test_output_at_the_end_only_is_checked_for_tables_too() -> None:
 
     with pytest.raises(UserFunctionError, match="no_output_until_end_of_input") as raised:
         OneInputHarness(Early()).input.push(*CLICKS)
-    assert isinstance(raised.value.__cause__, ContractError)
+    assert isinstance(raised.value.cause, ContractError)

@@ -68,7 +68,7 @@ def test_a_failing_callback_is_named_with_its_operator(callback: str, element: A
     assert (error.operator, error.callback, error.subtask) == ("Failing (uid 'f')", callback, 2)
     assert (error.cause_type, error.cause_message) == ("ValueError", "on purpose")
     assert (error.key, error.record) == (None, record)
-    assert isinstance(error.__cause__, ValueError)
+    assert isinstance(error.cause, ValueError)
     file, _, line = error.location.rpartition(":")
     assert file == __file__
     assert ".process(function)" in source_line(int(line))

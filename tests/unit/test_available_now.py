@@ -48,12 +48,12 @@ def run(*sources: Source[Any, Any, Any], parallelism: int = 2, watermarks: Any =
     return [record for sink in sinks for record in sink.results]
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize(("batches", "limit"), [((), None), ((1,), None), ((3, 1), 2)])
 def test_all_that_is_there_is_read_and_the_input_does_not_end(
-    batches: tuple[int, ...], limit: int | None, restart: bool
+    batches: tuple[int, ...], limit: int | None, fast: bool
 ) -> None:
-    found = run(Spans(ENDS, bounded=False, limit=limit), batches=batches, restart=restart)
+    found = run(Spans(ENDS, bounded=False, limit=limit), batches=batches, fast=fast)
     assert sorted(found) == everything(ENDS)
 
 
@@ -110,12 +110,12 @@ def test_the_source_behind_another_one_is_there_already() -> None:
     assert found == [Item("a", number) for number in range(5)] + [Item("b", number) for number in range(3)]
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_splits_that_are_paused_are_read_on_and_none_is_waited_for_in_vain(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_splits_that_are_paused_are_read_on_and_none_is_waited_for_in_vain(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of)
     aligned = strategy.build_as_watermark_strategy().with_watermark_alignment("g", timedelta(milliseconds=2))
     clock = ManualClock(step_ms=300)
-    options: dict[str, Any] = {"batches": (1,), "restart": restart, "clock": clock, "watermarks": aligned}
+    options: dict[str, Any] = {"batches": (1,), "fast": fast, "clock": clock, "watermarks": aligned}
     both = {"a": 30, "b": 29}
     assert sorted(run(Spans(both, bounded=False), **options)) == everything(both)
     # The long one gets ahead, and the short one has nothing that would let it go on.

@@ -19,8 +19,8 @@ from tests.oracles.flights import YEAR
 SETTINGS = [
     Setting(1),
     Setting(3),
-    Setting(1, 100, seed=1, restart=True),
-    Setting(3, 70, seed=2, restart=True),
+    Setting(1, 100, seed=1),
+    Setting(3, 70, seed=2),
     Setting(2, mode=RuntimeExecutionMode.BATCH),
 ]
 
@@ -29,7 +29,7 @@ SETTINGS = [
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_finds_the_answer(example: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
-    runtime = LocalRuntime(seed=setting.seed, batches=batches, restart=setting.restart, check_mutation=True)
+    runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
     example.check(run_programs([example], setting, runtime, tmp_path)[example.name])
 
 

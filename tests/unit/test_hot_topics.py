@@ -61,7 +61,7 @@ def test_one_extractor_gives_the_answer(lazy: bool) -> None:
 @pytest.mark.parametrize("batches", [(), (1, 7, 400)])
 @pytest.mark.parametrize("detectors", [2, 5])
 def test_however_many_detectors_and_batches(lazy: bool, batches: tuple[int, ...], detectors: int) -> None:
-    runtime = LocalRuntime(seed=detectors, batches=batches, restart=True, check_mutation=True)
+    runtime = LocalRuntime(seed=detectors, batches=batches)
     events, _ = run(GENERATED, 15, 60_000, lazy=lazy, detectors=detectors, runtime=runtime)
     assert by_topic(events) == by_topic(expected_events(GENERATED, 15, 60_000))
 

@@ -125,10 +125,10 @@ class Heard(OneInputStreamProcessFunction[Item, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_in_a_job_nothing_of_the_second_source_comes_before_all_of_the_first(seed: int, restart: bool) -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=(1, 2), restart=restart))
+def test_in_a_job_nothing_of_the_second_source_comes_before_all_of_the_first(seed: int, fast: bool) -> None:
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=(1, 2), fast=fast))
     env.set_parallelism(3)
     sink = CollectSink[Any]()
     source = HybridSource([Spans(HISTORY), Spans(STREAM)], watermark_at_switch=LIVE)
@@ -209,7 +209,7 @@ def test_a_source_whose_readers_keep_their_splits() -> None:
     assert [len(read(source, offset)) for offset in whole] == [2, 2, 1, 9]
     for index, offset in enumerate(whole):
         assert list(offsets(source, offset)) == whole[index + 1 :]
-    env = ExecutionEnvironment.get_instance(LocalRuntime(restart=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
     sink = CollectSink[Item]()
     env.from_source(source).to_sink(sink)
     env.execute()

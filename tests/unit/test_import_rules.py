@@ -17,7 +17,7 @@ FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT /
 # What users write against, and what they built with it, without a word on how it runs.
 MODEL = {"context", "errors", "functions", "sinks", "sources", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
-RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime"}
+RUNTIME = PLAN | {"clock", "columnar", "extension", "runtime", "tracebacks"}
 
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row.
 MAY_IMPORT = {
@@ -36,11 +36,12 @@ MAY_IMPORT = {
     "sources": {"clock", "errors", "watermark"},
     "graph": MODEL | {"callables"},
     "job": MODEL | {"graph"},
+    "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
     "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments"},
-    "environment": PLAN | {"streams", "unfinished"},  # finds its runtime by name
+    "environment": PLAN | {"streams", "tracebacks", "unfinished"},  # finds its runtime by name
     "runtime": RUNTIME,
     "local": RUNTIME | {"unfinished"},
     "testing": RUNTIME | {"environment", "local"},

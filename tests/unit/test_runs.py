@@ -124,15 +124,15 @@ class NoWatermarks(OneInputStreamProcessFunction[int, int]):
         return WatermarkHandlingResult.PEEK
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_watermarks_of_a_generator_at_the_source_go_behind_each_portion_and_never_back(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_watermarks_of_a_generator_at_the_source_go_behind_each_portion_and_never_back(fast: bool) -> None:
     """The second portion ends before the first one does: its watermark says nothing new."""
     times = [5, 9, 7, 3, 4, 8, 20, 12]
     env, sink = local_environment(), CollectSink[tuple[str, int]]()
     numbers = env.from_source(DataGeneratorSource(times.__getitem__, count=len(times)))
     timed(numbers).process(Watermarks()).to_sink(sink)
     numbers.process(NoWatermarks()).to_sink(CollectSink())
-    LocalRuntime(batches=[2, 2, 2, 2], restart=restart).start(env.build_plan(), RunOptions(None, None)).result()
+    LocalRuntime(batches=[2, 2, 2, 2], fast=fast).start(env.build_plan(), RunOptions(None, None)).result()
     expected: list[Any] = []
     for portion, watermark in (([5, 9], [8]), ([7, 3], []), ([4, 8], []), ([20, 12], [19])):
         expected += [("record", time) for time in portion] + [("watermark", time) for time in watermark]
@@ -178,7 +178,7 @@ def test_a_failure_at_the_source_names_operator_and_record() -> None:
 
 
 def test_mutation_of_what_ran_at_the_source_is_found() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(check_mutation=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime())
     lists = env.from_source(DataGeneratorSource(int, count=3)).map(lambda n: [n])
     lists.process(lambda record, output, ctx: record.append(0)).to_sink(CollectSink())
     with pytest.raises(RecordMutatedError, match="after Map"):

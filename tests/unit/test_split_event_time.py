@@ -348,10 +348,10 @@ def heard(ends: dict[str, int], strategy: WatermarkStrategy[Item], **options: An
     return sink.results
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_the_splits_of_a_reader_wait_for_each_other(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_splits_of_a_reader_wait_for_each_other(fast: bool) -> None:
     # Two records in a micro-batch, one of each split; then the rest of the longer one.
-    found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), restart=restart)
+    found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), fast=fast)
     assert found == ["a0", "b0", "< -1", "a1", "b1", "< 0", "b2", "b3", "< 2", "b4", "< 3", f"< {2**63 - 1}"]
 
 
@@ -430,7 +430,7 @@ class Stamped(Spans):
 
 
 def heard_of(source: Stamped, strategy: WatermarkStrategy[object]) -> list[str]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,), restart=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,)))
     sink = CollectSink[str]()
     env.from_source(source, watermarks=strategy).process(Heard()).to_sink(sink)
     env.execute()

@@ -34,13 +34,13 @@ def run(source: Spans, runtime: LocalRuntime, parallelism: int = 3, mode: Any = 
 
 
 @pytest.mark.parametrize("batches", [(), (1,), (4, 1)])
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("limit", [None, 5])
 @pytest.mark.parametrize("seed", range(3))
 def test_every_record_comes_once_and_each_split_in_order(
-    seed: int, limit: int | None, restart: bool, batches: tuple[int, ...]
+    seed: int, limit: int | None, fast: bool, batches: tuple[int, ...]
 ) -> None:
-    runtime = LocalRuntime(seed=seed, batches=batches, restart=restart, check_mutation=True)
+    runtime = LocalRuntime(seed=seed, batches=batches, fast=fast)
     results = run(Spans(ENDS, limit=limit), runtime)
     assert sorted(results) == everything(ENDS)
     numbers = defaultdict(list)
@@ -182,7 +182,7 @@ class Mutating(Spans):
 
 def test_a_reader_that_changes_what_it_has_yielded_is_found_out() -> None:
     with pytest.raises(RecordMutatedError, match=r"Source \(uid 'Source-0'\)"):
-        run(Mutating({"a": 2}), LocalRuntime(check_mutation=True), parallelism=1)
+        run(Mutating({"a": 2}), LocalRuntime(), parallelism=1)
 
 
 class Growing(Spans):

@@ -494,7 +494,7 @@ class TestFailures:
 
 
 def run(build: Any, seed: int) -> list[Any]:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2], restart=True))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2]))
     env.set_parallelism(2)
     sink = CollectSink[Any]()
     build(env).to_sink(sink)

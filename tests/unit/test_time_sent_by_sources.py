@@ -74,10 +74,8 @@ def number_of(item: Item) -> int:
     return item.number
 
 
-def environment(*, batch: int = 1, restart: bool = False) -> ExecutionEnvironment:
-    return ExecutionEnvironment.get_instance(
-        LocalRuntime(batches=(batch,), restart=restart, clock=ManualClock(now_ms=NOW))
-    )
+def environment(*, batch: int = 1, fast: bool = False) -> ExecutionEnvironment:
+    return ExecutionEnvironment.get_instance(LocalRuntime(batches=(batch,), fast=fast, clock=ManualClock(now_ms=NOW)))
 
 
 def heard(script: Script, **options: Any) -> list[Any]:
@@ -87,28 +85,28 @@ def heard(script: Script, **options: Any) -> list[Any]:
     return sink.results
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_a_reader_that_sends_event_time_after_the_flag_is_told(batch: int, restart: bool) -> None:
+def test_a_reader_that_sends_event_time_after_the_flag_is_told(batch: int, fast: bool) -> None:
     with pytest.raises(UserFunctionError, match=BY_CLOCK) as caught:
-        heard({1: [FLAG.new_watermark(True)], 4: [TIME.new_watermark(NOW)]}, batch=batch, restart=restart)
+        heard({1: [FLAG.new_watermark(True)], 4: [TIME.new_watermark(NOW)]}, batch=batch, fast=fast)
     assert (caught.value.callback, caught.value.cause_type) == ("read", "ContractError")
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_the_flag_of_a_reader_has_to_wait_for_the_clock(batch: int, restart: bool) -> None:
+def test_the_flag_of_a_reader_has_to_wait_for_the_clock(batch: int, fast: bool) -> None:
     ahead: Script = {1: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
     with pytest.raises(UserFunctionError, match=rf"the wall clock \({NOW} ms\) is behind .* \({NOW + 1} ms\)"):
-        heard(ahead, batch=batch, restart=restart)
+        heard(ahead, batch=batch, fast=fast)
     there: Script = {1: [TIME.new_watermark(NOW)], 4: [FLAG.new_watermark(True)]}
-    assert heard(there, batch=batch, restart=restart) == [NOW, True, 2**63 - 1]
+    assert heard(there, batch=batch, fast=fast) == [NOW, True, 2**63 - 1]
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_what_a_reader_says_while_it_is_idle_does_not_count(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_what_a_reader_says_while_it_is_idle_does_not_count(fast: bool) -> None:
     script: Script = {1: [None], 2: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
-    assert heard(script, restart=restart)[-2:] == [True, 2**63 - 1]
+    assert heard(script, fast=fast)[-2:] == [True, 2**63 - 1]
 
 
 def test_a_flag_that_is_false_says_nothing_and_time_does_not_go_back() -> None:
@@ -116,9 +114,9 @@ def test_a_flag_that_is_false_says_nothing_and_time_does_not_go_back() -> None:
     assert heard(script) == [5, 2**63 - 1]
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_generator_at_a_source_sends_no_time_after_the_flag_of_the_source(restart: bool) -> None:
-    env = environment(restart=restart)
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_generator_at_a_source_sends_no_time_after_the_flag_of_the_source(fast: bool) -> None:
+    env = environment(fast=fast)
     generator = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_process_function()
     source = Saying({"a": 6}, {3: [FLAG.new_watermark(True)]})
     env.from_source(source).process(generator).with_uid("times").to_sink(CollectSink())
@@ -147,19 +145,19 @@ def test_the_flag_of_an_enumerator_has_to_wait_for_the_clock() -> None:
     assert caught.value.callback == "emit_watermark"
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_event_time_of_splits_goes_no_further_than_the_flag(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_event_time_of_splits_goes_no_further_than_the_flag(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
-    env, sink = environment(restart=restart), CollectSink[Any]()
+    env, sink = environment(fast=fast), CollectSink[Any]()
     env.from_source(history_and_then(100), watermarks=strategy).process(Hear()).to_sink(sink)
     env.execute()
     assert sink.results == [-1, 99, 199, True, 2**63 - 1]
 
 
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_strategy_without_watermarks_says_that_time_is_the_wall_clock(restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_strategy_without_watermarks_says_that_time_is_the_wall_clock(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).no_watermark()
-    env, sink = environment(restart=restart), CollectSink[Any]()
+    env, sink = environment(fast=fast), CollectSink[Any]()
     items = env.from_source(Spans({"a": 3}), watermarks=strategy.build_as_watermark_strategy()).with_parallelism(2)
     items.process(Hear()).with_parallelism(1).to_sink(sink)
     env.execute()

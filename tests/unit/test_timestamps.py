@@ -228,13 +228,13 @@ def second_of_two(record: Any, first: Any, second: Any, ctx: Any) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("restart", [False, True])
-def test_timestamps_take_every_way_that_records_take(way: str, parallelism: int, restart: bool) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_timestamps_take_every_way_that_records_take(way: str, parallelism: int, fast: bool) -> None:
     """Stamped and unstamped records mixed in one frame, frames split anywhere."""
     numbers = range(6000)
     for seed in range(2):
         sink = CollectSink[tuple[int, int | None]]()
-        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], restart=restart))
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], fast=fast))
         env.set_parallelism(parallelism)
         stamped = env.from_collection(numbers).process(Stamping())
         WAYS[way](stamped).process(tell).to_sink(sink)

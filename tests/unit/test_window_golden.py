@@ -22,9 +22,9 @@ Case = dict[str, Any]
 CASES: list[Case] = json.loads((Path(__file__).parent.parent / "golden" / "windows.json").read_text())
 LONG_MAX = 2**63 - 1
 RUNTIMES = {
-    "at once": LocalRuntime(check_mutation=True),
-    "restarting after each record": LocalRuntime(batches=(1,), restart=True),
-    "in batches": LocalRuntime(batches=(1, 7, 3), restart=True, seed=1),
+    "at once": LocalRuntime(),
+    "restarting after each record": LocalRuntime(batches=(1,)),
+    "in batches": LocalRuntime(batches=(1, 7, 3), seed=1),
 }
 
 

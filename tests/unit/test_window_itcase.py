@@ -31,7 +31,7 @@ ELEMENTS = range(10_000)
 SUM = sum(ELEMENTS)
 SECOND = 1000
 TEN_SECONDS = WindowStrategy.tumbling(10 * SECOND)
-RUNTIMES = {"at once": LocalRuntime(), "cut and restarted": LocalRuntime(batches=(997, 3001), restart=True, seed=2)}
+RUNTIMES = {"at once": LocalRuntime(), "cut and restarted": LocalRuntime(batches=(997, 3001), seed=2)}
 
 each_runtime = pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 

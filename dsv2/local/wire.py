@@ -1,0 +1,45 @@
+"""Frames as they arrive where they travel between processes: turned into bytes, and made again from those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.graph import Operator, Plan
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.frames import Frame
+from dsv2.runtime.shortened import shorten
+
+__all__ = ("Wire",)
+
+_OWNER = "A frame"
+
+
+class Wire:
+    """What lies between the subtasks of a job."""
+
+    def __init__(self, plan: Plan, codec: Codec) -> None:
+        self._plan = plan
+        self._codec = codec
+
+    def send(self, frame: Frame) -> Frame:
+        """``frame`` as its receiver gets it. Raises ``SerializationError`` naming a record that cannot be sent."""
+        try:
+            columns = [frame.records, frame.controls, frame.timestamps or ()]
+            blob = self._codec.seal_columns(BlobKind.FRAME, columns)
+            records, controls, timestamps = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
+        except (SerializationError, CorruptDataError):
+            sender = self._plan.sender(frame.operator, frame.channel)
+            for record in frame.records:
+                self._check_record(sender, record)
+            raise
+        return Frame(frame.operator, frame.subtask, frame.channel, records, list(controls), timestamps or None)
+
+    def _check_record(self, sender: Operator, record: Any) -> None:
+        try:
+            self._codec.loads(self._codec.dumps(record), "A record")
+        except (SerializationError, CorruptDataError) as error:
+            raise SerializationError(
+                f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} Records travel between "
+                f"processes: let them hold plain values."
+            ) from error
