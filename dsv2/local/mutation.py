@@ -45,6 +45,7 @@ class MutationCheck:
         before = self._emitted.get(id(record))
         if before is not None:
             self._compare(before)
+            return
         try:
             data = self._codec.dumps(record)
         except SerializationError as error:

@@ -63,7 +63,7 @@ class SourceTask:
 
     def send(self, records: Sequence[Any], timestamps: Timestamps = None) -> None:
         """Route ``records``."""
-        if self._watch is not None:
+        if self._watch is not None and not isinstance(records, Columnar):  # columns cannot change
             for record in records:
                 self._watch(self._source, record)
         self._sent += len(records)
@@ -159,7 +159,7 @@ class SourceTask:
 
         def emit(records: Sequence[Any], timestamps: Timestamps) -> None:
             given.count += len(records)
-            if watch is not None:
+            if watch is not None and not isinstance(records, Columnar):
                 for record in records:
                     watch(operator, record)
             collect(records, timestamps)

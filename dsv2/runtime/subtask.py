@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dsv2.columnar import Columnar
 from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Edge, Operator, Plan
 from dsv2.runtime.codec import BlobKind
@@ -221,8 +222,9 @@ def _watched(
         collect_stamped(record, timestamp)
 
     def watched_all(records: Sequence[Any], timestamps: Timestamps) -> None:
-        for record in records:
-            watch(operator, record)
+        if not isinstance(records, Columnar):  # columns cannot change
+            for record in records:
+                watch(operator, record)
         collect_all(records, timestamps)
 
     return watched, watched_stamped, watched_all

@@ -26,7 +26,7 @@ from dsv2.runtime.serde.layouts import Layout, layout_of, name_of, shown
 from dsv2.runtime.serde.nodes import ATOMIC
 from dsv2.runtime.serde.values import CONTAINERS, Converter, converter_named, converter_of
 from dsv2.sinks import Sink
-from dsv2.sources import CollectionSource, DataFrameSource, IndexedSource, Source
+from dsv2.sources import CollectionSource, DataFrameSource, HybridSource, IndexedSource, Source
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.watermark import BoolWatermark, LongWatermark
@@ -230,6 +230,8 @@ def _record_operator(recorder: _Recorder, operator: Operator) -> None:
             recorder.record(first, f"an element of {where}")
             recorder.classes.add(type(first))
     elif isinstance(body, IndexedSource | Source):
+        for source in body.sources if isinstance(body, HybridSource) else ():
+            recorder.record(source, f"a part of the source {where}")
         recorder.record(body, f"the source {where}")
         recorder.classes.update(body.record_types if isinstance(body, Source) else ())
         recorder.record(operator.watermarks, f"the watermark strategy of the source {where}")

@@ -285,7 +285,7 @@ def test_task_info() -> None:
 
 
 def test_channels_signals_and_timestamps() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST, OPEN])
+    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
     harness.input.push("a", "b", timestamp=7)
     harness.input.push("c", channel=1)
     assert harness.output.stamped_records == [StampedRecord("a", 7), StampedRecord("b", 7), StampedRecord("c")]
@@ -312,9 +312,9 @@ def test_each_input_has_all_its_channels_whatever_the_parallelism() -> None:
 
 
 def test_what_one_function_gives_is_pushed_to_the_next() -> None:
-    first = OneInputHarness(Hearing(), declarations=[HIGHEST])
+    first = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
     first.input.push_all([StampedRecord("a", 1), HIGHEST.new_watermark(3), StampedRecord("b"), EndOfInput()])
-    second = OneInputHarness(Hearing(), declarations=[HIGHEST])
+    second = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
     second.input.push_all(first.output.elements)
     told = StampedRecord(HIGHEST.new_watermark(3))
     assert first.output.elements == [

@@ -164,11 +164,11 @@ def test_the_job_as_contexts_tell_of_it(mode: RuntimeExecutionMode) -> None:
     env.set_execution_mode(mode)
 
     def tell(record: int, output: Any, ctx: Any) -> None:
-        output.collect((ctx.job_info.job_name, ctx.job_info.execution_mode))
+        output.collect((ctx.job_info.job_name, ctx.job_info.execution_mode.value))
 
     env.from_collection([1]).process(tell).to_sink(sink)
     env.execute("the job")
-    assert sink.results == [("the job", mode)]
+    assert sink.results == [("the job", mode.value)]
 
 
 def test_every_call_gives_a_new_environment_that_keeps_the_order_of_operators() -> None:

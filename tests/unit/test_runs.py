@@ -180,7 +180,7 @@ def test_a_failure_at_the_source_names_operator_and_record() -> None:
 def test_mutation_of_what_ran_at_the_source_is_found() -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     lists = env.from_source(DataGeneratorSource(int, count=3)).map(lambda n: [n])
-    lists.process(lambda record, output, ctx: record.append(0)).to_sink(CollectSink())
+    lists.map(lambda record: record.append(0)).to_sink(CollectSink())
     with pytest.raises(RecordMutatedError, match="after Map"):
         env.execute()
 

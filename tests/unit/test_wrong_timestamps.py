@@ -42,7 +42,7 @@ class Event(NamedTuple):
 
 
 def run(build: Callable[[ExecutionEnvironment], Any]) -> list[Any]:
-    env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[Any]()
+    env, sink = ExecutionEnvironment.get_instance(runtime="local", fast=True), CollectSink[Any]()
     build(env).to_sink(sink)
     env.execute()
     return sink.results
