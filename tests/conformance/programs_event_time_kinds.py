@@ -287,11 +287,11 @@ class TellInputs(TimelyPassEither):
     """Tells which watermark came from which input."""
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("first", watermark))
+        output.collect(("first", watermark.identifier, watermark.value))
         return WatermarkHandlingResult.PEEK
 
     def on_watermark_from_second_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("second", watermark))
+        output.collect(("second", watermark.identifier, watermark.value))
         return WatermarkHandlingResult.PEEK
 
 
@@ -301,11 +301,11 @@ class TellSides(TimelyPassMain):
     def on_watermark_from_non_broadcast_input(
         self, watermark: Watermark, output: Any, ctx: Any
     ) -> WatermarkHandlingResult:
-        output.collect(("first", watermark))
+        output.collect(("first", watermark.identifier, watermark.value))
         return WatermarkHandlingResult.PEEK
 
     def on_watermark_from_broadcast_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-        output.collect(("second", watermark))
+        output.collect(("second", watermark.identifier, watermark.value))
         return WatermarkHandlingResult.PEEK
 
 
@@ -322,7 +322,7 @@ class WatermarksOfEachInput(Program):
 
     def check(self, run: Run) -> None:
         for name in ("inputs", "broadcast"):
-            told = [("first", SIGNAL.new_watermark(1)), ("second", SIGNAL.new_watermark(2))]
+            told = [("first", SIGNAL.identifier, 1), ("second", SIGNAL.identifier, 2)]
             run.expect_all(*told, name=name)
 
 
