@@ -33,7 +33,8 @@ class Wire:
             for record in frame.records:
                 self._check_record(sender, record)
             raise
-        return Frame(frame.operator, frame.subtask, frame.channel, records, list(controls), timestamps if len(timestamps) else None)
+        stamps = timestamps if len(timestamps) else None
+        return Frame(frame.operator, frame.subtask, frame.channel, records, list(controls), stamps)
 
     def _check_record(self, sender: Operator, record: Any) -> None:
         try:
