@@ -30,18 +30,17 @@ class Crossing(OneInputStreamProcessFunction[int, int]):
     """Sends two aligned watermarks with its records, in an order that depends on the subtask."""
 
     def __init__(self) -> None:
-        self.left: list[WatermarkDeclaration] = []
+        self.sent = 0
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [DAY, WEEK]
 
-    def open(self, ctx: Any) -> None:
-        self.left = [WEEK, DAY] if ctx.task_info.index_of_this_subtask == 0 else [DAY, WEEK]
-
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         output.collect(record)
-        if self.left:
-            send(ctx.non_partitioned_context, self.left.pop(), True)
+        order = [DAY, WEEK] if ctx.task_info.index_of_this_subtask == 0 else [WEEK, DAY]
+        if self.sent < len(order):
+            send(ctx.non_partitioned_context, order[self.sent], True)
+            self.sent += 1
 
 
 def check_fails(runtime: JobRuntime, mode: RuntimeExecutionMode, batch: int | None = None, **options: Any) -> None:
