@@ -29,11 +29,25 @@ from dsv2.sinks import Sink
 from dsv2.sources import CollectionSource, DataFrameSource, HybridSource, IndexedSource, Source
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
-from dsv2.watermark import BoolWatermark, LongWatermark
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkCombinationFunction,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    LongWatermarkDeclaration,
+    NumericWatermarkCombinationFunction,
+    WatermarkCombinationPolicy,
+    WatermarkHandlingResult,
+    WatermarkHandlingStrategy,
+)
 
 __all__ = ("TypeRegistry",)
 
-_OURS = (BoolWatermark, LongWatermark)  # which a function may emit as records
+_OURS = (  # which a function may emit as records, or keep in a field
+    *(BoolWatermark, LongWatermark, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
+    *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction),
+    *(WatermarkHandlingResult, WatermarkHandlingStrategy),
+)
 _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
 
 

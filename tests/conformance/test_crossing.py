@@ -61,7 +61,7 @@ def check_fails(runtime: JobRuntime, mode: RuntimeExecutionMode, batch: int | No
 @pytest.mark.parametrize("batches", [(), (1,), (4,)])
 @pytest.mark.parametrize("seed", range(5))
 def test_locally(mode: RuntimeExecutionMode, batches: tuple[int, ...], seed: int) -> None:
-    check_fails(LocalRuntime(seed=seed, batches=batches, fast=True), mode)
+    check_fails(LocalRuntime(seed=seed, batches=batches), mode)
 
 
 def test_on_spark_in_batch(spark: SparkSession) -> None:

@@ -29,6 +29,7 @@ from dsv2.graph import RegisteredType
 from dsv2.runtime.codec import FORMAT_VERSION, BlobKind, Codec
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.types import TypeRegistry
+from dsv2.watermark import WatermarkHandlingResult, new_builder
 
 T = TypeVar("T")
 
@@ -314,6 +315,12 @@ def test_arrays_can_be_changed_when_they_come_back() -> None:
     again = roundtrip(PLAIN, np.arange(3))
     again[0] = 7
     assert again.tolist() == [7, 1, 2]
+
+
+def test_watermarks_and_their_declarations_need_no_registration() -> None:
+    declaration = new_builder("newest").type_long().combine_function_max().build()
+    value = [declaration, declaration.new_watermark(5), WatermarkHandlingResult.PEEK]
+    assert roundtrip(PLAIN, value) == value
 
 
 def test_a_default_dict_keeps_its_default() -> None:

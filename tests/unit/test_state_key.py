@@ -23,9 +23,7 @@ def test_a_file_and_a_variable_give_the_same_key(tmp_path: Path, monkeypatch: py
 
 def test_keys_that_are_missing_or_short_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY", raising=False)
-    with pytest.raises(
-        ConfigurationError, match=r"The environment variable KEY, which .*, is not set"
-    ):
+    with pytest.raises(ConfigurationError, match=r"The environment variable KEY, which .*, is not set"):
         StateKey.from_environment("KEY")
     with pytest.raises(ConfigurationError, match=r"cannot be read from .*nowhere: No such file or directory"):
         StateKey.from_file(tmp_path / "nowhere")
