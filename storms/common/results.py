@@ -1,0 +1,51 @@
+"""Results that are kept one by one, so that a storm can be interrupted and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+__all__ = ("Result", "Results")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one unit of a storm: JSON values. ``name``: unique within the storm."""
+
+    name: str
+
+
+ResultT = TypeVar("ResultT", bound=Result)
+
+
+class Results(Generic[ResultT]):
+    """The results of one storm, in ``FOLDER/rows/STORM.json``; without a folder only in memory."""
+
+    def __init__(self, folder: Path | None, storm: str, kind: type[ResultT], *, again: bool = False) -> None:
+        """``again``: forget what is on file."""
+        self._file = None if folder is None else folder / "rows" / f"{storm}.json"
+        self._by_name: dict[str, ResultT] = {}
+        if self._file is not None and self._file.exists() and not again:
+            for fields in json.loads(self._file.read_text(encoding="utf-8")):
+                result = kind(**fields)
+                self._by_name[result.name] = result
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[ResultT]:
+        return iter(self._by_name.values())
+
+    def add(self, result: ResultT) -> None:
+        """Keep ``result``, in place of an earlier one of the same name."""
+        self._by_name[result.name] = result
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            rows = [asdict(kept) for kept in self]
+            partial = self._file.with_suffix(".new")
+            partial.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            os.replace(partial, self._file)

@@ -1,0 +1,195 @@
+"""Random DAGs: graphs of up to three sources and six functions, on three runtimes.
+
+Every graph runs locally, as a Spark streaming query in small micro-batches, and as a Spark batch job. Each run is
+checked hop by hop (``tests/property/legality.py``). A third of the graphs have a single legal order of events: there,
+everything that happened must be equal in all three. Many graphs share a job, and all jobs a session. If a job fails,
+its graphs run one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from benchmarks.common.report import Report
+from dsv2 import RuntimeExecutionMode
+from dsv2.job import JobRuntime
+from dsv2.local import LocalRuntime
+from runtime_spark import SparkRuntime
+from storms.common.command import Arguments, Deadline, conditions
+from storms.common.folders import scratch_folder
+from storms.common.results import Result, Results
+from storms.common.session import new_session
+from storms.common.text import one_line
+from tests.property.graphs import Graph, graphs
+from tests.property.runs import check, everything, outcomes_of
+
+__all__ = ("Case", "Chunk", "cases", "main", "run_chunk")
+
+NAME = "dags"
+SHORT = {"graphs": 12, "together": 12}
+MODES = (RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph, and how its source is cut in streaming mode. ``one_order``: events have one legal order."""
+
+    graph: Graph
+    records_per_batch: int
+    one_order: bool
+
+
+@dataclass(frozen=True)
+class Chunk(Result):
+    """What came of the graphs of one job. ``bad``: mode, graph and what was wrong with it."""
+
+    graphs: int
+    one_order: int
+    bad: list[list[str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the storm with command-line ``arguments``; returns 1 if a run of a graph was not as it should be."""
+    parser = Arguments(NAME, __doc__)
+    add = parser.add_argument
+    add("--graphs", type=int, default=2000, help="number of graphs (2,000)")
+    add("--together", type=int, default=20, help="graphs that share a job (20)")
+    options = parser.parse(arguments, SHORT)
+    chunks = Results(options.results, NAME, Chunk, again=options.again)
+    drawn = cases(options.graphs, options.seed)
+    with scratch_folder() as folder:
+        spark = new_session(folder)
+        run_missing(spark, drawn, chunks, options)
+        spark.stop()
+    describe([*chunks], options).publish(options.results)
+    return int(any(chunk.bad for chunk in chunks))
+
+
+def cases(number: int, chosen_seed: int) -> list[Case]:
+    """So many graphs, which follow from the seed."""
+    found: list[Case] = []
+    ordered = -(-number // 3)
+    for count, one_order in ((number - ordered, False), (ordered, True)):
+        drawing = st.tuples(graphs(one_order=one_order), st.integers(4, 12))
+
+        @seed(chosen_seed)
+        @settings(
+            max_examples=count,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            verbosity=Verbosity.quiet,
+            suppress_health_check=[*HealthCheck],
+        )
+        @given(drawing)
+        def collect(drawn: tuple[Graph, int], one_order: bool = one_order) -> None:
+            found.append(Case(*drawn, one_order))
+
+        collect()
+    # Those with one order among the others.
+    return sorted(found, key=_hash_of)
+
+
+def _hash_of(case: Case) -> int:
+    """A number that follows from the case, the same in every process."""
+    return crc32(repr(case).encode())
+
+
+def run_missing(
+    spark: SparkSession, drawn: Sequence[Case], chunks: Results[Chunk], options: argparse.Namespace
+) -> None:
+    """Run the chunks that are not known yet, until the time is over."""
+    deadline = Deadline(options.limit)
+    for start in range(0, len(drawn), options.together):
+        name = f"seed {options.seed}, {len(drawn)} graphs, from {start}"
+        if name in chunks:
+            continue
+        if deadline.is_over:
+            return
+        chunk = run_chunk(spark, name, drawn[start : start + options.together])
+        chunks.add(chunk)
+        print(f"{name}: {chunk.graphs} graphs, {len(chunk.bad)} bad ({chunk.seconds:.0f} s)", file=sys.stderr)
+
+
+def run_chunk(spark: SparkSession, name: str, several: Sequence[Case]) -> Chunk:
+    """Run the graphs on all runtimes; if their common job fails, one by one."""
+    begun = time.monotonic()
+    bad: list[list[str]] = []
+    for mode in MODES:
+        try:
+            bad.extend(run_together(SparkRuntime(spark), several, mode))
+        except Exception as error:  # whose it is, is seen when each runs alone
+            bad.extend(_one_by_one(spark, several, mode, error))
+    ordered = sum(case.one_order for case in several)
+    return Chunk(name, len(several), ordered, bad, round(time.monotonic() - begun, 1))
+
+
+def run_together(runtime: JobRuntime, several: Sequence[Case], mode: RuntimeExecutionMode) -> list[list[str]]:
+    """Run the graphs in one job, and locally; what was wrong."""
+    streaming = mode is RuntimeExecutionMode.STREAMING
+    every = [case.graph for case in several]
+    size = min(case.records_per_batch for case in several) if streaming else None
+    bad = []
+    with (
+        outcomes_of(every, runtime, mode, size, needs_checkpoint=streaming) as on_spark,
+        outcomes_of(every, LocalRuntime()) as local,
+    ):
+        for case, outcome, reference in zip(several, on_spark, local, strict=True):
+            try:
+                check(reference)
+                check(outcome)
+                if case.one_order:
+                    assert everything(outcome) == everything(reference), "another order or other records than locally"
+            except AssertionError as error:
+                bad.append([mode.name, repr(case), str(error)])
+    return bad
+
+
+def _one_by_one(
+    spark: SparkSession, several: Sequence[Case], mode: RuntimeExecutionMode, error: Exception
+) -> Iterator[list[str]]:
+    found = False
+    for case in several:
+        try:
+            bad = run_together(SparkRuntime(spark), [case], mode)
+        except Exception as own:
+            bad = [[mode.name, repr(case), f"{type(own).__name__}: {own}"]]
+        found = found or bool(bad)
+        yield from bad
+    if not found:
+        yield [mode.name, f"{len(several)} graphs together", f"{type(error).__name__}: {error}"]
+
+
+def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
+    """The report on all chunks."""
+    report = Report(NAME, "Random DAGs", conditions(NAME, options.seed))
+    total = sum(chunk.graphs for chunk in chunks)
+    bad = [row for chunk in chunks for row in chunk.bad]
+    by_mode = Counter(mode for mode, *_ in bad)
+    rows = [(mode.name, total, sum(chunk.one_order for chunk in chunks), by_mode[mode.name]) for mode in MODES]
+    report.table("Graphs", ("mode on Spark", "graphs", "of one order", "bad"), rows)
+    if bad:
+        report.table(
+            "Bad runs", ("mode", "what", "graph"), [(mode, one_line(what), graph) for mode, graph, what in bad]
+        )
+    report.at_least("graphs", total, options.graphs)
+    report.at_most("bad runs", len(bad), 0)
+    return report
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from storms import dags
+
+    sys.exit(dags.main())
