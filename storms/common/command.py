@@ -33,7 +33,7 @@ class Arguments(argparse.ArgumentParser):
         add("--again", action="store_true", help="forget the results of earlier calls")
 
     def parse(self, arguments: Sequence[str] | None, short: Mapping[str, object]) -> argparse.Namespace:
-        """The options; with ``--short``, ``short`` has the defaults. From now on SIGTERM ends the storm in good order."""
+        """The options; with ``--short``, ``short`` has the defaults. From now on, SIGTERM raises ``SystemExit``."""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if self.parse_args(arguments).short:
             self.set_defaults(**short)
