@@ -33,7 +33,7 @@ from storms.common.text import last_error, one_line
 from storms.jobs import changing
 from storms.jobs.changing.lines import expected, written
 
-__all__ = ("Cell", "main", "restart", "stopped_program")
+__all__ = ("Cell", "edit", "main", "restart", "stopped_program")
 
 NAME = "changes"
 SHORT = {"changes": ["nothing", "key selector"]}
@@ -99,8 +99,8 @@ def restart(base: Path, folder: Path, change: Change, wanted: Output | None = No
     """Start the program from a copy of ``base``, with ``change``. ``wanted``: what should come of it, the oracle's."""
     shutil.copytree(base, folder)
     try:
-        _edit(folder / "changing/program.py", change.edits)
-        _edit(folder / "changing/helper.py", change.helper)
+        edit(folder / "changing/program.py", change.edits)
+        edit(folder / "changing/helper.py", change.helper)
         if change.prepare is not None:
             change.prepare(folder)
         outcome, detail = _outcome(folder, change, wanted or expected())
@@ -132,7 +132,8 @@ def _is_warned(log: str, names: Sequence[str]) -> bool:
     return any("WARNING" in line.upper() and name in line for line in log.splitlines() for name in names)
 
 
-def _edit(file: Path, edits: Sequence[tuple[str, str]]) -> None:
+def edit(file: Path, edits: Sequence[tuple[str, str]]) -> None:
+    """Replace text of ``file``. Raises ``ValueError`` if it is not there."""
     text = file.read_text()
     for old, new in edits:
         if old not in text:

@@ -78,27 +78,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def cases(number: int, chosen_seed: int) -> list[Case]:
     """So many graphs, which follow from the seed."""
-    found: list[Case] = []
     ordered = -(-number // 3)
-    for count, one_order in ((number - ordered, False), (ordered, True)):
-        drawing = st.tuples(graphs(one_order=one_order), st.integers(4, 12))
+    several = _drawn(number - ordered, chosen_seed, one_order=False) + _drawn(ordered, chosen_seed, one_order=True)
+    return sorted(several, key=_hash_of)  # those with one order among the others
 
-        @seed(chosen_seed)
-        @settings(
-            max_examples=count,
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            verbosity=Verbosity.quiet,
-            suppress_health_check=[*HealthCheck],
-        )
-        @given(drawing)
-        def collect(drawn: tuple[Graph, int], one_order: bool = one_order) -> None:
-            found.append(Case(*drawn, one_order))
 
-        collect()
-    # Those with one order among the others.
-    return sorted(found, key=_hash_of)
+def _drawn(number: int, chosen_seed: int, *, one_order: bool) -> list[Case]:
+    found: list[Case] = []
+
+    @seed(chosen_seed)
+    @settings(
+        max_examples=number,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        verbosity=Verbosity.quiet,
+        suppress_health_check=[*HealthCheck],
+    )
+    @given(graphs(one_order=one_order), st.integers(4, 12))
+    def collect(graph: Graph, records_per_batch: int) -> None:
+        found.append(Case(graph, records_per_batch, one_order))
+
+    collect()
+    return found
 
 
 def _hash_of(case: Case) -> int:
@@ -142,7 +144,9 @@ def run_together(runtime: JobRuntime, several: Sequence[Case], mode: RuntimeExec
     size = min(case.records_per_batch for case in several) if streaming else None
     bad = []
     with (
-        outcomes_of(every, runtime, mode, size, needs_checkpoint=streaming) as on_spark,
+        outcomes_of(
+            every, runtime, mode, size, needs_checkpoint=streaming and isinstance(runtime, SparkRuntime)
+        ) as on_spark,
         outcomes_of(every, LocalRuntime()) as local,
     ):
         for case, outcome, reference in zip(several, on_spark, local, strict=True):

@@ -40,19 +40,19 @@ from storms.common.text import one_line
 __all__ = ("JOBS", "Job", "Life", "live", "main")
 
 NAME = "kills"
-SHORT = {"kills": 3, "others": 2, "jobs": ["two-sources-blob"], "per_life": 5}
+SHORT = {"kills": 2, "others": 1, "jobs": ["two-sources-blob"], "per_life": 3}
 EQUAL = "equal"
 _PER_PHASE = 10
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job under attack: a module of ``storms.jobs``, and its arguments."""
+    """A job under attack: a module like those of ``storms.jobs``, its arguments, and the module that launches it."""
 
     name: str
     module: str
     arguments: tuple[str, ...] = ()
-    has_planner: bool = True
+    launcher: str = "storms.common.launch"
 
 
 JOBS = {
@@ -197,7 +197,7 @@ def live(job: Job, name: str, folder: Path, plan: Sequence[tuple[str, str]], rea
     module = import_module(job.module)
     phases = {phase.name: phase for phase in START_PHASES} | batch_phases(module.SINKS)
     counted: list[list[str]] = []
-    with JobProcess(folder, ["-m", "storms.common.launch", job.module, str(folder), *ready.arguments]) as process:
+    with JobProcess(folder, ["-m", job.launcher, job.module, str(folder), *ready.arguments]) as process:
         attack = Attack(process, phases, module.GATES)
         try:
             for victim, phase in plan:

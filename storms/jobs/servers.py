@@ -29,7 +29,7 @@ __all__ = ("GATES", "SINKS", "Servers", "expected", "run", "servers")
 
 KEYS = 11
 PARTITIONS = 3
-MESSAGES = 15_000
+MESSAGES = 10_000
 PER_BATCH = 400
 GATES = ("count", "encode", "row")
 SINKS = ("counted",)

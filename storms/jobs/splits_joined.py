@@ -21,8 +21,8 @@ from tests.spans import Item, Spans
 
 __all__ = ("GATES", "SINKS", "expected", "run", "written")
 
-HISTORY = {"span-0": 3_000, "span-1": 4_000, "span-2": 2_000}
-LIVE = {"span-3": 3_500, "span-4": 4_500}
+HISTORY = {"span-0": 1_500, "span-1": 2_000, "span-2": 1_500}
+LIVE = {"span-3": 2_000, "span-4": 3_000}
 LIMIT = 400
 ROWS = 60
 """Of the table. It ends some micro-batches after the job began: until then records wait."""

@@ -26,7 +26,7 @@ __all__ = ("GATES", "SINKS", "expected", "run", "written")
 KEYS = 13
 PARTS = 3
 PER_BATCH = 200
-RECORDS = 8_000
+RECORDS = 5_000
 """Of each source."""
 WINDOW = 10_000  # ms
 GATES = ("match", "count")
