@@ -257,7 +257,7 @@ def test_numbers_that_are_lost_or_doubled_are_reported(tmp_path: Path) -> None:
     batch(2, [4, 9])  # not committed
     assert endless.difference(tmp_path, committed=2) == ""
     batch(3, [4])
-    assert endless.difference(tmp_path, committed=4) == "2 missing and 2 extra of 8"
+    assert endless.difference(tmp_path, committed=4) == "3 missing and 3 extra of 8"
 
 
 # --- Results ----------------------------------------------------------------------------------------------------------

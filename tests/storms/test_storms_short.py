@@ -1,0 +1,86 @@
+"""The short form of every storm, each in a process of its own, as users start them.
+
+What a storm finds in these few cells is sound, so it ends with 0. With a wrong oracle it reports it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storms import changes
+from storms.common.changes import CHANGES
+from storms.common.outcome import Outcome
+from storms.jobs.changing.lines import expected
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_short(name: str, results: Path) -> dict[str, Any]:
+    """The JSON of the report."""
+    run = subprocess.run(
+        [sys.executable, "-m", f"storms.{name}", "--short", "--results", str(results)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (results / f"{name}.md").read_text() in run.stdout
+    report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
+    return report
+
+
+def rows_of(report: dict[str, Any], table: int) -> list[list[Any]]:
+    rows: list[list[Any]] = report["tables"][table]["rows"]
+    return rows
+
+
+def test_kills(tmp_path: Path) -> None:
+    report = run_short("kills", tmp_path)
+    assert sum(kills for _, kills in rows_of(report, 0)) == 2
+    assert sum(kills for _, kills in rows_of(report, 1)) == 1
+    assert rows_of(report, 2)[0] == ["two-sources-blob", 1, 3, 1, 0]
+
+
+def test_corruption(tmp_path: Path) -> None:
+    report = run_short("corruption", tmp_path)
+    assert sum(cells for _, cells in rows_of(report, 0)) >= 3
+
+
+def test_changed_restarts(tmp_path: Path) -> None:
+    report = run_short("changes", tmp_path)
+    assert [row[2:] for row in rows_of(report, 1)] == [["right", "yes"], ["refused", "yes"]]
+
+
+def test_random_graphs(tmp_path: Path) -> None:
+    report = run_short("dags", tmp_path)
+    assert [row[1] for row in rows_of(report, 0)] == [12, 12]
+
+
+def test_poison(tmp_path: Path) -> None:
+    report = run_short("poison", tmp_path)
+    assert len(rows_of(report, 1)) == 5
+
+
+def test_soak(tmp_path: Path) -> None:
+    report = run_short("soak", tmp_path)
+    assert rows_of(report, 1) == [["all micro-batches", "each number once, counted right"]]
+
+
+def test_a_job_that_goes_on_with_the_wrong_output_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both storms that start a job from a checkpoint: the oracles expect one record more than there is."""
+    nothing = next(change for change in CHANGES if change.name == "nothing")
+    lines = {**expected(), "counts": expected()["counts"] + Counter([("counts", "", 0)])}
+    cell = changes.restart(changes.stopped_program(tmp_path / "base"), tmp_path / "cell", nothing, lines)
+    assert (cell.outcome, cell.detail) == (Outcome.WRONG.value, "counts: 1 missing and 0 extra of 301")
