@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -42,7 +43,7 @@ NAME = "corruption"
 SHORT = {"layouts": ["blob"], "files": ["offsets/N, newest", "dsv2/reports"], "damages": ["emptied", "older"]}
 LAYOUTS = ("blob", "map")
 _BATCHES = 5
-_SECONDS = 120.0
+_SECONDS = 300.0
 _STATE = ("State of ", "subtask ")
 
 
@@ -103,25 +104,23 @@ def run_cells(
     files: Sequence[str] | None,
     known: Results[Cell],
 ) -> Iterator[Cell]:
-    """The cells of one layout that are not known yet."""
-    for target in targets(base / "checkpoint"):
+    """The cells of one layout that are not known yet: those without checksums first."""
+    checkpoint, folder = base / "checkpoint", base.with_name("cell")
+    for checksums, target, damage in product((False, True), targets(checkpoint), damages):
+        name = f"{layout}: {target.kind}, {damage}{', with .crc' if checksums else ''}"
         if layout == "map" and not target.kind.startswith("state"):
             continue  # the same files as with the other layout
         if files and not any(text in target.kind for text in files):
             continue
-        for damage in damages:
-            for checksums in (False, True):
-                name = f"{layout}: {target.kind}, {damage}{', with .crc' if checksums else ''}"
-                if name in known or (checksums and not has_checksum(base / "checkpoint", target)):
-                    continue
-                folder = base.with_name("cell")
-                shutil.copytree(base, folder)
-                if not checksums:
-                    drop_checksums(folder / "checkpoint")
-                if DAMAGES[damage](folder / "checkpoint", target):
-                    outcome, detail = restart(spark, folder, layout, target)
-                    yield Cell(name, layout, target.kind, damage, checksums, outcome.value, detail)
-                shutil.rmtree(folder)
+        if name in known or (checksums and not has_checksum(checkpoint, target)):
+            continue
+        shutil.copytree(base, folder)
+        if not checksums:
+            drop_checksums(folder / "checkpoint")
+        if DAMAGES[damage](folder / "checkpoint", target):
+            outcome, detail = restart(spark, folder, layout, target)
+            yield Cell(name, layout, target.kind, damage, checksums, outcome.value, detail)
+        shutil.rmtree(folder)
 
 
 def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> tuple[Outcome, str]:

@@ -22,7 +22,7 @@ from tests.spans import Item, Spans
 
 __all__ = ("GATES", "expected", "run", "start", "written")
 
-ENDS = {"span-0": 1_200, "span-1": 1_600, "span-2": 2_000}
+ENDS = {"span-0": 1_000, "span-1": 1_100, "span-2": 1_200}
 LIMIT = 500
 KEYS = 40
 WINDOW = 200  # ms

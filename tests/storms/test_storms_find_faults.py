@@ -18,6 +18,7 @@ import pytest
 from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
 from storms import changes, corruption, dags, kills, poison, soak
+from storms.common import results
 from storms.common.changes import CHANGES
 from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
 from storms.common.outcome import Outcome, classify
@@ -272,3 +273,9 @@ def test_results_are_kept_one_by_one(tmp_path: Path) -> None:
     again.add(changes.Cell("second", "right"))
     assert [cell.outcome for cell in Results(tmp_path, "changes", changes.Cell)] == ["wrong", "right"]
     assert [*Results(tmp_path, "changes", changes.Cell, again=True)] == []
+
+
+def test_results_of_other_code_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Results(tmp_path, "changes", changes.Cell).add(changes.Cell("first", "right"))
+    monkeypatch.setattr(results, "code_digest", lambda: "of other code")
+    assert [*Results(tmp_path, "changes", changes.Cell)] == []
