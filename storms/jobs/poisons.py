@@ -251,7 +251,7 @@ def emit_count(count: int, window: WindowContext, ctx: PartitionedContext[Any]) 
 def in_windows(
     time: Any, start: int | None = None
 ) -> Callable[[ExecutionEnvironment], tuple[CollectSink[Any], Counter[Any]]]:
-    """A record with this timestamp among others, in windows of a second. ``start``: of its window, if it has one."""
+    """A record with this timestamp among others, in windows of a second. ``start``: of its window; None if it has none."""
 
     def build(env: ExecutionEnvironment) -> tuple[CollectSink[Any], Counter[Any]]:
         given = [Item("a", 100), Item("a", time), Item("a", 200)]
@@ -262,8 +262,7 @@ def in_windows(
         )
         sink = CollectSink[Any]()
         timed.with_uid("time").with_parallelism(1).key_by(own_key).process(counting).with_uid("poison").to_sink(sink)
-        others = Counter([repr((0, 2))])
-        return sink, others if start is None else others + Counter([repr((start, 1))])
+        return sink, Counter([repr((0, 2)), "an error" if start is None else repr((start, 1))])
 
     return build
 
@@ -329,7 +328,7 @@ POISONS: Sequence[Poison] = (
     _with_watermark("1.5", 1.5),
     _with_watermark("None", None),
     _with_watermark("text", "x"),
-    _with_watermark("True", True),
+    _with_watermark("True", True, _EITHER),
     # --- timestamps ---
     Poison("timestamp: negative", _RIGHT, in_windows(-1500, -2000)),
     Poison("timestamp: NaN", _REFUSED, in_windows(math.nan), ("timestamp",)),
