@@ -251,7 +251,7 @@ def emit_count(count: int, window: WindowContext, ctx: PartitionedContext[Any]) 
 def in_windows(
     time: Any, start: int | None = None
 ) -> Callable[[ExecutionEnvironment], tuple[CollectSink[Any], Counter[Any]]]:
-    """A record with this timestamp among others, in windows of a second. ``start``: of its window; None if it has none."""
+    """A record with this timestamp among others, in windows of a second. ``start``: of its window, if it has one."""
 
     def build(env: ExecutionEnvironment) -> tuple[CollectSink[Any], Counter[Any]]:
         given = [Item("a", 100), Item("a", time), Item("a", 200)]
