@@ -40,7 +40,9 @@ from storms.common.text import one_line
 __all__ = ("JOBS", "Job", "Life", "live", "main")
 
 NAME = "kills"
-SHORT = {"kills": 2, "others": 1, "jobs": ["two-sources-blob"], "per_life": 3}
+SMALL = "two-sources-small"
+"""For the short form only."""
+SHORT = {"kills": 2, "others": 1, "jobs": [SMALL], "per_life": 3}
 EQUAL = "equal"
 _PER_PHASE = 10
 
@@ -58,6 +60,7 @@ class Job:
 JOBS = {
     job.name: job
     for job in (
+        Job(SMALL, "storms.jobs.two_sources", ("blob", "1600")),
         Job("two-sources-blob", "storms.jobs.two_sources", ("blob",)),
         Job("two-sources-map", "storms.jobs.two_sources", ("map",)),
         Job("splits-joined-blob", "storms.jobs.splits_joined", ("blob",)),
@@ -99,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
     """Run jobs in turn until there were enough kills, or the time is over."""
     deadline = Deadline(options.limit)
-    turns = {name: Turns(JOBS[name], stack) for name in options.jobs or JOBS}
+    names = options.jobs or [name for name in JOBS if name != SMALL]
+    turns = {name: Turns(JOBS[name], stack) for name in names}
     number = sum(1 for _ in lives)
     while turns and not deadline.is_over and not _is_enough(lives, options):
         name = [*turns][number % len(turns)]
@@ -288,7 +292,8 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
     report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in ("worker", "planner")])
     rows = []
     for name in JOBS:
-        of_job = [life for life in lives if life.job == name]
+        if not (of_job := [life for life in lives if life.job == name]):
+            continue
         equal = sum(life.output == EQUAL for life in of_job)
         rows.append((name, len(of_job), sum(len(life.kills) for life in of_job), equal, len(of_job) - equal))
     report.table("Lives, by job", ("job", "lives", "kills", "output equal", "not equal"), rows)

@@ -24,7 +24,7 @@ from storms.jobs import endless
 __all__ = ("Sample", "growth", "main")
 
 NAME = "soak"
-SHORT = {"minutes": 0.7, "every": 1.0}
+SHORT = {"minutes": 0.3, "every": 1.0}
 LIMITS = {
     "jvm_mb": 1.5,  # its heap is bounded, and it takes its time to get there
     "driver_mb": 1.1,

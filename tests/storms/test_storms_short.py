@@ -50,7 +50,7 @@ def test_kills(tmp_path: Path) -> None:
     report = run_short("kills", tmp_path)
     assert sum(kills for _, kills in rows_of(report, 0)) == 2
     assert sum(kills for _, kills in rows_of(report, 1)) == 1
-    assert rows_of(report, 2)[0] == ["two-sources-blob", 1, 3, 1, 0]
+    assert rows_of(report, 2) == [["two-sources-small", 1, 3, 1, 0]]
 
 
 def test_corruption(tmp_path: Path) -> None:
