@@ -31,9 +31,10 @@ from storms.common.results import Result, Results
 from storms.common.session import new_session
 from storms.common.text import one_line
 from tests.property.graphs import Graph, graphs
+from tests.property.legality import Outcome
 from tests.property.runs import check, everything, outcomes_of
 
-__all__ = ("Case", "Chunk", "cases", "main", "run_chunk")
+__all__ = ("Case", "Chunk", "cases", "found_wrong", "main", "run_chunk")
 
 NAME = "dags"
 SHORT = {"graphs": 12, "together": 12}
@@ -42,7 +43,7 @@ MODES = (RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, and how its source is cut in streaming mode. ``one_order``: events have one legal order."""
+    """A graph, and how sources are cut in streaming mode if it is the first of its job. ``one_order``: events have one legal order."""
 
     graph: Graph
     records_per_batch: int
@@ -128,36 +129,41 @@ def run_chunk(spark: SparkSession, name: str, several: Sequence[Case]) -> Chunk:
     """Run the graphs on all runtimes; if their common job fails, one by one."""
     begun = time.monotonic()
     bad: list[list[str]] = []
-    for mode in MODES:
-        try:
-            bad.extend(run_together(SparkRuntime(spark), several, mode))
-        except Exception as error:  # whose it is, is seen when each runs alone
-            bad.extend(_one_by_one(spark, several, mode, error))
+    with outcomes_of([case.graph for case in several], LocalRuntime()) as local:
+        bad.extend(["LOCAL", repr(case), what] for case, what in found_wrong(several, local))
+        for mode in MODES:
+            try:
+                bad.extend(run_together(SparkRuntime(spark), several, mode, local))
+            except Exception as error:  # whose it is, is seen when each runs alone
+                bad.extend(_one_by_one(spark, several, mode, error))
     ordered = sum(case.one_order for case in several)
     return Chunk(name, len(several), ordered, bad, round(time.monotonic() - begun, 1))
 
 
-def run_together(runtime: JobRuntime, several: Sequence[Case], mode: RuntimeExecutionMode) -> list[list[str]]:
-    """Run the graphs in one job, and locally; what was wrong."""
+def run_together(
+    runtime: JobRuntime, several: Sequence[Case], mode: RuntimeExecutionMode, local: Sequence[Outcome]
+) -> list[list[str]]:
+    """Run the graphs in one job; what was wrong, also compared with their ``local`` outcomes."""
     streaming = mode is RuntimeExecutionMode.STREAMING
+    size = several[0].records_per_batch if streaming else None
+    needs_checkpoint = streaming and isinstance(runtime, SparkRuntime)
     every = [case.graph for case in several]
-    size = min(case.records_per_batch for case in several) if streaming else None
-    bad = []
-    with (
-        outcomes_of(
-            every, runtime, mode, size, needs_checkpoint=streaming and isinstance(runtime, SparkRuntime)
-        ) as on_spark,
-        outcomes_of(every, LocalRuntime()) as local,
-    ):
-        for case, outcome, reference in zip(several, on_spark, local, strict=True):
-            try:
-                check(reference)
-                check(outcome)
-                if case.one_order:
-                    assert everything(outcome) == everything(reference), "another order or other records than locally"
-            except AssertionError as error:
-                bad.append([mode.name, repr(case), str(error)])
-    return bad
+    with outcomes_of(every, runtime, mode, size, needs_checkpoint=needs_checkpoint) as outcomes:
+        return [[mode.name, repr(case), what] for case, what in found_wrong(several, outcomes, local)]
+
+
+def found_wrong(
+    several: Sequence[Case], outcomes: Sequence[Outcome], local: Sequence[Outcome] | None = None
+) -> Iterator[tuple[Case, str]]:
+    """The graphs whose outcome is not legal, or where there is one order not that of the local runtime, and why."""
+    for number, (case, outcome) in enumerate(zip(several, outcomes, strict=True)):
+        try:
+            check(outcome)
+        except AssertionError as error:
+            yield case, f"not legal: {error}"
+            continue
+        if case.one_order and local is not None and everything(outcome) != everything(local[number]):
+            yield case, "other records or another order than locally"
 
 
 def _one_by_one(
@@ -166,7 +172,8 @@ def _one_by_one(
     found = False
     for case in several:
         try:
-            bad = run_together(SparkRuntime(spark), [case], mode)
+            with outcomes_of([case.graph], LocalRuntime()) as local:
+                bad = run_together(SparkRuntime(spark), [case], mode, local)
         except Exception as own:
             bad = [[mode.name, repr(case), f"{type(own).__name__}: {own}"]]
         found = found or bool(bad)
@@ -181,8 +188,11 @@ def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
     total = sum(chunk.graphs for chunk in chunks)
     bad = [row for chunk in chunks for row in chunk.bad]
     by_mode = Counter(mode for mode, *_ in bad)
-    rows = [(mode.name, total, sum(chunk.one_order for chunk in chunks), by_mode[mode.name]) for mode in MODES]
-    report.table("Graphs", ("mode on Spark", "graphs", "of one order", "bad"), rows)
+    ordered = sum(chunk.one_order for chunk in chunks)
+    runs = ("LOCAL", *(mode.name for mode in MODES))
+    report.table(
+        "Graphs", ("run", "graphs", "of one order", "bad"), [(run, total, ordered, by_mode[run]) for run in runs]
+    )
     if bad:
         report.table(
             "Bad runs", ("mode", "what", "graph"), [(mode, one_line(what), graph) for mode, graph, what in bad]

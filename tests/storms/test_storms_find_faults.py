@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
 from storms import changes, corruption, dags, kills, poison, soak
 from storms.common import results
@@ -212,23 +209,23 @@ def test_an_error_has_to_say_what_the_case_asks_for(tmp_path: Path) -> None:
 # --- Random DAGs ------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_record_of_a_graph_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_record_of_a_graph_is_reported() -> None:
     cases = [case for case in dags.cases(30, 1) if case.one_order]
-    streaming = RuntimeExecutionMode.STREAMING
-    assert dags.run_together(LocalRuntime(), cases, streaming) == []
+    graphs = [case.graph for case in cases]
+    with outcomes_of(graphs, LocalRuntime()) as local, outcomes_of(graphs, LocalRuntime(batches=(2,))) as other:
+        assert [*dags.found_wrong(cases, other, local)] == []
+        held = next(items for outcome in other for items in outcome.results.values() if items)
+        held.pop()
+        assert len([*dags.found_wrong(cases, other, local)]) == 1
 
-    runs = iter(range(2))
 
-    @contextmanager
-    def losing(*args: Any, **options: Any) -> Iterator[Any]:
-        with outcomes_of(*args, **options) as outcomes:
-            if next(runs) == 0:
-                held = next(items for outcome in outcomes for items in outcome.results.values() if items)
-                held.pop()
-            yield outcomes
-
-    monkeypatch.setattr(dags, "outcomes_of", losing)
-    assert len(dags.run_together(LocalRuntime(), cases, streaming)) == 1
+def test_another_order_of_a_graph_is_reported() -> None:
+    cases = [case for case in dags.cases(30, 1) if case.one_order]
+    with outcomes_of([case.graph for case in cases], LocalRuntime()) as local:
+        others = [local[1], local[0], *local[2:]]
+        swapped = [replace(case, graph=other.graph) for case, other in zip(cases, others, strict=True)]
+        found = [what for _, what in dags.found_wrong(swapped, others, local)]
+    assert found == ["other records or another order than locally"] * 2
 
 
 def test_bad_graphs_are_reported() -> None:
