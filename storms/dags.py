@@ -43,7 +43,7 @@ MODES = (RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph, and how sources are cut in streaming mode if it is the first of its job. ``one_order``: events have one legal order."""
+    """A graph. ``one_order``: its events have one legal order. Sources are cut in streaming mode as the first case says."""
 
     graph: Graph
     records_per_batch: int
