@@ -43,7 +43,10 @@ MODES = (RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph. ``one_order``: its events have one legal order. Sources are cut in streaming mode as the first case says."""
+    """A graph. ``one_order``: its events have one legal order.
+
+    In streaming mode the first case of a job says how sources are cut.
+    """
 
     graph: Graph
     records_per_batch: int
