@@ -70,9 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cells = Results(options.results, NAME, Cell, again=options.again)
     deadline = Deadline(options.limit)
     with scratch_folder() as folder:
-        bases = {layout: stopped_job(folder / layout, layout) for layout in options.layouts}
         spark = new_session(folder)
-        for layout, base in bases.items():
+        for layout in options.layouts:
+            if deadline.is_over:
+                break
+            base = stopped_job(folder / layout, layout)
             for cell in run_cells(spark, base, layout, options.damages, options.files, cells):
                 cells.add(cell)
                 print(f"{cell.name}: {cell.outcome} {cell.detail}", file=sys.stderr)
