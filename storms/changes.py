@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with scratch_folder() as folder:
         base = stopped_program(folder / "base") if missing else folder
         for change in missing:
-            if deadline.is_over:
+            if deadline.is_over():
                 break
             cell = restart(base, folder / "cell", change)
             cells.add(cell)

@@ -72,13 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with scratch_folder() as folder:
         spark = new_session(folder)
         for layout in options.layouts:
-            if deadline.is_over:
+            if deadline.is_over():
                 break
             base = stopped_job(folder / layout, layout)
             for cell in run_cells(spark, base, layout, options.damages, options.files, cells):
                 cells.add(cell)
                 print(f"{cell.name}: {cell.outcome} {cell.detail}", file=sys.stderr)
-                if deadline.is_over:
+                if deadline.is_over():
                     break
         spark.stop()
     describe([*cells], options.seed).publish(options.results)

@@ -121,7 +121,7 @@ def run_missing(
         name = f"seed {options.seed}, {len(drawn)} graphs, from {start}"
         if name in chunks:
             continue
-        if deadline.is_over:
+        if deadline.is_over():
             return
         chunk = run_chunk(spark, name, drawn[start : start + options.together])
         chunks.add(chunk)

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with scratch_folder() as folder:
         spark = new_session(folder)
         for name, run in all_cells(spark, folder, options.cases):
-            if name not in cells and not deadline.is_over:
+            if name not in cells and not deadline.is_over():
                 cell = run()
                 cells.add(cell)
                 print(f"{cell.name}: {cell.outcome} {cell.detail}", file=sys.stderr)

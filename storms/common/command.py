@@ -48,7 +48,6 @@ class Deadline:
     def __init__(self, minutes: float | None) -> None:
         self._end = None if minutes is None else time.monotonic() + minutes * 60
 
-    @property
     def is_over(self) -> bool:
         """Whether nothing new may begin."""
         return self._end is not None and time.monotonic() >= self._end
