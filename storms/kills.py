@@ -105,7 +105,8 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
     names = options.jobs or [name for name in JOBS if name != SMALL]
     turns = {name: Turns(JOBS[name], stack) for name in names}
     number = sum(1 for _ in lives)
-    while turns and not deadline.is_over() and not _is_enough(lives, options):
+    most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills come too late
+    while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
         name = [*turns][number % len(turns)]
         seed = options.seed * 10_000 + number
         number += 1

@@ -150,11 +150,14 @@ def servers(folder: Path) -> Iterator[Servers]:
     folder.chmod(0o755)
     (folder / "kafka").mkdir()
     (folder / "postgres").mkdir()
-    broker, database = KafkaBroker(folder / "kafka"), PostgresServer(folder / "postgres")
+    broker = KafkaBroker(folder / "kafka")
     broker.start()
     try:
+        database = PostgresServer(folder / "postgres")  # its port is chosen while the broker has its own
         database.start()
-        yield Servers(broker, database)
+        try:
+            yield Servers(broker, database)
+        finally:
+            database.stop()
     finally:
-        database.stop()
         broker.stop()
