@@ -45,6 +45,7 @@ LAYOUTS = ("blob", "map")
 _BATCHES = 5
 _SECONDS = 300.0
 _STATE = ("State of ", "subtask ")
+_MANIFEST = "dsv2/manifest"
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,17 @@ def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> t
     except Exception as raised:  # an error that is not ours is an outcome, too
         error = f"{type(raised).__name__}: {raised}"
     difference = "" if error else differences(splits_counted.expected(layout), splits_counted.written(folder))
-    outcome = classify(
-        error, difference, [[target.file], _STATE] if target.file.startswith("state") else [[target.file]]
-    )
-    return outcome, one_line(error or difference)
+    return classify(error, difference, names_of(target)), one_line(error or difference)
+
+
+def names_of(target: Target) -> list[Sequence[str]]:
+    """How an error may name a damaged file: by its path, or as the state of a subtask or the manifest."""
+    names: list[Sequence[str]] = [[target.file]]
+    if target.file.startswith("state"):
+        names.append(_STATE)
+    elif target.file.startswith(_MANIFEST):
+        names += [[_MANIFEST], ["there is no manifest"]]
+    return names
 
 
 def describe(cells: Sequence[Cell], seed: int) -> Report:

@@ -43,7 +43,7 @@ def targets(checkpoint: Path) -> Iterator[Target]:
 
 def _kind(path: Path) -> str:
     name = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", str(path))
-    return re.sub(r"\d+", "N", name)
+    return re.sub(r"(?<![a-z0-9])\d+", "N", name)
 
 
 def _number(path: Path) -> tuple[int, str]:
