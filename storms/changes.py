@@ -33,7 +33,7 @@ from storms.common.text import last_error, one_line
 from storms.jobs import changing
 from storms.jobs.changing.lines import expected, written
 
-__all__ = ("Cell", "edit", "main", "restart", "stopped_program")
+__all__ = ("Cell", "edit", "main", "process_of", "restart", "stopped_program")
 
 NAME = "changes"
 SHORT = {"changes": ["nothing", "key selector"]}
@@ -83,14 +83,15 @@ def stopped_program(folder: Path) -> Path:
     shutil.copytree(Path(changing.__file__).parent, folder / "changing")
     gate = Gate(folder, "stop")
     gate.shut()
-    with _process(folder) as job:
+    with process_of(folder) as job:
         job.start()
         job.wait_until(lambda: gate.waiting is not None)
     gate.open()
     return folder
 
 
-def _process(folder: Path, checkpoint: str = "checkpoint") -> JobProcess:
+def process_of(folder: Path, checkpoint: str = "checkpoint") -> JobProcess:
+    """The program in ``folder``."""
     command = ["-m", "storms.common.launch", "changing.program", str(folder), checkpoint]
     return JobProcess(folder, command, path=folder)
 
@@ -110,7 +111,7 @@ def restart(base: Path, folder: Path, change: Change, wanted: Output | None = No
 
 
 def _outcome(folder: Path, change: Change, wanted: Output) -> tuple[Outcome, str]:
-    with _process(folder, change.checkpoint) as job:
+    with process_of(folder, change.checkpoint) as job:
         job.log_file.unlink()
         job.start()
         try:

@@ -129,7 +129,7 @@ def _is_enough(lives: Results[Life], options: argparse.Namespace) -> bool:
 
 
 def _all_phases() -> list[str]:
-    return [*(phase.name for phase in START_PHASES), *BATCH_PHASES]
+    return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
 
 
 def wanted_phases(lives: Results[Life]) -> list[str]:

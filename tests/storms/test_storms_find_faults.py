@@ -13,16 +13,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dsv2 import CorruptDataError, JobError
 from dsv2.local import LocalRuntime
 from storms import changes, corruption, dags, kills, poison, soak
 from storms.common import results
-from storms.common.changes import CHANGES
+from storms.common.changes import CHANGES, Change
 from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
 from storms.common.outcome import Outcome, classify
 from storms.common.outputs import differences
+from storms.common.processes import JobProcess
 from storms.common.results import Results
 from storms.common.text import last_error, one_line
-from storms.jobs import changing, endless, poisons
+from storms.jobs import changing, endless, poisons, splits_counted
 from tests.property.runs import outcomes_of
 from tests.storms import toy
 
@@ -169,6 +171,38 @@ def test_bad_cells_are_reported() -> None:
     assert corruption.describe(cells, 1).verdicts[0].measured == 3
 
 
+class Ended:
+    """The handle of a job."""
+
+    def __init__(self, ends: bool = True, error: Exception | None = None) -> None:
+        self._ends, self._error = ends, error
+
+    def await_termination(self, timeout_seconds: float) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._ends
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome"),
+    [
+        (Ended(), "wrong"),  # there is no output
+        (Ended(ends=False), "hangs"),
+        (Ended(error=CorruptDataError("offsets/11 is damaged")), "refused"),
+        (Ended(error=JobError("Something is damaged")), "opaque"),
+        (Ended(error=ValueError("offsets/11")), "refused"),
+    ],
+)
+def test_a_restart_is_classified(job: Ended, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits_counted, "start", lambda *_: job)
+    spark: Any = None
+    found, _ = corruption.restart(spark, tmp_path, "blob", Target("offsets/N, newest", "offsets/11"))
+    assert found.value == outcome
+
+
 # --- Changed restarts -------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +215,33 @@ def test_every_change_fits_the_text_of_the_program(tmp_path: Path) -> None:
             file.write_text((folder / name).read_text())
             changes.edit(file, edits)
             compile(file.read_text(), name, "exec")
+
+
+def restarted(base: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> changes.Cell:
+    """The outcome of a program that is no job at all."""
+    (base / "changing").mkdir(parents=True)
+    (base / "changing/program.py").write_text("")
+    (base / "changing/helper.py").write_text("")
+    monkeypatch.setattr(changes, "process_of", lambda folder, checkpoint: JobProcess(folder, ["-c", program]))
+    (base / "log").touch()
+    change = Change("any", (Outcome.RIGHT,), names=["'counts'"])
+    return changes.restart(base, base.with_name("cell"), change, {"counts": Counter([("counts", "a", 1)])})
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome"),
+    [
+        ("pass", "wrong"),
+        ("print('WARNING: state \\'counts\\' was not asked for')", "warned"),
+        ("from dsv2 import *; raise IncompatibleCheckpointError('operator \\'counts\\' is gone')", "refused"),
+        ("from dsv2 import *; raise IncompatibleCheckpointError('it is gone')", "opaque"),
+        ("raise ValueError('operator \\'counts\\'')", "opaque"),
+    ],
+)
+def test_a_changed_restart_is_classified(
+    program: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert restarted(tmp_path / "base", program, monkeypatch).outcome == outcome
 
 
 def test_an_outcome_that_is_not_wanted_is_reported() -> None:
