@@ -1,0 +1,27 @@
+"""Runs a job in a process of its own: ``python -m storms.common.launch MODULE FOLDER ARGUMENTS``.
+
+The module is imported rather than run, because workers find its classes by the name of the module.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+
+from storms.common.session import new_session
+
+__all__ = ("main",)
+
+
+def main(module: str, folder: str, *arguments: str) -> None:
+    """Call the module's ``run(spark, folder, *arguments)`` with a session of its own."""
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    run = import_module(module).run
+    spark = new_session(folder)
+    run(spark, folder, *arguments)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

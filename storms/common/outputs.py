@@ -1,0 +1,43 @@
+"""What a job wrote, and how it differs from what it should have written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+__all__ = ("Output", "differences", "read_files")
+
+Output: TypeAlias = Mapping[str, Counter[tuple[Any, ...]]]
+"""The records of each sink, by the name of the sink."""
+
+
+def read_files(folder: Path, file_format: str = "parquet", *, first_batch: int = 0) -> Counter[tuple[Any, ...]]:
+    """The records in the folder of a ``FileSink``, of the micro-batches from ``first_batch`` on."""
+    files = [
+        str(file)
+        for file in folder.glob(f"batch_id=*/*.{file_format}")
+        if file.stat().st_size and int(file.parent.name.removeprefix("batch_id=")) >= first_batch
+    ]
+    if not files:
+        return Counter()
+    return Counter(_rows(ds.dataset(files, format=file_format).to_table()))
+
+
+def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def differences(expected: Output, found: Output) -> str:
+    """How many records are missing and extra in each sink; empty if none are."""
+    parts = []
+    for sink in sorted(expected.keys() | found.keys()):
+        wanted, there = expected.get(sink, Counter()), found.get(sink, Counter())
+        missing, extra = (wanted - there).total(), (there - wanted).total()
+        if missing or extra:
+            parts.append(f"{sink}: {missing:,} missing and {extra:,} extra of {wanted.total():,}")
+    return "; ".join(parts)

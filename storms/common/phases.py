@@ -1,0 +1,50 @@
+"""Points in the life of a job at which it is killed, known by the files that Spark and the sinks have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ("BATCH_PHASES", "START_PHASES", "Phase", "batch_phases")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """``reached(folder, batch)``: whether the job has got there. ``tail``: the longest random wait after that (s)."""
+
+    name: str
+    reached: Callable[[Path, int], bool]
+    before_commit: bool = True
+    tail: float = 0.0
+
+
+def _exists(place: str) -> Callable[[Path, int], bool]:
+    return lambda folder, batch: next(folder.glob(place.format(batch=batch, version=batch + 1)), None) is not None
+
+
+START_PHASES: Sequence[Phase] = (
+    Phase("checkpoint folder made", _exists("checkpoint")),
+    Phase("manifest begun", _exists("checkpoint/dsv2/manifest")),
+    Phase("manifest written", _exists("checkpoint/dsv2/manifest/_SUCCESS")),
+    Phase("metadata", _exists("checkpoint/metadata")),
+)
+"""In the order in which a first start gets to them."""
+
+_LOGGED = _exists("checkpoint/offsets/{batch}")
+BATCH_PHASES = ("offsets", "state", "sink begun", "sink done", "last sink done", "commits", "random")
+
+
+def batch_phases(sinks: Sequence[str]) -> dict[str, Phase]:
+    """The phases of a micro-batch of a job that writes files to these folders, in this order."""
+    first, last = sinks[0], sinks[-1]
+    phases = (
+        Phase("offsets", _LOGGED),
+        Phase("state", _exists("checkpoint/state/*/*/{version}[._]*")),
+        Phase("sink begun", _exists(f"{first}/batch_id={{batch}}")),
+        Phase("sink done", _exists(f"{first}/batch_id={{batch}}/_SUCCESS")),
+        Phase("last sink done", _exists(f"{last}/batch_id={{batch}}/_SUCCESS")),
+        Phase("commits", _exists("checkpoint/commits/{batch}"), before_commit=False),
+        Phase("random", _LOGGED, before_commit=False, tail=1.5),
+    )
+    return {phase.name: phase for phase in phases}

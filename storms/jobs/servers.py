@@ -1,0 +1,163 @@
+"""From Kafka to Kafka and PostgreSQL, both exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from components.kafka import KafkaBroker
+from components.postgres import PostgresServer
+from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
+from dsv2.connectors.kafka import KafkaSink, KafkaSource, values
+from dsv2.connectors.postgres import PostgresSink
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.job import Trigger
+from dsv2.sinks import FileSink
+from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark import SparkRuntime, StateLayout
+from storms.common.outputs import Output, read_files
+from storms.common.processes import Gate
+from tests.topics import Topics
+
+__all__ = ("GATES", "SINKS", "Servers", "expected", "run", "servers")
+
+KEYS = 11
+PARTITIONS = 3
+MESSAGES = 10_000
+PER_BATCH = 400
+GATES = ("count", "encode", "row")
+SINKS = ("counted",)
+COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Counted(NamedTuple):
+    number: int
+    nth: int
+
+
+def number_of(value: bytes) -> int:
+    return int(value)
+
+
+def key_of(number: int) -> int:
+    return number % KEYS
+
+
+class Count(OneInputStreamProcessFunction[int, Counted]):
+    """Numbers the records of each key."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
+        self._gate.pass_through()
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+        output.collect(Counted(record, count.value()))
+
+
+class Encode:
+    """The value of a message, or a row of the table."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def message(self, record: Counted) -> bytes:
+        self._gate.pass_through()
+        return b"%d %d" % record
+
+    def row(self, record: Counted) -> tuple[int, int]:
+        self._gate.pass_through()
+        return record.number, record.nth
+
+
+def run(spark: SparkSession, folder: str, layout: str, brokers: str, into: str, out: str, conninfo: str) -> None:
+    """Read the messages of the topic ``into`` from where the checkpoint in ``folder`` stands."""
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
+    env.set_parallelism(2)
+    source = KafkaSource(brokers, topics=into, decode=values(number_of), group_id=out, records_per_batch=PER_BATCH)
+    numbers = env.from_source(source).with_uid("messages").key_by(key_of)
+    counted = numbers.process(Count(Gate(folder, "count"))).with_uid("count")
+    messages, rows = Encode(Gate(folder, "encode")), Encode(Gate(folder, "row"))
+    counted.to_sink(FileSink(f"{folder}/counted", schema=Counted)).with_uid("files")
+    counted.to_sink(KafkaSink(brokers, out, messages.message)).with_uid("kafka")
+    table = PostgresSink(conninfo, out.replace("-", "_"), ["number", "nth"], row=rows.row)
+    counted.to_sink(table).with_uid("postgres")
+    env.execute("servers", checkpoint_location=f"{folder}/checkpoint", trigger=Trigger.available_now())
+
+
+def expected() -> Output:
+    """What each of the three sinks holds in the end: how often each key had its first, second, … record.
+
+    Which record is which depends on the order in which partitions are read.
+    """
+    sizes = Counter(map(key_of, range(MESSAGES)))
+    numbered = Counter((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
+    records = Counter((number,) for number in range(MESSAGES))
+    sinks = ("files", "kafka", "postgres")
+    return dict.fromkeys(sinks, numbered) | {f"{sink}, records": records for sink in sinks}
+
+
+class Servers:
+    """The servers of a storm, with a topic and a table for each life of the job."""
+
+    def __init__(self, broker: KafkaBroker, database: PostgresServer) -> None:
+        self._topics = Topics(broker.bootstrap_servers)
+        self._conninfo = database.conninfo
+        self._into = self._topics.create(PARTITIONS)
+        for partition in range(PARTITIONS):
+            self._topics.send(
+                self._into, (b"%d" % number for number in range(partition, MESSAGES, PARTITIONS)), partition
+            )
+
+    def prepare(self, life: str) -> list[str]:
+        """Make topic and table; returns the arguments of the job."""
+        out = self._topics.create(2, f"out-{life}")
+        with psycopg.connect(self._conninfo) as connection:
+            connection.execute(f"CREATE TABLE {out.replace('-', '_')} (number int, nth int)")
+        return [self._topics.bootstrap_servers, self._into, out, self._conninfo]
+
+    def written(self, folder: Path, out: str) -> Output:
+        """What the sinks hold."""
+        files = read_files(folder / "counted")
+        messages = [value.split() for part in self._topics.committed(out).values() for value in part]
+        with psycopg.connect(self._conninfo) as connection:
+            rows = connection.execute(f"SELECT number, nth FROM {out.replace('-', '_')}").fetchall()
+        held: dict[str, Counter[tuple[int, int]]] = {
+            "files": files,
+            "kafka": Counter((int(number), int(nth)) for number, nth in messages),
+            "postgres": Counter((number, nth) for number, nth in rows),
+        }
+        found: dict[str, Counter[tuple[int, ...]]] = {}
+        for sink, pairs in held.items():
+            found[sink] = Counter((key_of(number), nth) for number, nth in pairs.elements())
+            found[f"{sink}, records"] = Counter((number,) for number, _ in pairs.elements())
+        return found
+
+
+@contextmanager
+def servers(folder: Path) -> Iterator[Servers]:
+    """Both servers while the block runs. Raises ``MissingComponentError``."""
+    folder.chmod(0o755)
+    (folder / "kafka").mkdir()
+    (folder / "postgres").mkdir()
+    broker = KafkaBroker(folder / "kafka")
+    broker.start()
+    try:
+        database = PostgresServer(folder / "postgres")  # its port is chosen while the broker has its own
+        database.start()
+        try:
+            yield Servers(broker, database)
+        finally:
+            database.stop()
+    finally:
+        broker.stop()

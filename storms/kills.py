@@ -1,0 +1,314 @@
+"""Kills: SIGKILL for drivers, workers and source planners, at chosen points of a micro-batch.
+
+A *life* is one job from an empty folder to its end. It is killed several times on the way and started again, and what
+its sinks hold in the end is compared with an oracle in plain Python. The point of a kill is chosen by the files that
+Spark and the sinks have written, never by the clock, and checked afterwards: a kill that came too late does not count.
+
+* A driver is killed with its JVM and all workers, then the job is started again.
+* A worker is killed while it waits at a gate in a user function. The job continues.
+* A planner is killed between micro-batches. The job fails, as documented, and is started again.
+
+Lives are kept one by one: the next call continues until the numbers of kills are reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+
+from benchmarks.common.report import Report
+from components.server import MissingComponentError
+from storms.common.command import Arguments, Deadline, conditions
+from storms.common.folders import scratch_folder
+from storms.common.outputs import Output, differences
+from storms.common.phases import BATCH_PHASES, START_PHASES, Phase, batch_phases
+from storms.common.processes import Gate, JobOverError, JobProcess, children_of_session
+from storms.common.results import Result, Results
+from storms.common.text import one_line
+
+__all__ = ("JOBS", "Job", "Life", "live", "main")
+
+NAME = "kills"
+SMALL = "two-sources-small"
+"""For the short form only."""
+SHORT = {"kills": 2, "others": 1, "jobs": [SMALL], "per_life": 3}
+EQUAL = "equal"
+_PER_PHASE = 10
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job under attack: a module like those of ``storms.jobs``, its arguments, and the module that launches it."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ()
+    launcher: str = "storms.common.launch"
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        Job(SMALL, "storms.jobs.two_sources", ("blob", "1600")),
+        Job("two-sources-blob", "storms.jobs.two_sources", ("blob",)),
+        Job("two-sources-map", "storms.jobs.two_sources", ("map",)),
+        Job("splits-joined-blob", "storms.jobs.splits_joined", ("blob",)),
+        Job("splits-joined-map", "storms.jobs.splits_joined", ("map",)),
+        Job("servers-blob", "storms.jobs.servers", ("blob",)),
+        Job("servers-map", "storms.jobs.servers", ("map",)),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Life(Result):
+    """One job from its beginning to its end. ``kills``: victim and phase of those that counted."""
+
+    job: str
+    output: str
+    kills: list[list[str]] = field(default_factory=list)
+    too_late: int = 0
+    seconds: float = 0.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the storm with command-line ``arguments``; returns 1 if anything was lost, doubled or failed."""
+    parser = Arguments(NAME, __doc__)
+    add = parser.add_argument
+    add("--kills", type=int, default=200, help="of drivers (200)")
+    add("--others", type=int, default=50, help="kills of workers and planners (50)")
+    add("--jobs", nargs="+", choices=[*JOBS], help="(all)")
+    add("--per-life", type=int, default=10, help="kills of one life (10)")
+    options = parser.parse(arguments, SHORT)
+    lives = Results(options.results, NAME, Life, again=options.again)
+    with ExitStack() as stack:
+        run_lives(lives, options, stack)
+    report = describe([*lives], options)
+    report.publish(options.results)
+    return int(any(life.output != EQUAL for life in lives))
+
+
+def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
+    """Run jobs in turn until there were enough kills, or the time is over."""
+    deadline = Deadline(options.limit)
+    names = options.jobs or [name for name in JOBS if name != SMALL]
+    turns = {name: Turns(JOBS[name], stack) for name in names}
+    number = sum(1 for _ in lives)
+    most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills come too late
+    while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
+        name = [*turns][number % len(turns)]
+        seed = options.seed * 10_000 + number
+        number += 1
+        try:
+            plan = draw(random.Random(seed), wanted_phases(lives), options)
+            life = turns[name].live(f"{name}-{seed}", plan)
+        except MissingComponentError as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            del turns[name]
+            continue
+        lives.add(life)
+        print(f"{life.name}: {len(life.kills)} kills, {life.output} ({life.seconds:.0f} s)", file=sys.stderr)
+
+
+def _is_enough(lives: Results[Life], options: argparse.Namespace) -> bool:
+    victims = Counter(victim for life in lives for victim, _ in life.kills)
+    phases = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
+    each = all(phases[name] >= _PER_PHASE for name in _all_phases()) or options.short
+    return victims["driver"] >= options.kills and victims.total() - victims["driver"] >= options.others and each
+
+
+def _all_phases() -> list[str]:
+    return [*BATCH_PHASES, *(phase.name for phase in START_PHASES)]
+
+
+def wanted_phases(lives: Results[Life]) -> list[str]:
+    """All phases, those with the fewest kills first."""
+    counts = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
+    return sorted(_all_phases(), key=lambda name: counts[name])
+
+
+def draw(chance: random.Random, phases: Sequence[str], options: argparse.Namespace) -> list[tuple[str, str]]:
+    """The kills of one life, in order: victim and phase. Phases of the first start come first."""
+    others = max(1, round(options.per_life * options.others / (options.kills + options.others)))
+    starts = [phase.name for phase in START_PHASES]
+    chosen = phases[: options.per_life - others]
+    if len(chosen) < options.per_life - others:
+        chosen = [*chosen, *chance.choices(BATCH_PHASES, k=options.per_life - others - len(chosen))]
+    at_start = [("driver", name) for name in starts if name in chosen]
+    later = [("driver", name) for name in chosen if name not in starts]
+    later += [(chance.choice(("worker", "worker", "planner")), "gate") for _ in range(others)]
+    chance.shuffle(later)
+    return [*at_start, *later]
+
+
+class Turns:
+    """The lives of one job. Servers that it needs are started for the first of them."""
+
+    def __init__(self, job: Job, stack: ExitStack) -> None:
+        self._job = job
+        self._stack = stack
+        self._prepare: Callable[[str, Path], Prepared] | None = None
+
+    def live(self, name: str, plan: Sequence[tuple[str, str]]) -> Life:
+        """One life. Raises ``MissingComponentError`` if a server is missing."""
+        self._prepare = self._prepare or self._with_servers()
+        with scratch_folder() as folder:
+            return live(self._job, name, folder, plan, self._prepare(name, folder))
+
+    def _with_servers(self) -> Callable[[str, Path], Prepared]:
+        if self._job.module != "storms.jobs.servers":
+            return lambda name, folder: prepared(self._job)
+        from storms.jobs import servers
+
+        running = self._stack.enter_context(servers.servers(self._stack.enter_context(scratch_folder())))
+
+        def prepare(name: str, folder: Path) -> Prepared:
+            arguments = running.prepare(name)
+            written = lambda folder, first_batch: running.written(folder, arguments[2])  # noqa: E731
+            return Prepared((*self._job.arguments, *arguments), servers.expected(), written)
+
+        return prepare
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The arguments of a job, what it should write, and how to read what it wrote."""
+
+    arguments: Sequence[str]
+    expected: Output
+    written: Callable[[Path, int], Output]
+
+
+def prepared(job: Job) -> Prepared:
+    """A job that needs no server."""
+    module = import_module(job.module)
+    return Prepared(job.arguments, module.expected(*job.arguments), module.written)
+
+
+def live(job: Job, name: str, folder: Path, plan: Sequence[tuple[str, str]], ready: Prepared) -> Life:
+    """Run ``job`` from its beginning to its end in ``folder``, with the kills of ``plan``; compare its output."""
+    begun = time.monotonic()
+    module = import_module(job.module)
+    phases = {phase.name: phase for phase in START_PHASES} | batch_phases(module.SINKS)
+    counted: list[list[str]] = []
+    with JobProcess(folder, ["-m", job.launcher, job.module, str(folder), *ready.arguments]) as process:
+        attack = Attack(process, phases, module.GATES)
+        try:
+            for victim, phase in plan:
+                if attack.strike(victim, phase, random.Random(f"{name} {len(counted)}")):
+                    counted.append([victim, phase])
+            attack.start_if_over()
+            process.finish()
+            output = differences(ready.expected, ready.written(folder, attack.first_batch)) or EQUAL
+        except JobOverError as error:
+            output = f"failed: {error}"
+    return Life(name, job.name, output, counted, len(plan) - len(counted), round(time.monotonic() - begun, 1))
+
+
+class Attack:
+    """Kills of one job."""
+
+    def __init__(self, process: JobProcess, phases: dict[str, Phase], gates: Sequence[str]) -> None:
+        self._process = process
+        self._phases = phases
+        self._gates = gates
+        self._is_running = False
+        self.first_batch = 0
+        """The first micro-batch of the run that was started last."""
+
+    def start_if_over(self) -> None:
+        """Start the job unless it runs."""
+        if not self._is_running:
+            self.first_batch = self._process.batches("commits")
+            self._process.start()
+            self._is_running = True
+
+    def strike(self, victim: str, phase: str, chance: random.Random) -> bool:
+        """Kill ``victim`` when the job has reached ``phase``; whether it was in time."""
+        try:
+            if victim == "driver":
+                return self._kill_driver(self._phases[phase], chance)
+            self.start_if_over()
+            return self._kill_worker(chance) if victim == "worker" else self._kill_planner()
+        except JobOverError as error:
+            self._is_running = False
+            if error.code != 0:
+                raise
+            return False  # the job was done before it got there
+
+    def _kill_driver(self, phase: Phase, chance: random.Random) -> bool:
+        process, at_start = self._process, phase in START_PHASES
+        # The first micro-batch after a start may be a repeated one: let it pass.
+        batch = 0 if at_start else process.batches("commits") + 1
+        if phase.reached(process.folder, batch):
+            return False
+        self.start_if_over()
+        process.wait_until(lambda: phase.reached(process.folder, batch))
+        if phase.tail:
+            time.sleep(chance.uniform(0, phase.tail))
+        process.kill()
+        self._is_running = False
+        return not phase.before_commit or process.batches("commits") <= batch
+
+    def _kill_worker(self, chance: random.Random) -> bool:
+        gate = Gate(self._process.folder, chance.choice(self._gates))
+        worker = self._process.run_to(gate)
+        is_in_time = worker not in (0, self._process.pid)
+        if is_in_time:
+            os.kill(worker, signal.SIGKILL)
+        gate.open()
+        return is_in_time
+
+    def _kill_planner(self) -> bool:
+        process = self._process
+        passed = process.batches("commits") + 1
+        process.wait_until(lambda: process.batches("commits") >= passed)
+        planners = [
+            child for child, command in children_of_session(process.pid) if "python_streaming_source_runner" in command
+        ]
+        for planner in islice(planners, 1):
+            os.kill(planner, signal.SIGKILL)
+            process.wait()
+            self._is_running = False
+        return bool(planners)
+
+
+def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
+    """The report on all lives."""
+    report = Report(NAME, "Kills", conditions(NAME, options.seed))
+    drivers = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
+    others = Counter(victim for life in lives for victim, _ in life.kills if victim != "driver")
+    report.table("Kills of drivers, by phase", ("phase", "kills"), [(name, drivers[name]) for name in _all_phases()])
+    report.table("Other kills", ("victim", "kills"), [(name, others[name]) for name in ("worker", "planner")])
+    rows = []
+    for name in JOBS:
+        if not (of_job := [life for life in lives if life.job == name]):
+            continue
+        equal = sum(life.output == EQUAL for life in of_job)
+        rows.append((name, len(of_job), sum(len(life.kills) for life in of_job), equal, len(of_job) - equal))
+    report.table("Lives, by job", ("job", "lives", "kills", "output equal", "not equal"), rows)
+    if bad := [(life.name, one_line(life.output)) for life in lives if life.output != EQUAL]:
+        report.table("What was lost, doubled or failed", ("life", "output"), bad)
+    report.at_least("kills of drivers", drivers.total(), options.kills)
+    report.at_least("kills of workers and planners", others.total(), options.others)
+    report.at_least("kills in the phase with the fewest", min(drivers[name] for name in _all_phases()), _PER_PHASE)
+    report.at_most("lives with another output", len(bad), 0)
+    return report
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from storms import kills
+
+    sys.exit(kills.main())

@@ -1,0 +1,43 @@
+"""All storms, one after the other, each in a process of its own. The time is divided among those that are left."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from storms.common.command import Arguments
+
+__all__ = ("main",)
+
+NAME = "nightly"
+STORMS = ("corruption", "changes", "poison", "soak", "dags", "kills")
+"""Those that take longest come last, and get the time that the others have left."""
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all storms; returns 1 if one of them has found something."""
+    parser = Arguments(NAME, __doc__)
+    parser.add_argument("--storms", nargs="+", choices=STORMS, default=STORMS, help="only these (all)")
+    parser.set_defaults(limit=8 * 60)
+    options = parser.parse(arguments, {})
+    end = None if options.limit is None else time.monotonic() + options.limit * 60
+    codes: dict[str, int] = {}
+    for number, name in enumerate(options.storms):
+        command = [sys.executable, "-m", f"storms.{name}", "--seed", str(options.seed)]
+        if options.results is not None:
+            command += ["--results", str(options.results)]
+        command += [flag for flag in ("--short", "--again") if getattr(options, flag.removeprefix("--"))]
+        if end is not None:
+            minutes = max(1.0, (end - time.monotonic()) / 60 / (len(options.storms) - number))
+            command += ["--limit", f"{minutes:.1f}"]
+        codes[name] = subprocess.run(command, cwd=_ROOT, check=False).returncode
+    print("\n".join(f"{name}: {'passed' if code == 0 else f'failed ({code})'}" for name, code in codes.items()))
+    return int(any(codes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

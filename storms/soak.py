@@ -1,0 +1,167 @@
+"""Soak: one job for a long time, while its memory, open files, files on disk and batch times are watched.
+
+A sample is taken every so many seconds. What must not grow is compared between the second quarter of the run and the
+last one, in the median; before that, processes start, code is compiled and caches fill.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.common.report import Report
+from storms.common.command import Arguments, conditions
+from storms.common.folders import scratch_folder
+from storms.common.processes import JobProcess, children_of_session
+from storms.common.results import Result, Results
+from storms.jobs import endless
+
+__all__ = ("Sample", "growth", "main")
+
+NAME = "soak"
+SHORT = {"minutes": 0.3, "every": 1.0}
+LIMITS = {
+    "jvm_mb": 1.5,  # its heap is bounded, and it takes its time to get there
+    "driver_mb": 1.1,
+    "workers_mb": 1.1,
+    "planners_mb": 1.1,
+    "open_files": 1.2,
+    "checkpoint_files": 1.5,
+    "batch_ms": 1.5,
+}
+"""By how much a measure may grow."""
+_MB = 1024 * 1024
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Sample(Result):
+    """The job at one moment. ``name``: seconds since its start."""
+
+    batches: int
+    batch_ms: float
+    jvm_mb: float
+    driver_mb: float
+    workers_mb: float
+    planners_mb: float
+    open_files: int
+    checkpoint_files: int
+    output_files: int
+    local_files: int
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the storm with command-line ``arguments``; returns 1 if anything grows, or the output is not right."""
+    parser = Arguments(NAME, __doc__)
+    add = parser.add_argument
+    add("--minutes", type=float, default=60, help="how long (60)")
+    add("--every", type=float, default=15, metavar="SECONDS", help="between two samples (15)")
+    add("--layout", choices=("blob", "map"), default="blob", help="of state (blob)")
+    add("--rate", type=float, default=500, help="records per second (500)")
+    options = parser.parse(arguments, SHORT)
+    minutes = options.minutes if options.limit is None else min(options.minutes, options.limit)
+    samples = Results(options.results, NAME, Sample, again=True)
+    with scratch_folder() as folder:
+        command = ["-m", "storms.common.launch", endless.__name__, str(folder), options.layout, str(options.rate)]
+        with JobProcess(folder, command) as job:
+            job.start()
+            job.wait_until(lambda: job.batches("commits") > 0)
+            for sample in watch(job, minutes * 60, options.every):
+                samples.add(sample)
+        committed = job.batches("commits")
+        difference = endless.difference(folder, committed)
+    report = describe([*samples], difference, options.seed)
+    report.publish(options.results)
+    grows = not all(verdict.met for verdict in report.verdicts)
+    return int(bool(difference) or (grows and not options.short))  # a short run is all beginning
+
+
+def watch(job: JobProcess, seconds: float, every: float) -> Iterator[Sample]:
+    """Samples of the job while it runs. Raises ``JobOverError`` if it ends."""
+    begun = now = last = time.monotonic()
+    batches = job.batches("commits")
+    while now - begun < seconds:
+        until = now + every
+        job.wait_until(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
+        now, done = time.monotonic(), job.batches("commits")
+        if done > batches:  # else a micro-batch takes longer than that
+            yield sample(job, now - begun, done, (now - last) / (done - batches) * 1000)
+            last, batches = now, done
+
+
+def sample(job: JobProcess, at: float, batches: int, batch_ms: float) -> Sample:
+    """The job as it is now."""
+    memory = {"jvm": 0.0, "driver": 0.0, "workers": 0.0, "planners": 0.0}
+    open_files = 0
+    for process, command in children_of_session(job.pid):
+        if process == job.pid:
+            kind = "driver"
+        elif "java" in command.split(" ")[0]:
+            kind = "jvm"
+            open_files = _entries(Path(f"/proc/{process}/fd"))
+        else:
+            kind = "planners" if "python_streaming_source_runner" in command else "workers"
+        memory[kind] += _resident_mb(process)
+    return Sample(
+        name=f"{at:.0f}",
+        batches=batches,
+        batch_ms=round(batch_ms, 1),
+        jvm_mb=round(memory["jvm"], 1),
+        driver_mb=round(memory["driver"], 1),
+        workers_mb=round(memory["workers"], 1),
+        planners_mb=round(memory["planners"], 1),
+        open_files=open_files,
+        checkpoint_files=_files(job.folder / "checkpoint"),
+        output_files=_files(job.folder / "counted"),
+        local_files=_files(job.folder / "spark-local"),
+    )
+
+
+def _resident_mb(process: int) -> float:
+    try:
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / _MB
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return 0.0  # it has ended
+
+
+def _entries(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
+
+
+def _files(folder: Path) -> int:
+    return sum(len(names) for _, _, names in os.walk(folder))
+
+
+def growth(samples: Sequence[Sample], measure: str) -> float:
+    """The median of a measure in the last quarter, by that in the second one."""
+    values = [float(getattr(sample, measure)) for sample in samples]
+    quarter = max(1, len(values) // 4)
+    before = statistics.median(values[quarter : 2 * quarter] or values[:1])
+    return statistics.median(values[-quarter:]) / before if before else 1.0
+
+
+def describe(samples: Sequence[Sample], difference: str, seed: int) -> Report:
+    """Some of the samples, and what grew."""
+    report = Report(NAME, "Soak", conditions(NAME, seed))
+    names = [name for name in Sample.__dataclass_fields__ if name != "name"]
+    some = samples[:: max(1, len(samples) // 12)]
+    rows = [(int(one.name), *(getattr(one, name) for name in names)) for one in some]
+    report.table("Samples", ("s", *(name.replace("_", " ") for name in names)), rows)
+    report.table(
+        "Output", ("files", "records"), [("all micro-batches", difference or "each number once, counted right")]
+    )
+    for measure, limit in LIMITS.items():
+        report.at_most(f"growth of {measure.replace('_', ' ')}", growth(samples, measure), limit)
+    return report
+
+
+if __name__ == "__main__":
+    # Run the importable module, not this copy of it: Spark's workers find classes by the name of their module.
+    from storms import soak
+
+    sys.exit(soak.main())

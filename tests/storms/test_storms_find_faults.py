@@ -1,0 +1,342 @@
+"""Every storm can fail: it reports what is lost, doubled, wrong or opaque. No Spark."""
+
+from __future__ import annotations
+
+import random
+from argparse import Namespace
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dsv2 import CorruptDataError, JobError
+from dsv2.local import LocalRuntime
+from storms import changes, corruption, dags, kills, poison, soak
+from storms.common import results
+from storms.common.changes import CHANGES, Change
+from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
+from storms.common.outcome import Outcome, classify
+from storms.common.outputs import differences
+from storms.common.phases import BATCH_PHASES
+from storms.common.processes import JobProcess
+from storms.common.results import Results
+from storms.common.text import last_error, one_line
+from storms.jobs import changing, endless, poisons, splits_counted
+from tests.property.runs import outcomes_of
+from tests.storms import toy
+
+PLAN = [
+    ("driver", "manifest written"),
+    ("driver", "state"),
+    ("worker", "gate"),
+    ("driver", "offsets"),
+    ("driver", "sink done"),
+]
+OPTIONS = Namespace(kills=3, others=1, seed=1, graphs=4)
+
+
+def life_of_toy(folder: Path, sink: str) -> kills.Life:
+    job = kills.Job("toy", toy.__name__, (sink,), launcher=toy.__name__)
+    return kills.live(job, f"toy {sink}", folder, PLAN, kills.prepared(job))
+
+
+def test_kills_of_a_job_that_is_exactly_once_leave_no_trace(tmp_path: Path) -> None:
+    life = life_of_toy(tmp_path, "exactly-once")
+    assert life.output == kills.EQUAL
+    # The gate is passed in the driver itself, which is no worker.
+    assert [phase for victim, phase in life.kills if victim == "driver"][1:] == ["state", "offsets", "sink done"]
+
+
+def test_kills_of_a_job_with_a_careless_sink_are_reported(tmp_path: Path) -> None:
+    life = life_of_toy(tmp_path, "careless")
+    assert life.output.startswith("out: 0 missing and ")
+    verdict = kills.describe([life], OPTIONS).verdicts[-1]
+    assert (verdict.claim, verdict.measured, verdict.met) == ("lives with another output", 1, False)
+
+
+def test_a_job_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
+    job = kills.Job("toy", toy.__name__, (), launcher=toy.__name__)
+    assert kills.live(job, "toy", tmp_path, PLAN, kills.prepared(job)).output.startswith("failed: ")
+
+
+def test_every_phase_gets_its_turn() -> None:
+    options = Namespace(kills=200, others=50, per_life=10)
+    phases = kills.wanted_phases(Results(None, "kills", kills.Life))
+    plan = kills.draw(random.Random(1), phases, options)
+    assert plan[0] == ("driver", "checkpoint folder made")
+    assert {phase for victim, phase in plan if victim == "driver"} == {*BATCH_PHASES, "checkpoint folder made"}
+    assert Counter(victim == "driver" for victim, _ in plan) == {True: 8, False: 2}
+
+
+# --- Outcomes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "difference", "outcome"),
+    [
+        (None, "", Outcome.RIGHT),
+        (None, "one missing", Outcome.WRONG),
+        ("offsets/4 is damaged", "", Outcome.NAMED),
+        ("State of it, subtask 1", "", Outcome.NAMED),
+        ("State is damaged", "", Outcome.OPAQUE),
+    ],
+)
+def test_outcomes(error: str | None, difference: str, outcome: Outcome) -> None:
+    assert classify(error, difference, [["offsets/4"], ["State of", "subtask"]]) is outcome
+
+
+def test_differences_are_counted_by_sink() -> None:
+    wanted = {"a": Counter([(1,), (2,)]), "b": Counter([(3,)])}
+    assert differences(wanted, wanted) == ""
+    found = {"a": Counter([(1,), (1,)]), "b": Counter([(3,)])}
+    assert differences(wanted, found) == "a: 1 missing and 1 extra of 2"
+    assert differences(wanted, {"a": wanted["a"]}) == "b: 1 missing and 0 extra of 1"
+
+
+def test_the_last_error_of_a_log_is_without_its_traceback() -> None:
+    log = "WARN x\nTraceback (most recent call last):\n  File a\n    b\nerrors.Bad: one\n  - two\n"
+    assert last_error(log) == "errors.Bad: one\n  - two"
+    assert one_line("a |\n b") == "a \\| b"
+
+
+# --- Corruption -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    for number in range(9, 12):
+        for place in (f"offsets/{number}", f"state/0/0/{number}.delta", f"state/0/1/{number}.delta"):
+            file = tmp_path / place
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"number {number}" * (2 if "/1/" in place else 1))
+            file.with_name(f".{file.name}.crc").write_text(f"sum {number}")
+    (tmp_path / "metadata").write_text("{}")
+    (tmp_path / "dsv2/manifest").mkdir(parents=True)
+    (tmp_path / "dsv2/manifest/part-00000-12345678-1234-1234-1234-123456789abc-c000.txt").write_text("{}")
+    return tmp_path
+
+
+def test_one_file_of_every_kind_is_a_target(checkpoint: Path) -> None:
+    assert [*targets(checkpoint)] == [
+        Target(
+            "dsv2/manifest/part-N-ID-c000.txt, newest",
+            "dsv2/manifest/part-00000-12345678-1234-1234-1234-123456789abc-c000.txt",
+        ),
+        Target("metadata, newest", "metadata"),
+        Target("offsets/N, newest", "offsets/11", "offsets/10"),
+        Target("offsets/N, before", "offsets/10", "offsets/9"),
+        Target("state/N/N/N.delta, newest", "state/0/1/11.delta", "state/0/1/10.delta"),
+    ]
+
+
+def test_every_damage_is_done(checkpoint: Path) -> None:
+    target = Target("offsets/N, newest", "offsets/11", "offsets/10")
+    file = checkpoint / target.file
+    whole, seen = file.read_bytes(), {}
+    for name, damage in DAMAGES.items():
+        assert damage(checkpoint, target)
+        seen[name] = file.read_bytes() if file.exists() else None
+        file.write_bytes(whole)
+    assert seen == {
+        "emptied": b"",
+        "truncated": b"numb",
+        "byte changed": b"numbur 11",
+        "deleted": None,
+        "older": b"number 10",
+    }
+    assert not DAMAGES["older"](checkpoint, replace(target, older=None))
+
+
+def test_checksums_are_kept_or_dropped(checkpoint: Path) -> None:
+    target = Target("offsets/N, newest", "offsets/11", "offsets/10")
+    assert has_checksum(checkpoint, target)
+    DAMAGES["older"](checkpoint, target)
+    assert (checkpoint / "offsets/.11.crc").read_text() == "sum 10"
+    drop_checksums(checkpoint)
+    assert not has_checksum(checkpoint, target)
+
+
+def test_bad_cells_are_reported() -> None:
+    cells = [
+        corruption.Cell(outcome.value, "blob", "offsets/N, newest", "emptied", False, outcome.value)
+        for outcome in Outcome
+    ]
+    assert corruption.describe(cells, 1).verdicts[0].measured == 3
+
+
+class Ended:
+    """The handle of a job."""
+
+    def __init__(self, ends: bool = True, error: Exception | None = None) -> None:
+        self._ends, self._error = ends, error
+
+    def await_termination(self, timeout_seconds: float) -> bool:
+        if self._error is not None:
+            raise self._error
+        return self._ends
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome"),
+    [
+        (Ended(), "wrong"),  # there is no output
+        (Ended(ends=False), "hangs"),
+        (Ended(error=CorruptDataError("offsets/11 is damaged")), "refused"),
+        (Ended(error=JobError("Something is damaged")), "opaque"),
+        (Ended(error=ValueError("offsets/11")), "refused"),
+    ],
+)
+def test_a_restart_is_classified(job: Ended, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits_counted, "start", lambda *_: job)
+    spark: Any = None
+    found, _ = corruption.restart(spark, tmp_path, "blob", Target("offsets/N, newest", "offsets/11"))
+    assert found.value == outcome
+
+
+# --- Changed restarts -------------------------------------------------------------------------------------------------
+
+
+def test_every_change_fits_the_text_of_the_program(tmp_path: Path) -> None:
+    assert len({change.name for change in CHANGES}) == len(CHANGES) >= 40
+    folder = Path(changing.__file__).parent
+    for change in CHANGES:
+        for name, edits in (("program.py", change.edits), ("helper.py", change.helper)):
+            file = tmp_path / name
+            file.write_text((folder / name).read_text())
+            changes.edit(file, edits)
+            compile(file.read_text(), name, "exec")
+
+
+def restarted(base: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> changes.Cell:
+    """The outcome of a program that is no job at all."""
+    (base / "changing").mkdir(parents=True)
+    (base / "changing/program.py").write_text("")
+    (base / "changing/helper.py").write_text("")
+    monkeypatch.setattr(changes, "process_of", lambda folder, checkpoint: JobProcess(folder, ["-c", program]))
+    (base / "log").touch()
+    change = Change("any", (Outcome.RIGHT,), names=["'counts'"])
+    return changes.restart(base, base.with_name("cell"), change, {"counts": Counter([("counts", "a", 1)])})
+
+
+@pytest.mark.parametrize(
+    ("program", "outcome"),
+    [
+        ("pass", "wrong"),
+        ("print('WARNING: state \\'counts\\' was not asked for')", "warned"),
+        ("from dsv2 import *; raise IncompatibleCheckpointError('operator \\'counts\\' is gone')", "refused"),
+        ("from dsv2 import *; raise IncompatibleCheckpointError('it is gone')", "opaque"),
+        ("raise ValueError('operator \\'counts\\'')", "opaque"),
+    ],
+)
+def test_a_changed_restart_is_classified(
+    program: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert restarted(tmp_path / "base", program, monkeypatch).outcome == outcome
+
+
+def test_an_outcome_that_is_not_wanted_is_reported() -> None:
+    key_selector = next(change for change in CHANGES if change.name == "key selector")
+    for outcome, bad in ((Outcome.NAMED, 0), (Outcome.WRONG, 1), (Outcome.OPAQUE, 1), (Outcome.HANGS, 1)):
+        cell = changes.Cell(key_selector.name, outcome.value)
+        assert changes.describe({cell.name: cell}, 1).verdicts[0].measured == bad
+
+
+# --- Poison -----------------------------------------------------------------------------------------------------------
+
+
+def run_locally(case: poisons.Poison, tmp_path: Path) -> poison.Cell:
+    spark: Any = None
+    return poison.run_poison(case, "local", spark, tmp_path)
+
+
+def test_lost_records_are_wrong(tmp_path: Path) -> None:
+    case = poisons.Poison("lost", (Outcome.RIGHT,), poisons.through(poisons.Fixed, wanted=[*poisons.items(), "lost"]))
+    cell = run_locally(case, tmp_path)
+    assert (cell.outcome, cell.detail, cell.is_sound) == ("wrong", "1 missing and 0 extra of 21", False)
+    assert poison.describe([cell], 1).verdicts[0].measured == 1
+
+
+def test_an_error_has_to_say_what_the_case_asks_for(tmp_path: Path) -> None:
+    refused = (Outcome.NAMED,)
+    named = poisons.Poison("raises", refused, poisons.through(poisons.Raise), ("process_record", "number=13"))
+    assert run_locally(named, tmp_path).is_sound
+    assert run_locally(replace(named, names=("another word",)), tmp_path).outcome == "opaque"
+
+
+# --- Random DAGs ------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_record_of_a_graph_is_reported() -> None:
+    cases = [case for case in dags.cases(30, 1) if case.one_order]
+    graphs = [case.graph for case in cases]
+    with outcomes_of(graphs, LocalRuntime()) as local, outcomes_of(graphs, LocalRuntime(batches=(2,))) as other:
+        assert [*dags.found_wrong(cases, other, local)] == []
+        held = next(items for outcome in other for items in outcome.results.values() if items)
+        held.pop()
+        assert len([*dags.found_wrong(cases, other, local)]) == 1
+
+
+def test_another_order_of_a_graph_is_reported() -> None:
+    cases = [case for case in dags.cases(30, 1) if case.one_order]
+    with outcomes_of([case.graph for case in cases], LocalRuntime()) as local:
+        others = [local[1], local[0], *local[2:]]
+        swapped = [replace(case, graph=other.graph) for case, other in zip(cases, others, strict=True)]
+        found = [what for _, what in dags.found_wrong(swapped, others, local)]
+    assert found == ["other records or another order than locally"] * 2
+
+
+def test_bad_graphs_are_reported() -> None:
+    chunk = dags.Chunk("one", 4, 1, [["BATCH", "graph", "lost"]])
+    assert [verdict.met for verdict in dags.describe([chunk], OPTIONS).verdicts] == [True, False]
+
+
+# --- Soak -------------------------------------------------------------------------------------------------------------
+
+
+def test_growth_is_reported() -> None:
+    flat = soak.Sample("0", 1, 1, 100, 100, 100, 100, 100, 100, 100, 100)
+    samples = [replace(flat, name=str(second), workers_mb=100.0 + second) for second in range(40)]
+    report = soak.describe(samples, "", 1)
+    assert [verdict.claim for verdict in report.verdicts if not verdict.met] == ["growth of workers mb"]
+
+
+def test_numbers_that_are_lost_or_doubled_are_reported(tmp_path: Path) -> None:
+    def batch(number: int, numbers: list[int]) -> None:
+        folder = tmp_path / f"counted/batch_id={number}"
+        folder.mkdir(parents=True)
+        nth = [one // endless.KEYS + 1 for one in numbers]
+        pq.write_table(pa.table({"number": numbers, "nth": nth}), folder / "part.parquet")
+
+    batch(0, [0, 1, 2])
+    batch(1, [3, 4])
+    batch(2, [4, 9])  # not committed
+    assert endless.difference(tmp_path, committed=2) == ""
+    batch(3, [4])
+    assert endless.difference(tmp_path, committed=4) == "3 missing and 3 extra of 8"
+
+
+# --- Results ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_kept_one_by_one(tmp_path: Path) -> None:
+    first = changes.Cell("first", "right")
+    Results(tmp_path, "changes", changes.Cell).add(first)
+    again = Results(tmp_path, "changes", changes.Cell)
+    assert "first" in again
+    again.add(replace(first, outcome="wrong"))
+    again.add(changes.Cell("second", "right"))
+    assert [cell.outcome for cell in Results(tmp_path, "changes", changes.Cell)] == ["wrong", "right"]
+    assert [*Results(tmp_path, "changes", changes.Cell, again=True)] == []
+
+
+def test_results_of_other_code_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Results(tmp_path, "changes", changes.Cell).add(changes.Cell("first", "right"))
+    monkeypatch.setattr(results, "code_digest", lambda: "of other code")
+    assert [*Results(tmp_path, "changes", changes.Cell)] == []

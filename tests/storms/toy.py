@@ -1,0 +1,61 @@
+"""A job that looks like one of Spark's from outside, by its files: ``python -m tests.storms.toy MODULE FOLDER SINK``.
+
+``SINK`` is "exactly-once" or "careless": a careless one adds the records of a repeated micro-batch again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from storms.common.outputs import Output, read_files
+from storms.common.processes import Gate
+
+GATES = ("gate",)
+SINKS = ("out",)
+BATCHES = 60
+PER_BATCH = 10
+
+
+def run(folder: Path, sink: str) -> None:
+    """Run the micro-batches that are not committed."""
+    checkpoint = folder / "checkpoint"
+    for place in ("dsv2/manifest", "offsets", "commits", "state/0/0"):
+        (checkpoint / place).mkdir(parents=True, exist_ok=True)
+    (checkpoint / "dsv2/manifest/_SUCCESS").touch()
+    (checkpoint / "metadata").touch()
+    done = max((int(file.name) for file in (checkpoint / "commits").iterdir()), default=-1)
+    for batch in range(done + 1, BATCHES):
+        (checkpoint / f"offsets/{batch}").touch()
+        Gate(folder, "gate").pass_through()
+        time.sleep(0.01)
+        (checkpoint / f"state/0/0/{batch + 1}.delta").touch()
+        name = "part" if sink == "exactly-once" else f"part-{os.getpid()}"
+        write(folder / f"out/batch_id={batch}", name, range(batch * PER_BATCH, (batch + 1) * PER_BATCH))
+        time.sleep(0.01)
+        (checkpoint / f"commits/{batch}").touch()
+        time.sleep(0.01)
+
+
+def write(folder: Path, name: str, numbers: range) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / "partial"
+    partial.write_text("".join(f"{json.dumps({'number': number})}\n" for number in numbers))
+    partial.rename(folder / f"{name}.json")
+    (folder / "_SUCCESS").touch()
+
+
+def expected(sink: str = "") -> Output:
+    return {"out": Counter((number,) for number in range(BATCHES * PER_BATCH))}
+
+
+def written(folder: Path, first_batch: int) -> Output:
+    return {"out": read_files(folder / "out", "json")}
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[2]), sys.argv[3])
