@@ -158,15 +158,20 @@ class ExecutionEnvironment:
         *,
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
+        allow_non_restored_state: bool = True,
     ) -> JobResult:
         """Run the pipeline and wait for its end.
 
         ``checkpoint_location``: where a streaming job on Spark keeps its state; starting again with the same one goes
         on where the job was. ``trigger``: ``Trigger.available_now()`` when all sources are bounded, else
-        ``Trigger.processing_time()``, if not given. Raises ``PlanError`` if the pipeline cannot run,
+        ``Trigger.processing_time()``, if not given. ``allow_non_restored_state``: what happens when the checkpoint
+        holds states or function fields that the program does not ask for, because they have other names now perhaps:
+        True warns with ``DroppedStateWarning``, False refuses (Flink ``--allowNonRestoredState``).
+
+        Raises ``PlanError`` if the pipeline cannot run,
         ``UserFunctionError`` if a callback raised, ``IncompatibleCheckpointError`` if the checkpoint does not fit.
         """
-        return self._start(job_name, checkpoint_location, trigger).result()
+        return self._start(job_name, checkpoint_location, trigger, allow_non_restored_state).result()
 
     @short_traceback
     def execute_async(
@@ -175,23 +180,28 @@ class ExecutionEnvironment:
         *,
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
+        allow_non_restored_state: bool = True,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and may be used again.
 
         If the pipeline is refused, it stays as it is. Wait for the job with ``result()`` or ``await_termination()``: a
         program that ends first cuts off a job that has no end. ``UnfinishedJobWarning`` says so then.
         """
-        job = self._start(job_name, checkpoint_location, trigger)
+        job = self._start(job_name, checkpoint_location, trigger, allow_non_restored_state)
         watch(job, job_name, caller_location())
         return job
 
     def _start(
-        self, job_name: str, checkpoint_location: str | PathLike[str] | None, trigger: Trigger | None
+        self,
+        job_name: str,
+        checkpoint_location: str | PathLike[str] | None,
+        trigger: Trigger | None,
+        allow_non_restored_state: bool,
     ) -> JobHandle:
         checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
         plan = self.build_plan(job_name)
         warn_of_unread_streams(plan)
-        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger))
+        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_non_restored_state))
         self._begin_new_pipeline()
         return job
 

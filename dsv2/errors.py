@@ -22,6 +22,8 @@
     └── InternalError                a bug in dsv2: please report it
 
     Dsv2Warning
+    ├── MissingUidWarning            an operator keeps state and has no uid of the user's
+    ├── DroppedStateWarning          the checkpoint holds state that the program does not ask for
     ├── UnreadStreamWarning          nothing reads a stream of the pipeline
     └── UnfinishedJobWarning         the program ended while a job was running, or without asking how it ended
 """
@@ -34,6 +36,7 @@ __all__ = (
     "ConfigurationError",
     "ContractError",
     "CorruptDataError",
+    "DroppedStateWarning",
     "Dsv2Error",
     "Dsv2Warning",
     "IllegalRedistributionModeError",
@@ -41,6 +44,7 @@ __all__ = (
     "InternalError",
     "InvalidKeyError",
     "JobError",
+    "MissingUidWarning",
     "PlanError",
     "RecordMutatedError",
     "SchemaError",
@@ -194,6 +198,14 @@ class InternalError(Dsv2Error):
 
 class Dsv2Warning(UserWarning):
     """Root of all warnings of dsv2."""
+
+
+class MissingUidWarning(Dsv2Warning):
+    """An operator of a job with a checkpoint keeps state, and the program gives it no uid."""
+
+
+class DroppedStateWarning(Dsv2Warning):
+    """The checkpoint holds states or function fields that the program does not ask for."""
 
 
 class UnreadStreamWarning(Dsv2Warning):

@@ -166,6 +166,7 @@ class RunOptions:
 
     checkpoint_location: str | None = None
     trigger: Trigger | None = None
+    allow_non_restored_state: bool = True
 
 
 class JobRuntime(Protocol):

@@ -17,7 +17,14 @@ from dsv2.functions import (
 )
 from dsv2.graph.builder import caller_location, kind_of
 
-__all__ = ("one_input", "require", "require_callable", "require_new_key_selector", "require_selectors")
+__all__ = (
+    "one_input",
+    "require",
+    "require_callable",
+    "require_new_key_selector",
+    "require_selectors",
+    "require_version",
+)
 
 
 def one_input(function: Any) -> OneInput[Any, Any]:
@@ -73,4 +80,16 @@ def require_new_key_selector(selector: object) -> None:
         raise PlanError(
             f"connect_and_process at {caller_location()}: new_key_selector is a callable (record) -> key, "
             f"not {selector!r}."
+        )
+
+
+def require_version(version: object, selectors: tuple[Any, ...]) -> None:
+    """Raise ``PlanError`` unless ``version`` is None, or a whole number from 1 on that is said of key selectors."""
+    if version is None:
+        return
+    if not any(selectors):
+        raise PlanError(f"{caller_location()}: version is that of a key selector, and there is none here.")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise PlanError(
+            f"{caller_location()}: the version of a key selector is a whole number from 1, not {version!r}."
         )

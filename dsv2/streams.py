@@ -33,6 +33,7 @@ from dsv2.stream_arguments import (
     require_callable,
     require_new_key_selector,
     require_selectors,
+    require_version,
 )
 
 __all__ = (
@@ -74,17 +75,16 @@ class _Stream(Generic[T_co]):
         *others: InputRef,
         output_keys: tuple[KeySelector | None, ...] = (None,),
         non_parallel: bool = False,
+        version: int | None = None,
     ) -> InputRef:
-        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel)
+        require_version(version, output_keys)
+        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
         return InputRef(node)
 
-    def _through(self, exchange: Exchange, key_selector: KeySelector | None = None) -> InputRef:
-        return InputRef(self._ref.node, self._ref.output, exchange, key_selector)
-
-    def _keyed_by(self, key_selector: KeySelector) -> InputRef:
-        if not takes(key_selector, 1):
-            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
-        return self._through(Exchange.HASH, key_selector)
+    def _through(
+        self, exchange: Exchange, key_selector: KeySelector | None = None, version: int | None = None
+    ) -> InputRef:
+        return InputRef(self._ref.node, self._ref.output, exchange, key_selector, version)
 
     def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
         if not isinstance(sink, Sink):
@@ -93,7 +93,37 @@ class _Stream(Generic[T_co]):
         return ConfiguredSink(self._builder, InputRef(node))
 
 
-class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
+class _Partitionable(_Stream[T_co], Generic[T_co]):
+    """A stream that may be partitioned in another way: every one but a broadcast stream."""
+
+    def key_by(
+        self, key_selector: Callable[[T_co], NK], *, version: int | None = None
+    ) -> KeyedPartitionStream[NK, T_co]:
+        """Partition by key: records whose keys are equal meet in one partition, in order per channel.
+
+        A key is a str, bytes, int, bool, float, date, datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen
+        dataclass of these, and is the same whenever the record is the same.
+
+        ``version``: from 1 on, for jobs that are started again from a checkpoint. Without one a restart is refused
+        when the code of ``key_selector`` has changed. With one the code does not count, and the restart is refused
+        when the version has changed: so raise it when the keys become others, and only then. A selector that had none
+        counts as version 1. Raises ``PlanError`` below 1.
+        """
+        if not takes(key_selector, 1):
+            raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
+        require_version(version, (key_selector,))
+        return KeyedPartitionStream(self._builder, self._through(Exchange.HASH, key_selector, version))
+
+    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
+        """Spread the records evenly over the subtasks of the next operator."""
+        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+
+    def broadcast(self) -> BroadcastStream[T_co]:
+        """Show every record to every subtask of the function this stream is connected to."""
+        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
+
+
+class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks; which record is where is not determined."""
 
     @overload
@@ -153,32 +183,16 @@ class NonKeyedPartitionStream(_Stream[T_co], Generic[T_co]):
         require_callable("flat_map", function)
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
-    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
-        """Partition by key: records whose keys are equal meet in one partition, in order per channel.
-
-        A key is a str, bytes, int, bool, float, date, datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen
-        dataclass of these, and is the same whenever the record is the same.
-        """
-        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
-
-    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
-        """Spread the records evenly over the subtasks of the next operator."""
-        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
-
     def global_(self) -> GlobalStream[T_co]:
         """Bring all records together in one partition."""
         return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
-
-    def broadcast(self) -> BroadcastStream[T_co]:
-        """Show every record to every subtask of the function this stream is connected to."""
-        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         """Write the records to ``sink``."""
         return self._to_sink(sink)
 
 
-class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
+class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     """A stream whose partitions are the keys."""
 
     @overload
@@ -191,43 +205,46 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         function: TwoOutputStreamProcessFunction[T_co, O1, O2],
         first_key_selector: Callable[[O1], K],
         second_key_selector: Callable[[O2], K],
+        *,
+        version: int | None = None,
     ) -> ProcessConfigurableAndTwoKeyedPartitionStreams[K, O1, O2]: ...
     @overload
     def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
     @overload
     def process(
-        self, function: OneInput[T_co, OUT], new_key_selector: Callable[[OUT], K]
+        self, function: OneInput[T_co, OUT], new_key_selector: Callable[[OUT], K], *, version: int | None = None
     ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
     ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
-    def process(self, function: Any, *key_selectors: Any, **named_selectors: Any) -> Any:
+    def process(self, function: Any, *key_selectors: Any, version: int | None = None, **named_selectors: Any) -> Any:
         """Run ``function`` once per record, with the record's key as partition.
 
         Without key selectors the result is not keyed. With them (one per output) it stays keyed, without moving:
-        every emitted record must have the current key, which is checked as it is emitted.
+        every emitted record must have the current key, which is checked as it is emitted. ``version``: of these
+        selectors, as in ``NonKeyedPartitionStream.key_by``.
         """
         # Keywords come in the order of the call; sorted, first_key_selector is before second_key_selector.
         selectors = (*key_selectors, *(selector for _, selector in sorted(named_selectors.items())))
         if isinstance(function, TwoOutputStreamProcessFunction):
-            return self._process_two_output(function, selectors)
+            return self._process_two_output(function, selectors, version)
         name = "KeyedProcess"
         if not selectors:
-            ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name)
+            ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, version=version)
             return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
         require_selectors(selectors, 1)
-        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, output_keys=selectors)
-        return ProcessConfigurableAndKeyedPartitionStream[K, Any](self._builder, _preserving(ref, selectors[0]))
+        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, output_keys=selectors, version=version)
+        return ProcessConfigurableAndKeyedPartitionStream[K, Any](self._builder, _preserving(ref))
 
-    def _process_two_output(self, function: ProcessFunction, selectors: tuple[Any, ...]) -> Any:
+    def _process_two_output(self, function: ProcessFunction, selectors: tuple[Any, ...], version: int | None) -> Any:
         kind, name = OperatorKind.TWO_OUTPUT, "Two-Output-Operator"
         if not selectors:
-            ref = self._add(kind, function, name, output_keys=(None, None))
+            ref = self._add(kind, function, name, output_keys=(None, None), version=version)
             return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
         require_selectors(selectors, 2)
-        ref = self._add(kind, function, name, output_keys=selectors)
-        return ProcessConfigurableAndTwoKeyedPartitionStreams[K, Any, Any](self._builder, ref, selectors)
+        ref = self._add(kind, function, name, output_keys=selectors, version=version)
+        return ProcessConfigurableAndTwoKeyedPartitionStreams[K, Any, Any](self._builder, ref)
 
     @overload
     def connect_and_process(
@@ -241,6 +258,8 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         other: KeyedPartitionStream[K, TO],
         function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
         new_key_selector: Callable[[OUT], K],
+        *,
+        version: int | None = None,
     ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
     @overload
     def connect_and_process(
@@ -252,44 +271,41 @@ class KeyedPartitionStream(_Stream[T_co], Generic[K, T_co]):
         other: BroadcastStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT],
         new_key_selector: Callable[[OUT], K],
+        *,
+        version: int | None = None,
     ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
-    def connect_and_process(self, other: Any, function: Any, new_key_selector: Any = None) -> Any:
+    def connect_and_process(
+        self, other: Any, function: Any, new_key_selector: Any = None, *, version: int | None = None
+    ) -> Any:
         """Run ``function`` on this stream and ``other``: one keyed by the same type of key, or a broadcast one.
 
-        With ``new_key_selector`` the result stays keyed, as with ``process``.
+        With ``new_key_selector``, of version ``version``, the result stays keyed, as with ``process``.
         """
         _refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
-            return _keyed_broadcast(self, other, function, new_key_selector)
+            return _keyed_broadcast(self, other, function, new_key_selector, version)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
         require_new_key_selector(new_key_selector)
         ref = self._add(
-            OperatorKind.TWO_INPUT, function, "Keyed-TwoInput-Process", other._ref, output_keys=(new_key_selector,)
+            OperatorKind.TWO_INPUT,
+            function,
+            "Keyed-TwoInput-Process",
+            other._ref,
+            output_keys=(new_key_selector,),
+            version=version,
         )
-        return _keyed_result(self._builder, ref, new_key_selector)
-
-    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
-        """Partition by another key."""
-        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
-
-    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
-        """Spread the records evenly over the subtasks of the next operator."""
-        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
+        return _keyed_result(self._builder, ref)
 
     def global_(self) -> GlobalStream[T_co]:
         """Bring all records together in one partition."""
         return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
-
-    def broadcast(self) -> BroadcastStream[T_co]:
-        """Show every record to every subtask of the function this stream is connected to."""
-        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         """Write the records to ``sink``."""
         return self._to_sink(sink)
 
 
-class GlobalStream(_Stream[T_co], Generic[T_co]):
+class GlobalStream(_Partitionable[T_co], Generic[T_co]):
     """A stream with exactly one partition; what processes it has parallelism 1."""
 
     @overload
@@ -322,18 +338,6 @@ class GlobalStream(_Stream[T_co], Generic[T_co]):
         )
         return ProcessConfigurableAndGlobalStream(self._builder, ref)
 
-    def key_by(self, key_selector: Callable[[T_co], NK]) -> KeyedPartitionStream[NK, T_co]:
-        """Partition by key."""
-        return KeyedPartitionStream(self._builder, self._keyed_by(key_selector))
-
-    def shuffle(self) -> NonKeyedPartitionStream[T_co]:
-        """Spread the records evenly over the subtasks of the next operator."""
-        return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
-
-    def broadcast(self) -> BroadcastStream[T_co]:
-        """Show every record to every subtask of the function this stream is connected to."""
-        return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
-
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         """Write the records to ``sink``, with parallelism 1."""
         return self._to_sink(sink, non_parallel=True)
@@ -354,6 +358,8 @@ class BroadcastStream(_Stream[T_co], Generic[T_co]):
         other: KeyedPartitionStream[K, TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
         new_key_selector: Callable[[OUT], K],
+        *,
+        version: int | None = None,
     ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
     @overload
     def connect_and_process(
@@ -361,12 +367,14 @@ class BroadcastStream(_Stream[T_co], Generic[T_co]):
         other: NonKeyedPartitionStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
     ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
-    def connect_and_process(self, other: Any, function: Any, new_key_selector: Any = None) -> Any:
+    def connect_and_process(
+        self, other: Any, function: Any, new_key_selector: Any = None, *, version: int | None = None
+    ) -> Any:
         """Run ``function`` on ``other`` (its first input) with this stream as side input (its second)."""
         _refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
         if isinstance(other, KeyedPartitionStream):
-            return _keyed_broadcast(other, self, function, new_key_selector)
-        if new_key_selector is not None:
+            return _keyed_broadcast(other, self, function, new_key_selector, version)
+        if new_key_selector is not None or version is not None:
             raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
         ref = _connect_broadcast(other, self, function)
         return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
@@ -405,24 +413,19 @@ class ProcessConfigurableAndTwoNonKeyedPartitionStream(ProcessConfigurable, Gene
 class ProcessConfigurableAndTwoKeyedPartitionStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
     """Both outputs of a key-preserving two-output function, and the handle on it."""
 
-    def __init__(self, builder: PlanBuilder, ref: InputRef, selectors: tuple[KeySelector, ...]) -> None:
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder
         self._ref = ref
-        self._selectors = selectors
 
     @property
     def first(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O1_co]:
         """The first output."""
-        return ProcessConfigurableAndKeyedPartitionStream(
-            self._builder, _preserving(InputRef(self._node, 0), self._selectors[0])
-        )
+        return ProcessConfigurableAndKeyedPartitionStream(self._builder, _preserving(InputRef(self._node, 0)))
 
     @property
     def second(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O2_co]:
         """The second output."""
-        return ProcessConfigurableAndKeyedPartitionStream(
-            self._builder, _preserving(InputRef(self._node, 1), self._selectors[1])
-        )
+        return ProcessConfigurableAndKeyedPartitionStream(self._builder, _preserving(InputRef(self._node, 1)))
 
 
 class TwoGlobalStreams(Generic[O1_co, O2_co]):
@@ -455,8 +458,9 @@ def _refuse_foreign(stream: _Stream[Any], other: object, *kinds: type) -> None:
         raise PlanError(f"{where}: the two streams belong to different environments.")
 
 
-def _preserving(ref: InputRef, key_selector: KeySelector) -> InputRef:
-    return InputRef(ref.node, ref.output, None, key_selector)
+def _preserving(ref: InputRef) -> InputRef:
+    node = ref.node
+    return InputRef(node, ref.output, None, node.output_keys[ref.output], node.output_key_version)
 
 
 def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], function: Any, **options: Any) -> InputRef:
@@ -468,14 +472,18 @@ def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], functio
 
 
 def _keyed_broadcast(
-    keyed: KeyedPartitionStream[Any, Any], side: BroadcastStream[Any], function: Any, key_selector: Any
+    keyed: KeyedPartitionStream[Any, Any],
+    side: BroadcastStream[Any],
+    function: Any,
+    key_selector: Any,
+    version: int | None,
 ) -> Any:
     require_new_key_selector(key_selector)
-    ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,))
-    return _keyed_result(keyed._builder, ref, key_selector)
+    ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,), version=version)
+    return _keyed_result(keyed._builder, ref)
 
 
-def _keyed_result(builder: PlanBuilder, ref: InputRef, key_selector: KeySelector | None) -> Any:
-    if key_selector is None:
+def _keyed_result(builder: PlanBuilder, ref: InputRef) -> Any:
+    if ref.node.output_keys == (None,):
         return ProcessConfigurableAndNonKeyedPartitionStream[Any](builder, ref)
-    return ProcessConfigurableAndKeyedPartitionStream[Any, Any](builder, _preserving(ref, key_selector))
+    return ProcessConfigurableAndKeyedPartitionStream[Any, Any](builder, _preserving(ref))

@@ -89,6 +89,7 @@ def daily_delays(
         .with_parallelism(1)
         .key_by(lambda flight: flight.carrier)
         .process(with_late_output(aggregate(days, AddDelays(), of_day)))
+        .with_uid("delays")
     )
 
 

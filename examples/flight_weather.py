@@ -55,7 +55,7 @@ def in_weather(
     flights_at = flights.process(in_order_of(lambda flight: flight.scheduled)).key_by(lambda flight: flight.origin)
     weather_at = weather.process(in_order_of(lambda observed: observed.hour)).key_by(lambda observed: observed.origin)
     latest_observation = interval_join(with_sight, MILLISECOND - HOUR, timedelta(0), JoinType.LEFT)
-    return flights_at.connect_and_process(weather_at, latest_observation)
+    return flights_at.connect_and_process(weather_at, latest_observation).with_uid("in weather")
 
 
 def in_order_of(time_of: EventTimeExtractor[T]) -> OneInputStreamProcessFunction[T, T]:
@@ -78,7 +78,8 @@ def by_visibility(flights: NonKeyedPartitionStream[FlightInWeather]) -> NonKeyed
         return InWeather(origin, sight, flights + new.flights, cancelled + new.cancelled, delay + new.delay)
 
     alone = flights.map(of_one_flight)
-    return alone.key_by(lambda one: (one.origin, one.sight)).process(reduce(WindowStrategy.global_(), add))
+    by_sight = alone.key_by(lambda one: (one.origin, one.sight))
+    return by_sight.process(reduce(WindowStrategy.global_(), add)).with_uid("by sight")
 
 
 def of_one_flight(seen: FlightInWeather) -> InWeather:

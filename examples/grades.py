@@ -52,9 +52,9 @@ def join_grades(
     grades: NonKeyedPartitionStream[Grade], scores: NonKeyedPartitionStream[Score]
 ) -> NonKeyedPartitionStream[Result]:
     """The scores of those whose grade is known, one by one."""
-    return grades.key_by(lambda grade: grade.name).connect_and_process(
-        scores.key_by(lambda score: score.name), join(JoinGradesAndScores())
-    )
+    scores_by_name = scores.key_by(lambda score: score.name)
+    joined = grades.key_by(lambda grade: grade.name).connect_and_process(scores_by_name, join(JoinGradesAndScores()))
+    return joined.with_uid("grades and scores")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

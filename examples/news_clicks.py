@@ -100,7 +100,7 @@ def count_clicks(events: NonKeyedPartitionStream[NewsEvent]) -> NonKeyedPartitio
         .with_max_out_of_order_time(OUT_OF_ORDER)
         .build_as_process_function()
     )
-    return events.process(generator).key_by(lambda event: event.news_id).process(CountNewsClicks())
+    return events.process(generator).key_by(lambda event: event.news_id).process(CountNewsClicks()).with_uid("clicks")
 
 
 def time_of(event: NewsEvent) -> int:

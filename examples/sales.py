@@ -95,7 +95,8 @@ class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
 
 def count_sales(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[ProductSales]:
     """The sales of each product in each hour that it was sold in."""
-    return orders.process(FullHours()).key_by(lambda order: order.product).process(CountSales())
+    in_full_hours = orders.process(FullHours()).with_uid("full hours")
+    return in_full_hours.key_by(lambda order: order.product).process(CountSales()).with_uid("sales")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -54,7 +54,7 @@ def count_sales_in_windows(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPa
     """The sales of each product in each hour that it was sold in."""
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     hourly = window(WindowStrategy.tumbling(timedelta(hours=1)), CountSalesInWindow())
-    return orders.process(generator).key_by(lambda order: order.product).process(hourly)
+    return orders.process(generator).key_by(lambda order: order.product).process(hourly).with_uid("sales in windows")
 
 
 def time_of(order: Order) -> int:

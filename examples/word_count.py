@@ -73,7 +73,7 @@ class Counter(OneInputStreamProcessFunction[str, WordCount]):
 
 def count_words(lines: NonKeyedPartitionStream[str]) -> NonKeyedPartitionStream[WordCount]:
     """Every word with its count so far."""
-    return lines.process(Tokenizer()).key_by(lambda word: word).process(Counter())
+    return lines.process(Tokenizer()).key_by(lambda word: word).process(Counter()).with_uid("count")
 
 
 def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedPartitionStream[WordCount]:
@@ -86,7 +86,8 @@ def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedP
     def add(so_far: WordCount, new: WordCount) -> WordCount:
         return WordCount(so_far.word, so_far.total + new.total)
 
-    return lines.process(tokenize).key_by(lambda count: count.word).process(reduce(WindowStrategy.global_(), add))
+    words = lines.process(tokenize).key_by(lambda count: count.word)
+    return words.process(reduce(WindowStrategy.global_(), add)).with_uid("count at the end")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

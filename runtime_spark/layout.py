@@ -50,9 +50,9 @@ class Layout:
         ``partitions``: tasks of a level; None: one for each subtask of the operator that has most.
         """
         depth = max(plan.depths.values(), default=0)
-        levels = tuple(
-            tuple(head for head in plan.chains if plan.depths[head] == level) for level in range(1, depth + 1)
-        )
+        # By uid, so that the slots of the state stay when lines of the program change places.
+        in_order = sorted(plan.chains, key=lambda head: plan.operators[head].uid)
+        levels = tuple(tuple(head for head in in_order if plan.depths[head] == level) for level in range(1, depth + 1))
         heads = [plan.operators[head] for level in levels for head in level]
         if partitions is None:
             partitions = max((operator.parallelism for operator in heads), default=1)

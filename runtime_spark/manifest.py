@@ -6,24 +6,28 @@ Spark itself sees only binary state and would continue with a program that means
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction, WrappingFunction
-from dsv2.graph import Edge, Exchange, Operator, OperatorKind, Plan
+from dsv2.graph import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
+from dsv2.graph.record_types import declared_type
 from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.layout import Layout
 
-__all__ = ("differences", "is_new_checkpoint", "manifest_of", "path_exists", "write_manifest")
+__all__ = ("Manifest", "differences", "essence", "manifest_of", "path_exists", "read_manifest", "write_manifest")
 
-_MANIFEST_VERSION = 1
+Manifest: TypeAlias = dict[str, Any]
+
+_MANIFEST_VERSION = 2
 _PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
+_SOURCE = OperatorKind.SOURCE.value
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
 
 
@@ -50,11 +54,15 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "kind": operator.kind.value,
         "function": f"{type(operator.body).__module__}.{type(operator.body).__qualname__}",
         "defined_at": operator.location,
+        "automatic_uid": operator.automatic_uid,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
         "stateless": _is_stateless(plan, operator),
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
-        "output_keys": [None if select is None else fingerprint(select) for select in operator.output_keys],
+        "output_keys": [
+            _key(plan, operator, output, select, operator.output_key_version)
+            for output, select in enumerate(operator.output_keys)
+        ],
         "states": _states(operator),
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
@@ -94,8 +102,16 @@ def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
         "from_stateless": _is_stateless(plan, plan.operators[edge.source]),
         "output": edge.output,
         "exchange": edge.exchange.value,
-        "key": None if select is None else fingerprint(select),
+        "key": _key(plan, plan.operators[edge.source], edge.output, select, operator.key_versions[edge.input]),
     }
+
+
+def _key(
+    plan: Plan, sender: Operator, output: int, select: KeySelector | None, version: int | None
+) -> dict[str, Any] | None:
+    if select is None:
+        return None
+    return {"digest": fingerprint(select, declared_type(plan, sender, output)), "version": version}
 
 
 def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
@@ -121,7 +137,8 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         return found
     old, new = before["operators"], now["operators"]
     for uid in old.keys() - new.keys():
-        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) is gone, or has another uid")
+        way_out = f"; what goes on with its state needs with_uid({uid!r})" if old[uid]["automatic_uid"] else ""
+        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) is gone, or has another uid{way_out}")
     for uid in new.keys() - old.keys():
         found.append(f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid")
     found.sort()
@@ -129,8 +146,10 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     for uid in (uid for uid in new if uid in old):
         where = f"operator {uid!r} (defined at {new[uid]['defined_at']})"
         found.extend(f"{where}: {change}" for change in _operator_changes(old[uid], new[uid], same_python))
-    if not found and [*old] != [*new]:
-        found.append(f"the operators are defined in another order: {', '.join(old)} became {', '.join(new)}")
+    sources = [[uid for uid, operator in program.items() if operator["kind"] == _SOURCE] for program in (old, new)]
+    if not found and sources[0] != sources[1]:  # Spark knows them by their order
+        was, now_is = map(", ".join, sources)
+        found.append(f"the sources are defined in another order: {was} became {now_is}")
     old, new = before["watermarks"], now["watermarks"]
     for identifier in sorted(old.keys() | new.keys()):
         found.extend(_watermark_changes(identifier, old.get(identifier), new.get(identifier)))
@@ -161,8 +180,8 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
             for name, what in (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
             if before[name] != now[name] and not (name == "exchange" and _may_change(before, now))
         )
-        if (before["key"] is None) != (now["key"] is None) or (same_python and before["key"] != now["key"]):
-            changes.append(f"the key selector of input {number} computes something else than before")
+        if (change := _key_change(before["key"], now["key"], same_python)) is not None:
+            changes.append(f"the key selector of input {number} {change}")
     for name in (name for name in new["states"] if name in old["states"]):  # others come and go freely
         before, now = old["states"][name], new["states"][name]
         changes.extend(
@@ -170,9 +189,26 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
             for part in before
             if before[part] != now[part]
         )
-    if same_python and old["output_keys"] != new["output_keys"]:
-        changes.append("a key selector of its outputs computes something else than before")
+    if len(old["output_keys"]) != len(new["output_keys"]):
+        return changes  # a change of kind, too
+    for number, (before, now) in enumerate(zip(old["output_keys"], new["output_keys"], strict=True)):
+        if (change := _key_change(before, now, same_python)) is not None:
+            changes.append(f"the key selector of output {number} {change}")
     return changes
+
+
+def _key_change(before: dict[str, Any] | None, now: dict[str, Any] | None, same_python: bool) -> str | None:
+    if before is None or now is None:
+        return None if before is now else "computes something else than before"
+    if now["version"] is not None:
+        # The user's word for it that the keys are the same. What had no version is the first one.
+        version = before["version"] or 1
+        return None if version == now["version"] else f"was version {version} and is now version {now['version']}"
+    if same_python and before["digest"] != now["digest"]:
+        return (
+            f"computes something else than before; if all keys stay the same, give it version={before['version'] or 1}"
+        )
+    return None
 
 
 def _may_change(before: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -192,28 +228,29 @@ def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[st
     ]
 
 
-def is_new_checkpoint(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> bool:
-    """Whether no micro-batch has begun in ``checkpoint``. If one has, it must be one that ``plan`` can continue.
+def essence(manifest: Manifest) -> Manifest:
+    """What later programs are compared with, without what may change freely."""
+    operators = {
+        uid: {name: value for name, value in operator.items() if name not in ("function", "defined_at")}
+        for uid, operator in manifest["operators"].items()
+    }
+    return manifest | {"operators": operators, "job_name": ""}
 
-    Raises ``IncompatibleCheckpointError`` with every difference.
+
+def read_manifest(spark: SparkSession, checkpoint: str) -> Manifest | None:
+    """What was written at the first start from ``checkpoint``; None if no micro-batch has begun in it.
+
+    Raises ``IncompatibleCheckpointError`` if it is not the checkpoint of a job, or the manifest is damaged.
     """
-    before = _read(spark, _folder(checkpoint))
-    if before is None:
-        if path_exists(spark, f"{checkpoint}/offsets"):
-            raise IncompatibleCheckpointError(
-                f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
-                f"Use another checkpoint_location."
-            )
-        return True
-    if not path_exists(spark, f"{checkpoint}/offsets/*"):
-        return True  # the start that wrote the manifest failed
-    if found := differences(before, manifest_of(plan, layout)):
-        listed = "\n".join(f"  - {difference}" for difference in found)
+    manifest = _read(spark, _folder(checkpoint))
+    if manifest is None and path_exists(spark, f"{checkpoint}/offsets"):
         raise IncompatibleCheckpointError(
-            f"The checkpoint {checkpoint} cannot be continued by this program:\n{listed}\n"
-            f"Undo the change, or start from a new checkpoint_location (the state begins empty then)."
+            f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
+            f"Use another checkpoint_location."
         )
-    return False
+    if not path_exists(spark, f"{checkpoint}/offsets/*"):
+        return None  # the start that wrote the manifest failed
+    return manifest
 
 
 def write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
@@ -239,7 +276,7 @@ def _folder(checkpoint: str) -> str:
     return f"{checkpoint}/dsv2/manifest"
 
 
-def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
+def _read(spark: SparkSession, folder: str) -> Manifest | None:
     if not path_exists(spark, folder):
         return None
     rows = spark.read.text(folder).collect()

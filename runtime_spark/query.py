@@ -23,6 +23,7 @@ from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import Layout
+from runtime_spark.notes import NoteBook
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.state_limit import StateSizes
@@ -114,6 +115,7 @@ class StreamingJob:
         layout: Layout,
         writer: SinkWriter,
         archive: ReportArchive,
+        note_book: NoteBook,
         clock: Clock,
         *,
         only_available: bool,
@@ -124,6 +126,7 @@ class StreamingJob:
         self._plan = plan
         self._writer = writer
         self._archive = archive
+        self._note_book = note_book
         self._reports = _Reports(plan)
         self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
@@ -152,6 +155,7 @@ class StreamingJob:
         try:
             written = self._writer.write(frames, batch_id, self.query.id)
             self._archive.add(batch_id, [report for report in written if "source" in report])
+            self._note_book.write(self._note_book.notes.with_reports(written))
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise

@@ -18,15 +18,18 @@ from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
+from runtime_spark.manifest import Manifest, manifest_of, path_exists, read_manifest, write_manifest
 from runtime_spark.map_stage import check_map_state, with_map_state
+from runtime_spark.notes import NoteBook
 from runtime_spark.query import BatchJob, StreamingJob
+from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
@@ -34,7 +37,7 @@ from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_key import StateKey
-from runtime_spark.worker import pack_job
+from runtime_spark.worker import load_job, pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
 
@@ -139,18 +142,24 @@ class SparkRuntime:
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
+        check_uids(plan)
         reports = TemporaryDirectory(prefix="dsv2-reports-")  # goes with the job's handle
         trigger = options.trigger or _default_trigger(plan)
         compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms))
         archive = ReportArchive(self._spark, plan, checkpoint, reports.name)
+        note_book = NoteBook(self._spark, checkpoint)
         with usable(f"The checkpoint_location {checkpoint}"):
-            if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
+            before = read_manifest(self._spark, checkpoint)
+            if before is None:
                 self._check_outputs_unused(plan)
                 write_manifest(self._spark, checkpoint, plan, compiled.layout)
+            else:
+                note_book.read()
+                self._check_restart(plan, compiled, before, note_book, checkpoint, options)
             archive.restore()
         sinks = SinkWriter(plan, compiled.layout, compiled.packed)
         only_available = trigger.interval_ms is None
-        job = StreamingJob(plan, compiled.layout, sinks, archive, self._clock, only_available=only_available)
+        job = StreamingJob(plan, compiled.layout, sinks, archive, note_book, self._clock, only_available=only_available)
         weakref.finalize(job, reports.cleanup)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
@@ -171,6 +180,22 @@ class SparkRuntime:
             except Exception as error:
                 raise job_failure(error, plan.job_name) from error
         return job
+
+    def _check_restart(
+        self,
+        plan: Plan,
+        compiled: CompiledPlan,
+        before: Manifest,
+        note_book: NoteBook,
+        checkpoint: str,
+        options: RunOptions,
+    ) -> None:
+        """Raise ``IncompatibleCheckpointError`` if ``plan`` cannot go on with the checkpoint; note it if it can."""
+        now, codec = manifest_of(plan, compiled.layout), load_job(compiled.packed).codec()
+        notes = check_restart(checkpoint, plan, before, now, note_book.notes, codec)
+        dropped = dropped_state(plan, [before, *notes.programs, now], notes.fields)
+        refuse_or_warn_of_dropped(checkpoint, dropped, allowed=options.allow_non_restored_state)
+        note_book.write(notes)
 
 
 def compile_plan(

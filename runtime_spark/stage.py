@@ -8,7 +8,7 @@ levels pass through as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
+from runtime_spark.key_samples import KeySampler
 from runtime_spark.reading import Order, Reading
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.state_limit import check_state_size
@@ -113,7 +114,7 @@ def _run_subtask(
         for frame in frames:
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
         rows.sort(key=lambda row: row[:2])
-        run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores)
+        run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores, sampled=True)
         before = state.read()
         if before is not None:
             run.subtask.restore(before)
@@ -185,9 +186,13 @@ class _SubtaskRun:
         index: int,
         now_ms: int,
         page_stores: Callable[[Codec], PageStores] = lambda codec: in_blob,
+        *,
+        sampled: bool = False,
     ) -> None:
+        """``sampled``: report samples of keys."""
         self._job = job
         self._codec = job.codec()
+        self._sampler = KeySampler(job.plan, head, self._codec) if sampled else None
         self._readings: list[Reading] = []
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
@@ -228,8 +233,10 @@ class _SubtaskRun:
             self.subtask.close()
             raise
 
-    def _deliver(self, channel: int, *elements: Any) -> Iterator[list[Row]]:
-        self.subtask.receive(channel, *elements)
+    def _deliver(self, channel: int, records: Sequence[Any], *elements: Any) -> Iterator[list[Row]]:
+        if self._sampler is not None:
+            self._sampler.see(channel, records)
+        self.subtask.receive(channel, records, *elements)
         if self._encoder.size >= OUTPUT_BYTES:
             yield self._encoder.take()
 
@@ -238,7 +245,8 @@ class _SubtaskRun:
         head, *others = self.subtask.progress()
         if state_bytes is not None:
             head["state_bytes"] = state_bytes
-        self._encoder.report([head, *others])
+        samples = [] if self._sampler is None else self._sampler.report()
+        self._encoder.report([head, *others, *samples])
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

@@ -14,6 +14,7 @@ from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
 from dsv2.graph.states import check_states
+from dsv2.graph.uids import Uid, uids_of
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
@@ -35,6 +36,7 @@ class Node:
     inputs: tuple[InputRef, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = (None,)
     non_parallel: bool = False
+    output_key_version: int | None = None
     uid: str | None = None
     parallelism: int | None = None
     max_parallelism: int | None = None
@@ -46,13 +48,15 @@ class InputRef:
     """One output of a node as the input of another, with the partitioning between them.
 
     ``exchange`` None: forward when both have the same parallelism, else rebalance. A key selector with exchange None
-    says that the stream is partitioned by that key already (key-preserving variants).
+    says that the stream is partitioned by that key already (key-preserving variants). ``key_version``: the version of
+    the selector that the user gives, if any.
     """
 
     node: Node
     output: int = 0
     exchange: Exchange | None = None
     key_selector: KeySelector | None = None
+    key_version: int | None = None
 
 
 @dataclass
@@ -73,10 +77,21 @@ class PlanBuilder:
         inputs: tuple[InputRef, ...] = (),
         output_keys: tuple[KeySelector | None, ...] = (None,),
         non_parallel: bool = False,
+        output_key_version: int | None = None,
     ) -> Node:
         """Record an operator; called by the stream classes. Raises ``PlanError`` if the pipeline has been executed."""
         self.require_open()
-        node = Node(len(self.nodes), kind, body, name, caller_location(), inputs, output_keys, non_parallel)
+        node = Node(
+            len(self.nodes),
+            kind,
+            body,
+            name,
+            caller_location(),
+            inputs,
+            output_keys,
+            non_parallel,
+            output_key_version,
+        )
         self.nodes.append(node)
         return node
 
@@ -103,7 +118,7 @@ class PlanBuilder:
             )
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
             raise PlanError("Nothing to run: the pipeline has no operator behind its sources. Add process or to_sink.")
-        uids = self._uids()
+        uids = uids_of(self.nodes)
         operators = tuple(_operator(node, uids[node.id], default_parallelism) for node in self.nodes)
         for operator in operators:
             if isinstance(operator.body, ProcessFunction):
@@ -124,19 +139,6 @@ class PlanBuilder:
             tuple(registered_types),
         )
 
-    def _uids(self) -> list[str]:
-        taken: dict[str, Node] = {}
-        for node in self.nodes:
-            if node.uid is None:
-                continue
-            if other := taken.get(node.uid):
-                raise ConfigurationError(
-                    f"Two operators have the uid {node.uid!r}: {other.name} at {other.location} and "
-                    f"{node.name} at {node.location}. A uid names one operator of the job."
-                )
-            taken[node.uid] = node
-        return [node.uid if node.uid is not None else _free_uid(node, taken) for node in self.nodes]
-
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:
         unbounded = [n for n in self.nodes if isinstance(n.body, BaseSource) and not n.body.bounded]
         if mode is RuntimeExecutionMode.AUTOMATIC:
@@ -150,15 +152,7 @@ class PlanBuilder:
         return mode
 
 
-def _free_uid(node: Node, taken: dict[str, Node]) -> str:
-    uid = f"{node.name}-{node.id}"
-    while uid in taken:
-        uid += "'"
-    taken[uid] = node
-    return uid
-
-
-def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
+def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
     parallelism = 1 if node.non_parallel else node.parallelism or _inherited_parallelism(node) or default_parallelism
     max_parallelism = 1 if node.non_parallel else node.max_parallelism or _default_max_parallelism(parallelism)
     if parallelism > max_parallelism:
@@ -174,7 +168,7 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         _check_sink(node, node.body)
     return Operator(
         id=node.id,
-        uid=uid,
+        uid=uid.text,
         name=node.name,
         kind=node.kind,
         body=node.body,
@@ -183,8 +177,12 @@ def _operator(node: Node, uid: str, default_parallelism: int) -> Operator:
         location=node.location,
         input_keys=input_keys,
         output_keys=node.output_keys,
+        key_versions=tuple(ref.key_version for ref in node.inputs),
+        output_key_version=node.output_key_version,
         at_source=_at_source(node.body, input_keys),
         watermarks=node.watermarks,
+        automatic_uid=uid.automatic,
+        twin=uid.twin,
     )
 
 

@@ -72,6 +72,10 @@ class Operator:
 
     ``input_keys``: per input the key selector, or None where the input is not keyed.
     ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
+    ``key_versions``: per input the version that the user gives for its key selector, or None.
+    ``output_key_version``: the same for all selectors of the outputs.
+    ``automatic_uid``: the user has given none. ``twin``: the place of another operator with the same automatic uid but
+    for a number.
     ``at_source``: which functions may run where this source reads; for a function, how much of it.
     ``watermarks``: how a source with splits tells event time. ``location``: the user's file and line that made the
     operator.
@@ -87,6 +91,10 @@ class Operator:
     location: str
     input_keys: tuple[KeySelector | None, ...] = ()
     output_keys: tuple[KeySelector | None, ...] = ()
+    key_versions: tuple[int | None, ...] = ()
+    output_key_version: int | None = None
+    automatic_uid: bool = False
+    twin: str | None = None
     at_source: AtSource = AtSource.NOTHING
     watermarks: WatermarkStrategy[Any] | None = None
 

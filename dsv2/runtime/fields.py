@@ -53,6 +53,11 @@ class FunctionFields:
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
         self._changed: set[str] = set()
 
+    @property
+    def kept(self) -> list[str]:
+        """The names of the fields that ``snapshot`` holds; none if ``__getstate__`` says what it holds."""
+        return sorted(self._changed)
+
     def snapshot(self) -> bytes:
         """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be."""
         fields = self._snapshot()

@@ -279,6 +279,7 @@ class OperatorTask:
             },
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
+            "fields": self._fields.kept,
         }
 
     def snapshot(self) -> dict[str, Any]:

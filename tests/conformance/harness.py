@@ -198,8 +198,12 @@ def run_programs(
     env.set_execution_mode(setting.mode)
     sources: Sources = {}
     pipelines = {program.name: Pipeline(program, env, setting, folder, sources) for program in programs}
+    nodes = env._builder.nodes
     for program in programs:
+        first = len(nodes)
         program.build(pipelines[program.name])
+        for number, node in enumerate(nodes[first:]):  # programs may hold operators that nothing else tells apart
+            node.uid = node.uid or f"{program.name}/operator {number}"
     result = env.execute("conformance", checkpoint_location=checkpoint)
     return {
         name: Run(

@@ -129,13 +129,18 @@ def build(
     *,
     generator: Callable[[int], Reading] = reading,
     key: Callable[[Reading], str] = sensor_of,
+    version: int | None = None,
+    tag: type[OneInputStreamProcessFunction[Reading, Reading]] = Tag,
 ) -> ProcessConfigurableAndNonKeyedPartitionStream[Answer]:
-    """The program over ``count`` readings; the stream of its answers, which ``output`` gets."""
+    """The program over ``count`` readings; the stream of its answers, which ``output`` gets.
+
+    ``version``: of ``key``. ``tag``: the function that is behind the shuffle.
+    """
     env.set_parallelism(2)
     source = DataGeneratorSource(generator, count=count, records_per_batch=records_per_batch)
     numbered = env.from_source(source, "readings").with_uid("readings").process(Number()).with_uid("number")
-    tagged = numbered.map(double).with_uid("double").shuffle().process(Tag()).with_uid("tag").with_parallelism(3)
-    totals = tagged.key_by(key).process(Total()).with_uid("total")
+    tagged = numbered.map(double).with_uid("double").shuffle().process(tag()).with_uid("tag").with_parallelism(3)
+    totals = tagged.key_by(key, version=version).process(Total()).with_uid("total")
     totals.to_sink(FileSink(output, schema=Answer)).with_uid("answers")
     return totals
 

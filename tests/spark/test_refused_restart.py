@@ -6,20 +6,33 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
 import runtime_spark.runtime
-from dsv2 import CorruptDataError, ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    CorruptDataError,
+    DroppedStateWarning,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    MissingUidWarning,
+    PartitionedContext,
+    UserFunctionError,
+)
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.types import TypeRegistry
-from dsv2.sinks import CollectSink
+from dsv2.sinks import CollectSink, FileSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.state import StateDeclaration
 from runtime_spark.layout import Layout
 from runtime_spark.stage import StreamingStage, streaming_stage
 from runtime_spark.worker import pack_job
-from tests.spark.programs import Reading, build, read_back, reading, sensor_of
+from tests.spark.programs import TOTAL, Reading, build, read_back, reading, sensor_of
 
 COUNT, PER_BATCH = 30, 15
 
@@ -49,10 +62,10 @@ def folder(after_one_batch: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(after_one_batch, tmp_path / "job"))
 
 
-def run(spark: SparkSession, folder: Path, **changes: Any) -> None:
+def run(spark: SparkSession, folder: Path, *, strict: bool = False, **changes: Any) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     build(env, f"{folder}/out", COUNT, PER_BATCH, **changes)
-    env.execute("refused", checkpoint_location=f"{folder}/checkpoint")
+    env.execute("refused", checkpoint_location=f"{folder}/checkpoint", allow_non_restored_state=not strict)
 
 
 def assert_refused(spark: SparkSession, folder: Path, **changes: Any) -> str:
@@ -71,14 +84,110 @@ def manifest_file(folder: Path) -> Path:
 
 def test_a_changed_program_is_refused_before_any_batch(spark: SparkSession, folder: Path) -> None:
     text = assert_refused(spark, folder, key=by_place)
-    first, difference, advice = text.splitlines()
+    first, difference, sample, advice = text.splitlines()
     assert first == f"The checkpoint {folder}/checkpoint cannot be continued by this program:"
     assert difference.startswith("  - operator 'total' (defined at ")
-    assert difference.endswith("): the key selector of input 0 computes something else than before")
+    assert "): the key selector of input 0 computes something else than before; if all keys" in difference
+    assert "): the key selector of input 0 gives another key than before: for Reading(sensor='sensor-" in sample
     assert advice.startswith("Undo the change, or start from a new checkpoint_location")
     # The one that wrote it goes on.
     run(spark, folder, key=sensor_of)
     assert {row[0] for row in read_back(folder / "out")} == {0, 1}
+
+
+def test_a_selector_is_held_to_its_keys_even_where_a_version_says_that_they_are_the_same(
+    spark: SparkSession, folder: Path
+) -> None:
+    text = assert_refused(spark, folder, key=by_place, version=1)
+    (difference,) = text.splitlines()[1:-1]
+    assert "it gave 'sensor-" in difference
+    run(spark, folder, key=lambda record: record.sensor[:99], version=1)
+
+
+class TagAnew(OneInputStreamProcessFunction[Reading, Reading]):
+    """As ``Tag``, but its field has another name."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def process_record(self, record: Reading, output: Collector[Reading], ctx: PartitionedContext[Reading]) -> None:
+        self.count += 1
+        output.collect(record)
+
+
+def test_a_field_that_has_another_name_is_a_warning_or_an_error(spark: SparkSession, folder: Path) -> None:
+    said = "the checkpoint holds the field 'seen' of its function, which the program does not ask for"
+    text = assert_refused(spark, folder, tag=TagAnew, strict=True)
+    assert text.splitlines()[1].startswith("  - operator 'tag' (defined at ")
+    assert said in text
+    with pytest.warns(DroppedStateWarning, match=said):
+        run(spark, folder, tag=TagAnew)
+
+
+class Value(NamedTuple):
+    value: int
+
+
+class RunningSum(OneInputStreamProcessFunction[Reading, Value]):
+    """Emits what ``combine`` makes of all values of a key so far."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [TOTAL]
+
+    def process_record(self, record: Reading, output: Collector[Value], ctx: PartitionedContext[Value]) -> None:
+        state = ctx.state_manager.get_state(TOTAL)
+        state.update(self.combine(state.value(), record.value))
+        output.collect(Value(state.value()))
+
+    def combine(self, before: int, value: int) -> int:
+        return before + value
+
+
+class RunningMaximum(RunningSum):
+    def combine(self, before: int, value: int) -> int:
+        return max(before, value)
+
+
+def run_without_uids(spark: SparkSession, folder: Path, *kinds: type[RunningSum], end: int) -> None:
+    def until_end(index: int) -> Reading:
+        if index >= end:
+            raise OSError("not readable yet")
+        return reading(index)
+
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    readings = env.from_source(DataGeneratorSource(until_end, count=COUNT, records_per_batch=PER_BATCH))
+    keyed = readings.key_by(sensor_of)
+    for kind in kinds:
+        keyed.process(kind()).to_sink(FileSink(f"{folder}/{kind.__name__}", schema=Value))
+    with pytest.warns(MissingUidWarning, match="keeps state and has no uid"):
+        env.execute(checkpoint_location=f"{folder}/checkpoint")
+
+
+def test_operators_without_uids_that_change_places_keep_their_state(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        run_without_uids(spark, tmp_path, RunningSum, RunningMaximum, end=PER_BATCH)
+    run_without_uids(spark, tmp_path, RunningMaximum, RunningSum, end=COUNT)
+    values: dict[str, list[int]] = {}
+    for index in range(COUNT):
+        values.setdefault(reading(index).sensor, []).append(reading(index).value)
+    for kind, combine in ((RunningSum, sum), (RunningMaximum, max)):
+        expected = sorted(combine(of_key[: n + 1]) for of_key in values.values() for n in range(len(of_key)))
+        assert sorted(value for _, value in read_back(tmp_path / kind.__name__)) == expected
+
+
+def test_operators_that_only_their_order_tells_apart_are_refused_before_anything_is_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="only their order tells them apart"):
+        run_without_uids(spark, tmp_path, RunningSum, RunningSum, end=COUNT)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_notes_are_refused_with_their_file(spark: SparkSession, folder: Path) -> None:
+    (notes,) = (folder / "checkpoint" / "dsv2" / "notes").glob("[!._]*")
+    notes.with_name(f".{notes.name}.crc").unlink()
+    notes.write_text("[")
+    assert f"The notes in {folder}/checkpoint/dsv2/notes/{notes.name} are damaged: " in assert_refused(spark, folder)
 
 
 def test_the_manifest_is_json_for_people(folder: Path) -> None:

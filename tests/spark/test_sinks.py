@@ -255,8 +255,8 @@ def test_a_sink_that_cannot_be_written_is_refused_before_anything_runs(
         (UnknownSink(), ConfigurationError, "is of a kind that the Spark runtime does not know."),
     ):
         env = environment(spark, mode)
-        env.from_collection([1]).to_sink(sink)
+        env.from_collection([1]).to_sink(sink).with_uid("sink")
         with pytest.raises(error) as refused:
             env.execute(checkpoint_location=None if mode is BATCH else checkpoint)
-        assert str(refused.value).startswith(f"The sink Sink (uid 'Sink-1'), defined at {__file__}:")
+        assert str(refused.value).startswith(f"The sink Sink (uid 'sink'), defined at {__file__}:")
         assert said in str(refused.value)

@@ -96,6 +96,7 @@ TwoKeyed = ProcessConfigurableAndTwoKeyedPartitionStreams
 
 def partitionings(g: Given) -> None:
     assert_type(g.non_keyed.key_by(g.by_text), KeyedPartitionStream[str, int])
+    assert_type(g.non_keyed.key_by(g.by_text, version=2), KeyedPartitionStream[str, int])
     assert_type(g.non_keyed.key_by(lambda record: (record % 2, "key")), KeyedPartitionStream[tuple[int, str], int])
     assert_type(g.non_keyed.shuffle(), NonKeyedPartitionStream[int])
     assert_type(g.non_keyed.global_(), GlobalStream[int])
@@ -117,6 +118,7 @@ def one_input(g: Given) -> None:
     assert_type(g.keyed.process(emit_text), NonKeyed[str])
     assert_type(g.keyed.process(g.one, g.key_of_bytes), Keyed[str, bytes])
     assert_type(g.keyed.process(g.one, new_key_selector=lambda record: record.decode()), Keyed[str, bytes])
+    assert_type(g.keyed.process(g.one, lambda record: record.decode(), version=2), Keyed[str, bytes])
     assert_type(g.keyed.process(g.two_out), TwoNonKeyed[bytes, list[int]])
     assert_type(g.keyed.process(g.two_out, g.key_of_bytes, g.key_of_list), TwoKeyed[str, bytes, list[int]])
     assert_type(g.global_.process(g.one), Global[bytes])

@@ -7,10 +7,11 @@ import operator
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -36,6 +37,14 @@ class ByField:
 
     def select(self, record: Any) -> Any:
         return getattr(record, self.name)
+
+    def upper(self, record: Any) -> Any:
+        return getattr(record, self.name).upper()
+
+
+class ByLowerField(ByField):
+    def upper(self, record: Any) -> Any:
+        return getattr(record, self.name).lower()
 
 
 class ByFieldOfChild(ByField):
@@ -70,9 +79,56 @@ selector = Child()
 """
 
 
+# A class whose call goes on to another method.
+CALLING = """
+class Caller:
+    def __call__(self, record): return self.pick(record)
+    def pick(self, record): return {}
+selector = Caller()
+"""
+
+RECORD = """
+from __future__ import annotations
+import dataclasses, typing
+class Part:
+    def get(self): {part}
+{head}
+{body}
+def selector(record: Record): return record.own()
+def unannotated(record): return record.own()
+"""
+
+
+def digest_of_record(body: str, part: str = "return 0", head: str = "@dataclasses.dataclass\nclass Record:") -> str:
+    """The digest of a selector that calls a method of a class with that ``body``."""
+    module = sys.modules["of_the_user"] = ModuleType("of_the_user")  # where annotations look for names
+    exec(compile(RECORD.format(head=head, body=body, part=part), "record.py", "exec"), vars(module))
+    digest = fingerprint(module.selector)
+    assert fingerprint(module.unannotated, module.Record) != fingerprint(module.unannotated)
+    return digest
+
+
+AS_TUPLE = "class Record(typing.NamedTuple):"
+
+
+def module_of(**members: Any) -> ModuleType:
+    module = ModuleType("helper_of_the_user")
+    vars(module).update(members)
+    return module
+
+
+def through_module(**members: Any) -> Selector:
+    return defined("def selector(record): return helper.pick(record)", helper=module_of(**members))
+
+
+def through_package(**members: Any) -> Selector:
+    package = module_of(helper=module_of(**members))
+    return defined("def selector(record): return package.helper.pick(record)", package=package)
+
+
 def defined(source: str, **names: Any) -> Selector:
     """The function ``selector`` that ``source`` defines, with ``names`` as globals of its module."""
-    names = {"functools": functools, **names}
+    names = {"__name__": "of_the_user", "functools": functools, **names}
     exec(source, names)
     selector: Selector = names["selector"]
     return selector
@@ -114,9 +170,18 @@ SAME: dict[str, tuple[Selector, Selector]] = {
     "a global of the name of an attribute": (
         defined("selector = lambda record: record.topic", topic=1),
         defined("selector = lambda record: record.topic", topic=2)),
-    "a mutable global": (
-        defined("selector = lambda record: seen.get(record)", seen={}),
-        defined("selector = lambda record: seen.get(record)", seen={1: 2})),
+    "another method that computes the same": (ByField("topic").select, ByField("topic").__call__),
+    "an unused global": (
+        defined("selector = lambda record: record.topic", names={"a": 1}),
+        defined("selector = lambda record: record.topic", names={"a": 2})),
+    "an unused function of an imported module": (
+        through_module(pick=lower, other=lower), through_module(pick=lower, other=upper)),
+    "a large table of the same length": (
+        defined("selector = lambda record: table[record]", table=[0] * 20_000),
+        defined("selector = lambda record: table[record]", table=[1] * 20_000)),
+    "an object of the standard library": (
+        defined("selector = lambda record: lock.locked(record)", lock=threading.local()),
+        defined("selector = lambda record: lock.locked(record)", lock=threading.local())),
     "a helper elsewhere": (
         helped_by(defined("def selector(record): return record.topic")),
         helped_by(defined("\n\ndef selector(record): return record.topic"))),
@@ -180,7 +245,35 @@ DIFFERENT: dict[str, tuple[Selector, Selector]] = {
         defined(INHERITING.format("record.topic")),
         defined(INHERITING.format("record.author"))),
     "the method of another object": (ByField("topic").select, ByField("author").select),
-    "another method of the same object": (ByField("topic").select, ByField("topic").__call__),
+    "another method of the same object": (ByField("topic").select, ByField("topic").upper),
+    "another dict of the module": (
+        defined("selector = lambda record: names.get(record)", names={}),
+        defined("selector = lambda record: names.get(record)", names={1: 2})),
+    "another list of the module": (
+        defined("selector = lambda record: names[record]", names=["a", ("b", "c")]),
+        defined("selector = lambda record: names[record]", names=["a", ("b", "d")])),
+    "another object of the module": (
+        defined("selector = lambda record: picker.by(record)", picker=Picker("topic")),
+        defined("selector = lambda record: picker.by(record)", picker=Picker("author"))),
+    "another method of an object of the module": (
+        defined("selector = lambda record: picker.upper(record)", picker=ByField("topic")),
+        defined("selector = lambda record: picker.upper(record)", picker=ByLowerField("topic"))),
+    "another function of an imported module": (through_module(pick=lower), through_module(pick=upper)),
+    "another function that this one calls": (
+        through_module(pick=defined("def selector(record): return helper(record)", helper=lower)),
+        through_module(pick=defined("def selector(record): return helper(record)", helper=upper))),
+    "another dict of an imported module": (through_module(pick={"a": 1}), through_module(pick={"a": 2})),
+    "another function of a module in a package": (through_package(pick=lower), through_package(pick=upper)),
+    "another function of a captured module": (
+        capturing(module_of(topic=lower)), capturing(module_of(topic=upper))),
+    "another method behind a call": (
+        defined(CALLING.format("record.topic")), defined(CALLING.format("record.author"))),
+    "another member of an enum": (
+        defined("import enum\nclass E(enum.Enum): A = 1\nselector = lambda record: E.A.value"),
+        defined("import enum\nclass E(enum.Enum): A = 2\nselector = lambda record: E.A.value")),
+    "a method of a class as selector": (
+        defined("class R:\n  def own(self): return self.f()\n  def f(self): return 1\nselector = R.own"),
+        defined("class R:\n  def own(self): return self.f()\n  def f(self): return 2\nselector = R.own")),
     "the method of another dict": ({"a": 1}.get, {"a": 2}.get),
     "another method of a dict": ({"a": 1}.get, {"a": 1}.pop),
     "another function behind a cache": (functools.lru_cache(lower), functools.lru_cache(upper)),
@@ -188,7 +281,51 @@ DIFFERENT: dict[str, tuple[Selector, Selector]] = {
     "another built-in function": (len, hash),
     "another class": (str, repr),
 }
+
+# Bodies of a class of records, whose method ``own`` the selector calls.
+RECORDS_SAME: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "an unused method": (
+        {"body": " def own(self): return self.topic\n def other(self): return 1"},
+        {"body": " def own(self): return self.topic\n def other(self): return 2"}),
+    "a new field": (
+        {"body": " a: int\n def own(self): return self.a"},
+        {"body": " a: int\n b: int = 0\n def own(self): return self.a"}),
+    "fields of a named tuple that change places": (
+        {"head": AS_TUPLE, "body": " a: int\n b: int\n def own(self): return self.a"},
+        {"head": AS_TUPLE, "body": " b: int\n a: int\n def own(self): return self.a"}),
+    "a class that refers to itself": (
+        {"body": " next: Record\n def own(self): return self.next.own()"},
+        {"body": " next: Record\n\n def own(self):\n  return self.next.own()"}),
+}
+
+RECORDS_DIFFERENT: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "another method": (
+        {"body": " def own(self): return self.topic"}, {"body": " def own(self): return self.author"}),
+    "another property": (
+        {"body": " @property\n def own(self): return self.a"}, {"body": " @property\n def own(self): return self.b"}),
+    "another method that the method calls": (
+        {"body": " def own(self): return self.inner()\n def inner(self): return 1"},
+        {"body": " def own(self): return self.inner()\n def inner(self): return 2"}),
+    "another method of a field": (
+        {"body": " part: Part\n def own(self): return self.part.get()", "part": "return 1"},
+        {"body": " part: Part\n def own(self): return self.part.get()", "part": "return 2"}),
+    "another operator": (
+        {"body": " def own(self): return self < 1\n def __lt__(self, other): return 1"},
+        {"body": " def own(self): return self < 1\n def __lt__(self, other): return 2"}),
+}
 # fmt: on
+
+
+@pytest.mark.parametrize("change", RECORDS_SAME)
+def test_the_digest_stays_where_records_give_the_same_key(change: str) -> None:
+    before, after = RECORDS_SAME[change]
+    assert digest_of_record(**before) == digest_of_record(**after)
+
+
+@pytest.mark.parametrize("change", RECORDS_DIFFERENT)
+def test_the_digest_changes_where_records_give_another_key(change: str) -> None:
+    before, after = RECORDS_DIFFERENT[change]
+    assert digest_of_record(**before) != digest_of_record(**after)
 
 
 @pytest.mark.parametrize("change", SAME)

@@ -381,7 +381,8 @@ def test_a_generator_runs_in_the_tasks_and_is_reported_with_its_source_when_it_f
         list(driver.reader.read(splits[0]))
     failure = job_failure(raised.value, "job")
     assert isinstance(failure, UserFunctionError)
-    assert (failure.operator, failure.callback, failure.subtask) == ("Source (uid 'Source-0')", "read", 0)
+    assert failure.operator.startswith("Source (uid 'DataGeneratorSource-")
+    assert (failure.callback, failure.subtask) == ("read", 0)
     assert failure.location.startswith(f"{__file__}:")
     assert "in broken" in failure.traceback_text
 

@@ -131,3 +131,18 @@ def test_a_partition_is_that_of_murmur3() -> None:
 @pytest.mark.parametrize("slot", [0, 1, 2, 7, -1, 12345, 2**31 - 1, -(2**31)])
 def test_a_partition_is_a_number_below_their_count(slot: int) -> None:
     assert all(0 <= spark_partition(slot, partitions) < partitions for partitions in range(1, 20))
+
+
+def test_slots_stay_when_lines_change_places() -> None:
+    def slots(*uids: str) -> dict[tuple[str, int], int]:
+        env = ExecutionEnvironment.get_instance("local")
+        env.set_parallelism(2)
+        numbers = env.from_collection([1])
+        for uid in uids:
+            numbers.key_by(abs).process(lambda record, output, ctx: None).with_uid(uid)
+        plan = env.build_plan()
+        return {
+            (plan.operators[operator].uid, subtask): slot for (operator, subtask), slot in Layout.of(plan).slots.items()
+        }
+
+    assert slots("a", "b", "c") == slots("c", "a", "b")

@@ -74,9 +74,11 @@ def join_by_key(
     join_type: JoinType = JoinType.INNER,
     *,
     ttl: StateTtl | None = None,
+    version: int | None = None,
 ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
-    """``join_keyed`` of two streams that are keyed first."""
-    return join_keyed(left.key_by(left_key), right.key_by(right_key), function, join_type, ttl=ttl)
+    """``join_keyed`` of two streams that are keyed first. ``version``: of both key selectors, as in ``key_by``."""
+    left_keyed, right_keyed = left.key_by(left_key, version=version), right.key_by(right_key, version=version)
+    return join_keyed(left_keyed, right_keyed, function, join_type, ttl=ttl)
 
 
 @overload

@@ -1,0 +1,97 @@
+"""What a function keeps from one record to the next, as far as its class shows."""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Iterator
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+from dsv2.functions import CallableFunction, ProcessFunction, RunFunction, WrappingFunction
+from dsv2.sinks import ParallelSink, Sink
+from dsv2.sources import BaseSource
+
+__all__ = ("may_keep_state", "mentioned_names")
+
+_PLAIN = (
+    int, float, complex, str, bytes, type(None), Enum, type, FunctionType, BuiltinFunctionType, ModuleType
+)  # fmt: skip
+_STORES = ("STORE_ATTR", "DELETE_ATTR")
+_STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}
+
+
+def may_keep_state(body: ProcessFunction | BaseSource[Any] | Sink[Any]) -> bool:
+    """False only for what certainly keeps nothing that a restart would have to give back.
+
+    Sources have offsets. ``ParallelSink``s write with each micro-batch what they have done, under their uid.
+    """
+    if not isinstance(body, ProcessFunction):
+        return isinstance(body, BaseSource | ParallelSink)
+    if isinstance(body, RunFunction) and (body.keeps_nothing or body.keeps_within_portions):
+        return False
+    if isinstance(body, CallableFunction):
+        return not isinstance(body.function, FunctionType)
+    if isinstance(body, WrappingFunction) or body.uses_states():
+        return True
+    return _has_timers(body) or _has_fields(body)
+
+
+def _has_timers(function: ProcessFunction) -> bool:
+    callbacks = (getattr(type(function), name, None) for name in ("on_processing_timer", "on_event_timer"))
+    return any(callback is not None and not callback.__module__.startswith("dsv2.") for callback in callbacks)
+
+
+def _has_fields(function: ProcessFunction) -> bool:
+    """Whether it has fields that can change."""
+    kind = type(function)
+    if kind.__getstate__ is not object.__getstate__ or not all(map(_is_constant, vars(function).values())):
+        return True
+    return any(
+        _stores(method.__code__)
+        for base in kind.__mro__
+        for name, method in vars(base).items()
+        if isinstance(method, FunctionType) and name != "__init__"
+    )
+
+
+def mentioned_names(function: ProcessFunction) -> set[str]:
+    """The fields that ``function`` has or may ask for: whatever name stands in it or in the code of its class."""
+    called = function.wrapped if isinstance(function, WrappingFunction) else function
+    names = set(vars(called)) if hasattr(called, "__dict__") else set()
+    for base in type(called).__mro__[:-1]:
+        names |= {*vars(base), *vars(base).get("__annotations__", ())}
+        for member in vars(base).values():
+            for method in (member, *(getattr(member, part, None) for part in ("fget", "fset", "__func__"))):
+                if isinstance(method, FunctionType):
+                    names |= _names_in(method.__code__)
+    return names
+
+
+def _is_constant(value: object) -> bool:
+    if isinstance(value, tuple | frozenset):
+        return all(map(_is_constant, value))
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return isinstance(value, _PLAIN) or (parameters is not None and parameters.frozen)
+
+
+def _stores(code: CodeType) -> bool:
+    return not _STORING_CALLS.isdisjoint(_names_in(code)) or any(
+        instruction.opname in _STORES for part in _with_inner(code) for instruction in dis.get_instructions(part)
+    )
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names and strings that ``code`` uses, with those of the functions inside of it."""
+    return {
+        name
+        for part in _with_inner(code)
+        for name in (*part.co_names, *(constant for constant in part.co_consts if isinstance(constant, str)))
+    }
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _with_inner(constant)

@@ -1,0 +1,139 @@
+"""Names of operators in a checkpoint: those that the user gives, and automatic ones.
+
+An automatic uid is made from what the operator is: the class of its function, the names of its states, and the
+operators that it reads from; of a source, its class and its name. So other operators may come and go, and lines may
+change places, and it stays the same. (Flink ``StreamGraphHasherV2`` hashes the position in the graph.) Operators that
+keep no state are passed over on the way to the inputs.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dsv2.errors import ConfigurationError
+from dsv2.functions import ProcessFunction, WrappingFunction
+from dsv2.graph.stateful import may_keep_state
+from dsv2.sources import BaseSource
+from dsv2.state import StateDeclaration
+
+if TYPE_CHECKING:
+    from dsv2.graph.builder import InputRef, Node
+
+__all__ = ("Uid", "uids_of")
+
+_HOLDERS = ("wrapped", "function", "predicate")  # where classes of dsv2 keep what the user gave them
+
+
+@dataclass(frozen=True, slots=True)
+class Uid:
+    """The uid of one operator.
+
+    ``automatic``: not given by the user. ``twin``: for an automatic uid, the place of another operator that is the
+    same in everything the uid is made from; only a number tells the two apart.
+    """
+
+    text: str
+    automatic: bool = False
+    twin: str | None = None
+
+
+def uids_of(nodes: Sequence[Node]) -> list[Uid]:
+    """The uids of ``nodes``, by id. Raises ``ConfigurationError`` for one that is given twice."""
+    taken: dict[str, Node] = {}
+    for node in nodes:
+        if node.uid is None:
+            continue
+        if other := taken.get(node.uid):
+            raise ConfigurationError(
+                f"Two operators have the uid {node.uid!r}: {other.name} at {other.location} and "
+                f"{node.name} at {node.location}. A uid names one operator of the job."
+            )
+        taken[node.uid] = node
+    origins = _Origins(nodes)
+    uids: list[Uid] = []
+    for node in nodes:
+        if node.uid is not None:
+            uids.append(Uid(node.uid))
+            continue
+        text = origins.uid(node)
+        twins = [other for other in nodes if other is not node and other.uid is None and origins.uid(other) == text]
+        number = 1 + sum(other.id < node.id for other in twins)
+        text = text if number == 1 else f"{text}-{number}"
+        while text in taken:
+            text += "'"
+        taken[text] = node
+        uids.append(Uid(text, automatic=True, twin=twins[0].location if twins else None))
+    return uids
+
+
+class _Origins:
+    """Automatic uids, before those that are the same get numbers."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._uids: dict[int, str] = {}
+        self._passed_over: dict[int, InputRef] = {}
+        for node in nodes:  # inputs come first
+            self._uids[node.id] = node.uid if node.uid is not None else self._new(node)
+            if node.uid is None and isinstance(node.body, ProcessFunction) and not may_keep_state(node.body):
+                ref = node.inputs[0]
+                self._passed_over[node.id] = self._passed_over.get(ref.node.id, ref)
+
+    def uid(self, node: Node) -> str:
+        return self._uids[node.id]
+
+    def _new(self, node: Node) -> str:
+        called = _called(node.body)
+        described: dict[str, object] = {
+            "kind": node.kind.value,
+            "class": [_name(node.body), _name(called)],
+            "states": _states(node.body),
+            "source": node.name if isinstance(node.body, BaseSource) else "",
+            "inputs": [[*self._origin(ref), ref.key_selector is not None] for ref in node.inputs],
+        }
+        digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:8]
+        label = _name(called).rpartition(".")[2]
+        return f"{label if label.isidentifier() else type(node.body).__name__}-{digest}"
+
+    def _origin(self, ref: InputRef) -> tuple[str, int]:
+        """The nearest operator upstream that may keep state or has a uid of the user's, and its output."""
+        ref = self._passed_over.get(ref.node.id, ref)
+        return self._uids[ref.node.id], ref.output
+
+
+def _called(body: object) -> object:
+    """What the user wrote: the callable in a ``MapFunction``, the function in a window."""
+    if isinstance(body, functools.partial):
+        return _called(body.func)
+    if type(body).__module__.partition(".")[0] == "dsv2":
+        for name in _HOLDERS:
+            if (held := getattr(body, name, None)) is not None:
+                return _called(held)
+    return body
+
+
+def _name(value: object) -> str:
+    name: str = getattr(value, "__qualname__", type(value).__qualname__)
+    return name
+
+
+def _states(body: object) -> list[str]:
+    if not isinstance(body, ProcessFunction):
+        return []
+    declared: list[Any] = [body.uses_states()]
+    layout = []
+    if isinstance(body, WrappingFunction):
+        declared.append(body.further_states())
+        layout = [body.state_layout]
+    names = {
+        declaration.name
+        for declarations in declared
+        if isinstance(declarations, Collection)  # else the plan is about to be refused
+        for declaration in declarations
+        if isinstance(declaration, StateDeclaration)
+    }
+    return [*sorted(names), *layout]

@@ -1,0 +1,119 @@
+"""Records with the hash of their key, kept in the checkpoint: what key selectors are held to at a later start.
+
+A changed selector finds nothing under the keys that it gives. Its digest shows most changes, but not all; a record
+whose key now hashes differently shows the rest.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from dsv2.errors import CorruptDataError
+from dsv2.graph import Operator, Plan
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.shortened import shorten
+
+__all__ = ("KeySample", "KeySampler", "add_samples", "changed_keys", "readable_samples")
+
+KeySample: TypeAlias = dict[str, Any]
+"""As JSON: ``key_of`` (a uid), ``input``, ``record`` (encoded), ``hash`` of the key, ``key`` (for people)."""
+
+_LARGEST = 8192  # bytes of a record that is kept
+_MOST = 16  # samples of an input, each of another key
+
+
+class KeySampler:
+    """Takes the first record of each keyed input of a subtask in a micro-batch."""
+
+    def __init__(self, plan: Plan, head: int, codec: Codec) -> None:
+        self._uid = plan.operators[head].uid
+        self._codec = codec
+        self._inputs = [
+            (edge.input, edge.key_selector) for edge in plan.edges_into[head] for _ in range(plan.channels_of(edge))
+        ]
+        self._samples: dict[int, KeySample | None] = {}
+
+    def see(self, channel: int, records: Sequence[Any]) -> None:
+        """Records of a channel, before they are processed."""
+        number, select = self._inputs[channel]
+        if select is None or not len(records) or number in self._samples:
+            return
+        self._samples[number] = None
+        record = records[0]
+        try:
+            data = self._codec.dumps(record)
+            key = select(record)
+            hashed = stable_hash(key)
+        except Exception:  # processing the record says more
+            return
+        if len(data) <= _LARGEST:
+            self._samples[number] = {
+                "key_of": self._uid,
+                "input": number,
+                "record": b64encode(data).decode(),
+                "hash": hashed,
+                "key": shorten(key),
+            }
+
+    def report(self) -> list[KeySample]:
+        """What was taken."""
+        return [sample for sample in self._samples.values() if sample is not None]
+
+
+def add_samples(kept: list[KeySample], new: Iterable[KeySample]) -> list[KeySample]:
+    """``kept`` with those of ``new`` that are of other keys, up to so many for each input."""
+    result = list(kept)
+    for sample in new:
+        of_input = [other["hash"] for other in result if _place(other) == _place(sample)]
+        if len(of_input) < _MOST and sample["hash"] not in of_input:
+            result.append(sample)
+    return result
+
+
+def readable_samples(plan: Plan, samples: Iterable[KeySample], codec: Codec) -> list[tuple[KeySample, Any]]:
+    """Those of ``samples`` that are of an input of ``plan``, with the record.
+
+    A record of an earlier class that cannot be read any more says nothing, and is left out.
+    """
+    places = {(plan.operators[edge.target].uid, edge.input) for edge in plan.edges if edge.key_selector is not None}
+    readable = []
+    for sample in samples:
+        if _place(sample) in places:
+            try:
+                readable.append((sample, codec.loads(b64decode(sample["record"]), "A sample of keys")))
+            except CorruptDataError:
+                continue
+    return readable
+
+
+def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[str]:
+    """One sentence for each input of which a record has another key in ``plan`` than before."""
+    targets = {(plan.operators[edge.target].uid, edge.input): edge for edge in plan.edges}
+    found: dict[tuple[str, int], str] = {}
+    for sample, record in samples:
+        edge = targets[_place(sample)]
+        if edge.key_selector is None or _place(sample) in found:
+            continue
+        try:
+            key = edge.key_selector(record)
+            if stable_hash(key) == sample["hash"]:
+                continue
+            now = f"gives {shorten(key)}"
+        except Exception as error:
+            now = f"raises {type(error).__name__}: {error}"
+        found[_place(sample)] = (
+            f"{_where(plan.operators[edge.target])}: the key selector of input {edge.input} gives another key than "
+            f"before: for {shorten(record)} it gave {sample['key']}, and now it {now}"
+        )
+    return list(found.values())
+
+
+def _place(sample: KeySample) -> tuple[str, int]:
+    return sample["key_of"], sample["input"]
+
+
+def _where(operator: Operator) -> str:
+    return f"operator {operator.uid!r} (defined at {operator.location})"

@@ -1,0 +1,380 @@
+"""What a start from a checkpoint is compared with besides the manifest: versions, samples of keys, names kept."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError, PlanError
+from dsv2.extension.join import join
+from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
+from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
+from dsv2.graph import Plan
+from dsv2.graph.stateful import mentioned_names
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import PrintSink
+from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark.fingerprint import PYTHON
+from runtime_spark.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import Manifest, differences, manifest_of
+from runtime_spark.notes import Notes
+from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
+
+
+class Tweet(NamedTuple):
+    topic: str
+    author: str
+
+
+class Count(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, *states: StateDeclaration) -> None:
+        self.states = states
+        self.seen: dict[str, int] = {}
+
+    def uses_states(self) -> tuple[StateDeclaration, ...]:
+        return self.states
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def topic(record: Any) -> Any:
+    return record.topic
+
+
+def author(record: Any) -> Any:
+    return record.author
+
+
+def topic_or_author(record: Any) -> Any:
+    return record.topic if record.topic != "b" else record.author
+
+
+COUNT = Count()
+
+
+@dataclass(frozen=True)
+class Program:
+    """Tweets, counted by key; the result stays keyed."""
+
+    key: Callable[[Any], Any] = topic
+    version: int | None = None
+    output_key: Callable[[Any], Any] = topic
+    output_version: int | None = None
+    count: ProcessFunction = COUNT
+
+    def plan(self) -> Plan:
+        env = ExecutionEnvironment.get_instance("local")
+        tweets: Any = env.from_collection([Tweet("a", "b")]).with_uid("tweets")
+        keyed = tweets.key_by(self.key, version=self.version)
+        counts = keyed.process(self.count, self.output_key, version=self.output_version).with_uid("count")
+        counts.process(Count()).with_uid("again").to_sink(PrintSink())
+        return env.build_plan("job")
+
+    def manifest(self) -> Manifest:
+        plan = self.plan()
+        manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
+        return manifest
+
+
+PROGRAM = Program()
+
+
+def found(before: Program, now: Program) -> list[str]:
+    return [difference.partition("): ")[2] for difference in differences(before.manifest(), now.manifest())]
+
+
+class Letter(NamedTuple):
+    text: str
+
+    def own_key(self) -> str:
+        return self.text
+
+
+def test_a_selector_sees_the_methods_of_the_declared_type_of_the_records() -> None:
+    def digest() -> str:
+        env = ExecutionEnvironment.get_instance("local")
+        letters = env.from_collection([Letter("a")]).key_by(lambda letter: letter.own_key())
+        letters.process(COUNT).to_sink(PrintSink())
+        plan = env.build_plan()
+        (key,) = (
+            operator["inputs"][0]["key"]
+            for operator in manifest_of(plan, Layout.of(plan))["operators"].values()
+            if operator["inputs"]
+        )
+        return str(key["digest"])
+
+    before = digest()
+    with pytest.MonkeyPatch.context() as patched:
+        assert digest() == before
+        patched.setattr(Letter, "own_key", lambda letter: letter.text[0])
+        assert digest() != before
+    assert digest() == before
+
+
+# --- Versions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_version_stands_for_the_code_of_the_selector() -> None:
+    before = Program(key=topic, version=2)
+    assert found(before, Program(key=author, version=2)) == []
+    assert found(before, Program(key=topic, version=3)) == [
+        "the key selector of input 0 was version 2 and is now version 3"
+    ]
+
+
+def test_a_selector_without_version_was_the_first_one() -> None:
+    assert found(Program(key=topic), Program(key=author, version=1)) == []
+    assert found(Program(), Program(version=2)) == ["the key selector of input 0 was version 1 and is now version 2"]
+
+
+def test_without_a_version_any_more_the_code_counts_again() -> None:
+    before = Program(key=topic, version=3)
+    assert found(before, Program(key=topic)) == []
+    (difference,) = found(before, Program(key=author))
+    assert difference.endswith("computes something else than before; if all keys stay the same, give it version=3")
+
+
+def test_selectors_of_outputs_have_versions_as_well() -> None:
+    before = Program(output_version=1)
+    assert found(before, Program(output_key=author, output_version=1)) == []
+    # It is the key of the operator behind it, too.
+    assert found(before, Program(output_version=2)) == [
+        "the key selector of output 0 was version 1 and is now version 2",
+        "the key selector of input 0 was version 1 and is now version 2",
+    ]
+
+
+@pytest.mark.parametrize("version", [0, -1, True, 1.0, "2"])
+def test_a_version_is_a_number_from_1(version: Any) -> None:
+    with pytest.raises(PlanError, match="the version of a key selector is a whole number from 1"):
+        Program(version=version).plan()
+    with pytest.raises(PlanError, match="the version of a key selector is a whole number from 1"):
+        Program(output_version=version).plan()
+
+
+def test_a_version_without_a_selector_is_refused() -> None:
+    env = ExecutionEnvironment.get_instance("local")
+    keyed: Any = env.from_collection([Tweet("a", "b")]).key_by(topic)
+    both: Any = join(lambda left, right, output, ctx: None)
+    with pytest.raises(PlanError, match="version is that of a key selector, and there is none here"):
+        keyed.process(COUNT, version=2)
+    with pytest.raises(PlanError, match="version is that of a key selector, and there is none here"):
+        keyed.connect_and_process(keyed, both, version=2)
+
+
+# --- Samples of keys --------------------------------------------------------------------------------------------------
+
+
+def codec_of(plan: Plan) -> Codec:
+    return Codec(TypeRegistry.of(plan))
+
+
+def samples_of(program: Program, *records: Any) -> list[KeySample]:
+    """As a checkpoint has them after micro-batches of one record each."""
+    plan = program.plan()
+    kept: list[KeySample] = []
+    for record in records:
+        sampler = KeySampler(plan, plan.operators[1].id, codec_of(plan))
+        sampler.see(0, [])
+        sampler.see(0, [record, Tweet("never", "seen")])
+        kept = add_samples(kept, sampler.report())
+    return kept
+
+
+def verdict(samples: list[KeySample], program: Program) -> list[str]:
+    plan = program.plan()
+    return changed_keys(plan, readable_samples(plan, samples, codec_of(plan)))
+
+
+def test_a_selector_is_held_to_the_keys_that_it_gave() -> None:
+    samples = samples_of(PROGRAM, Tweet("a", "x"), Tweet("b", "y"))
+    assert verdict(samples, PROGRAM) == []
+    assert verdict(samples, Program(key=lambda tweet: str(tweet[0]))) == []
+    (text,) = verdict(samples, Program(key=topic_or_author))
+    assert text.endswith(
+        "the key selector of input 0 gives another key than before: for Tweet(topic='b', author='y') it gave 'b', and "
+        "now it gives 'y'"
+    )
+    assert text.startswith("operator 'count' (defined at ")
+
+
+def test_keys_that_are_equal_count_as_equal() -> None:
+    samples = samples_of(Program(key=lambda tweet: 1), Tweet("a", "x"))
+    assert verdict(samples, Program(key=lambda tweet: 1.0)) == []
+
+
+def test_a_selector_that_raises_is_refused() -> None:
+    (text,) = verdict(samples_of(PROGRAM, Tweet("a", "x")), Program(key=lambda tweet: tweet.place))
+    assert text.endswith("and now it raises AttributeError: 'Tweet' object has no attribute 'place'")
+
+
+def test_a_few_samples_of_different_keys_are_kept() -> None:
+    samples = samples_of(PROGRAM, *(Tweet(f"topic {number % 40}", "x") for number in range(100)))
+    assert len(samples) == len({sample["hash"] for sample in samples}) == 16
+    assert samples[0]["hash"] == stable_hash("topic 0")
+
+
+def test_large_records_and_such_as_have_no_bytes_are_not_kept() -> None:
+    assert samples_of(PROGRAM, Tweet("a", "x" * 10_000), Tweet("a", lambda: 0), Tweet(["no key"], "x")) == []  # type: ignore[arg-type]
+
+
+def test_samples_that_cannot_be_read_any_more_say_nothing() -> None:
+    samples = samples_of(PROGRAM, Tweet("a", "x"), Tweet("b", "x"))
+    samples[0]["record"] = "AAAA"
+    plan = PROGRAM.plan()
+    assert [record for _, record in readable_samples(plan, samples, codec_of(plan))] == [Tweet("b", "x")]
+    assert readable_samples(plan, [sample | {"key_of": "gone"} for sample in samples], codec_of(plan)) == []
+
+
+# --- A start --------------------------------------------------------------------------------------------------------
+
+
+def start(program: Program, before: Program, notes: Notes) -> Notes:
+    """Start ``program`` where ``before`` started first; returns the notes as they are read back."""
+    plan = program.plan()
+    notes = check_restart("/checkpoint", plan, before.manifest(), program.manifest(), notes, codec_of(plan))
+    return Notes(**json.loads(json.dumps(vars(notes))))
+
+
+def test_every_difference_is_listed_with_those_of_the_samples() -> None:
+    notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        start(Program(key=author), PROGRAM, notes)
+    head, digest, sample, advice = str(refused.value).splitlines()
+    assert head == "The checkpoint /checkpoint cannot be continued by this program:"
+    assert "computes something else than before" in digest
+    assert "gives another key than before" in sample
+    assert advice.startswith("Undo the change, or start from a new checkpoint_location")
+
+
+def test_samples_count_whatever_versions_say() -> None:
+    notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
+    assert start(Program(key=lambda tweet: tweet[0], version=1), PROGRAM, notes).keys == notes.keys
+    with pytest.raises(IncompatibleCheckpointError, match="gives another key than before"):
+        start(Program(key=author, version=1), PROGRAM, notes)
+
+
+VALUE = StateDeclarations.value_state
+
+
+def test_a_state_that_came_later_keeps_its_type_too() -> None:
+    with_total = Program(count=Count(VALUE("total", int)))
+    notes = start(with_total, PROGRAM, Notes())
+    notes = start(PROGRAM, PROGRAM, notes)
+    with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was builtins\.int and is now"):
+        start(Program(count=Count(VALUE("total", str))), PROGRAM, notes)
+    assert start(with_total, PROGRAM, notes) == notes
+
+
+def test_selectors_are_compared_again_after_the_first_start_with_another_python() -> None:
+    plan, old = PROGRAM.plan(), PROGRAM.manifest() | {"python": "3.1"}
+    notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), codec_of(plan))
+    assert [program["python"] for program in notes.programs] == [PYTHON]
+    changed = Program(key=author)
+    with pytest.raises(IncompatibleCheckpointError, match="computes something else"):
+        check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, codec_of(plan))
+
+
+def test_a_program_that_differs_in_nothing_that_counts_is_not_noted() -> None:
+    assert start(Program(), PROGRAM, Notes()) == Notes()
+
+
+# --- Names that were kept ---------------------------------------------------------------------------------------------
+
+
+def dropped(program: Program, *before: Program, fields: tuple[str, ...] = ()) -> list[str]:
+    manifests = [*(other.manifest() for other in before), program.manifest()]
+    return [what for _, what in dropped_state(program.plan(), manifests, {"count": [*fields], "again": ["seen"]})]
+
+
+class InWindows(OneInputWindowStreamProcessFunction[Any, Any]):
+    def __init__(self, *states: StateDeclaration) -> None:
+        self.states = states
+
+    def use_window_states(self) -> tuple[StateDeclaration, ...]:
+        return self.states
+
+    def on_trigger(self, output: Any, ctx: Any, window: Any) -> None: ...
+
+
+class MadeLater(Count):
+    """Its fields do not all come from its constructor."""
+
+    declared: int
+    if TYPE_CHECKING:
+        in_property: int
+
+    @property
+    def read_by_property(self) -> Any:
+        return self.in_property
+
+    def open(self, ctx: Any) -> None:
+        self.made_in_open = 1
+
+        def inner() -> None:
+            self.made_inside = 1
+
+        inner()
+        setattr(self, "by_name", 1)  # noqa: B010
+
+
+def test_states_that_are_no_longer_asked_for_are_named() -> None:
+    before = Program(count=Count(VALUE("total", int), VALUE("last", str)))
+    now = Program(count=Count(VALUE("sum", int), VALUE("last", str)))
+    assert dropped(now, before) == ["the state 'total'"]
+    assert dropped(before, now) == ["the state 'sum'"]
+    assert dropped(before, before) == []
+    assert dropped(before, now, PROGRAM) == ["the state 'sum'"]
+
+
+def test_states_of_windows_are_named_as_well() -> None:
+    programs = [
+        Program(count=window(WindowStrategy.tumbling(10), InWindows(VALUE(name, int)))) for name in ("total", "sum")
+    ]
+    assert dropped(programs[1], programs[0]) == ["the state 'total'"]
+
+
+def test_fields_that_the_function_does_not_have_are_named() -> None:
+    assert dropped(PROGRAM, PROGRAM, fields=("seen", "states")) == []
+    assert dropped(PROGRAM, PROGRAM, fields=("counts", "seen")) == ["the field 'counts' of its function"]
+    program = Program(count=Count(VALUE("sum", int)))
+    assert dropped(program, Program(count=Count(VALUE("total", int))), fields=("counts",)) == [
+        "the state 'total', the field 'counts' of its function"
+    ]
+
+
+def test_fields_of_any_method_are_asked_for() -> None:
+    names = ("declared", "in_property", "made_in_open", "made_inside", "by_name", "seen")
+    assert mentioned_names(MadeLater()) >= set(names)
+    assert dropped(replace(PROGRAM, count=MadeLater()), PROGRAM, fields=names) == []
+
+
+def test_what_is_dropped_is_a_warning_at_the_line_of_the_operator_or_an_error() -> None:
+    program = Program(count=Count(VALUE("sum", int)))
+    manifests = [Program(count=Count(VALUE("total", int))).manifest(), program.manifest()]
+    what = dropped_state(program.plan(), manifests, {})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        refuse_or_warn_of_dropped("/checkpoint", what, allowed=True)
+    (warning,) = caught
+    assert warning.category is DroppedStateWarning
+    assert warning.filename == __file__
+    assert "the checkpoint holds the state 'total', which the program does not ask for" in str(warning.message)
+    with pytest.raises(IncompatibleCheckpointError, match="holds the state 'total'"):
+        refuse_or_warn_of_dropped("/checkpoint", what, allowed=False)
+    refuse_or_warn_of_dropped("/checkpoint", [], allowed=False)
+
+
+def test_reports_of_subtasks_become_notes() -> None:
+    (sample,) = samples_of(PROGRAM, Tweet("a", "x"))
+    first = Notes().with_reports([{"uid": "count", "fields": ["b"]}, {"uid": "other", "fields": []}, sample])
+    second = first.with_reports([{"uid": "count", "fields": ["a"]}, {"source": "tweets"}, sample])
+    assert second == Notes(keys=[sample], fields={"count": ["a", "b"]})

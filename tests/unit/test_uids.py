@@ -1,0 +1,307 @@
+"""Automatic uids: what they are made from, what does not change them, and who is told to give better ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, MissingUidWarning
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy, reduce
+from dsv2.functions import MapFunction, OneInputStreamProcessFunction
+from dsv2.graph.missing_uids import check_uids
+from dsv2.graph.plan import Operator, Plan
+from dsv2.graph.stateful import may_keep_state
+from dsv2.sinks import FileSink, ParallelSink, PrintSink, SinkInfo, SinkRun
+from dsv2.state import StateDeclarations
+
+TOTAL = StateDeclarations.value_state("total", int)
+
+
+class Stateless(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, limit: int = 0, names: tuple[str, ...] = ()) -> None:
+        self.limit = limit
+        self.names = names
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class Sum(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, field: str = "", *states: Any) -> None:
+        self.field = field
+        self.states = states
+
+    def uses_states(self) -> Any:
+        return self.states or (TOTAL,)
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+class Greatest(Sum):
+    pass
+
+
+class Log(ParallelSink[Any]):
+    def new_run(self, info: SinkInfo) -> SinkRun[Any]:
+        raise NotImplementedError
+
+    def write(self, batch: Any) -> None: ...
+
+
+def key(record: Any) -> Any:
+    return record
+
+
+def plan_of(build: Callable[[ExecutionEnvironment, Any], object]) -> Plan:
+    """What ``build`` makes of an environment and a stream with a uid."""
+    env = ExecutionEnvironment.get_instance("local")
+    build(env, env.from_collection([1]).with_uid("numbers"))
+    return env.build_plan()
+
+
+def uid_of(kind: type, build: Callable[[ExecutionEnvironment, Any], object]) -> str:
+    (found,) = (operator.uid for operator in plan_of(build).operators if type(operator.body) is kind)
+    return found
+
+
+def add_sum(env: ExecutionEnvironment, stream: Any) -> Any:
+    return stream.key_by(key).process(Sum())
+
+
+SAME: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
+    "other fields": lambda env, numbers: numbers.key_by(key).process(Sum("amount")),
+    "another name": lambda env, numbers: add_sum(env, numbers).with_name("Summing"),
+    "another parallelism": lambda env, numbers: add_sum(env, numbers).with_parallelism(3),
+    "another key": lambda env, numbers: numbers.key_by(lambda record: record + 1).process(Sum()),
+    "sinks before it": lambda env, numbers: [numbers.to_sink(PrintSink()), add_sum(env, numbers)],
+    "an operator before it": lambda env, numbers: [numbers.key_by(key).process(Greatest()), add_sum(env, numbers)],
+    "a source before it": lambda env, numbers: [env.from_collection([2]), add_sum(env, numbers)],
+    "what keeps nothing upstream": lambda env, numbers: add_sum(env, numbers.map(str).process(Stateless(3))),
+    "what follows": lambda env, numbers: add_sum(env, numbers).key_by(key).process(Greatest()),
+}
+
+DIFFERENT: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
+    "another source": lambda env, numbers: add_sum(env, env.from_collection([1]).with_uid("others")),
+    "something upstream that keeps state": lambda env, numbers: add_sum(env, numbers.key_by(key).process(Greatest())),
+    "something upstream with a uid": lambda env, numbers: add_sum(env, numbers.map(str).with_uid("texts")),
+    "another state": lambda env, numbers: numbers.key_by(key).process(
+        Sum("", StateDeclarations.value_state("sum", int))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_the_automatic_uid_stays(change: str) -> None:
+    assert uid_of(Sum, SAME[change]) == uid_of(Sum, add_sum)
+
+
+@pytest.mark.parametrize("change", DIFFERENT)
+def test_the_automatic_uid_changes(change: str) -> None:
+    assert uid_of(Sum, DIFFERENT[change]) != uid_of(Sum, add_sum)
+
+
+def test_operators_of_two_classes_that_change_places_keep_theirs() -> None:
+    def uids(*functions: type[Sum]) -> dict[type, str]:
+        plan = plan_of(lambda env, numbers: [numbers.key_by(key).process(function()) for function in functions])
+        return {type(operator.body): operator.uid for operator in plan.operators}
+
+    assert uids(Sum, Greatest) == uids(Greatest, Sum)
+
+
+def test_an_automatic_uid_has_the_name_of_the_class_or_of_the_callable() -> None:
+    plan = plan_of(
+        lambda env, numbers: numbers.map(key).map(lambda record: record).process(Stateless()).to_sink(PrintSink())
+    )
+    names = [operator.uid.rpartition("-")[0] for operator in plan.operators]
+    assert names == ["", "key", "MapFunction", "Stateless", "PrintSink"]
+
+
+def test_windows_are_known_by_what_they_keep_too() -> None:
+    plan = plan_of(
+        lambda env, numbers: [numbers.key_by(key).process(reduce(WindowStrategy.tumbling(ms), max)) for ms in (1, 2)]
+    )
+    assert len({operator.uid for operator in plan.operators}) == 3
+    assert not any(operator.twin for operator in plan.operators)
+
+
+# --- Operators that cannot be told apart ------------------------------------------------------------------------------
+
+
+def refusal(build: Callable[[ExecutionEnvironment, Any], object]) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MissingUidWarning)
+        try:
+            check_uids(plan_of(build))
+        except ConfigurationError as error:
+            return str(error)
+    return None
+
+
+def test_two_that_only_their_order_tells_apart_are_refused_with_both_places() -> None:
+    text = refusal(lambda env, numbers: [add_sum(env, numbers), add_sum(env, numbers)])
+    assert text is not None
+    head, first, second, advice = text.splitlines()
+    assert "only their order tells them apart" in head
+    assert first.startswith("  - KeyedProcess (uid 'Sum-")
+    assert first.count(f"{__file__}:") == second.count(f"{__file__}:") == 2
+    assert "with_uid(...)" in advice
+
+
+TWINS: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
+    "of other fields": lambda env, numbers: [numbers.key_by(key).process(Sum(name)) for name in "ab"],
+    "sources": lambda env, numbers: [env.from_collection([n]).to_sink(PrintSink()) for n in range(2)],
+    "sinks that log": lambda env, numbers: [numbers.to_sink(Log()), numbers.to_sink(Log())],
+    "behind two that keep nothing": lambda env, numbers: [
+        add_sum(env, numbers.map(str)),
+        add_sum(env, numbers.map(int)),
+    ],
+}
+APART: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
+    "one has a uid": lambda env, numbers: [add_sum(env, numbers), add_sum(env, numbers).with_uid("second")],
+    "sources with names": lambda env, numbers: [env.from_collection([1], name).to_sink(PrintSink()) for name in "ab"],
+    "what keeps nothing": lambda env, numbers: [numbers.map(str), numbers.map(str), numbers.process(Stateless())],
+    "sinks": lambda env, numbers: [numbers.to_sink(PrintSink()), numbers.to_sink(PrintSink())],
+    "files": lambda env, numbers: [numbers.to_sink(FileSink(name, schema="value int")) for name in "ab"],
+    "other inputs": lambda env, numbers: add_sum(env, add_sum(env, numbers)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_what_cannot_be_told_apart_is_refused(case: str) -> None:
+    assert refusal(TWINS[case]) is not None
+
+
+@pytest.mark.parametrize("case", APART)
+def test_what_can_be_told_apart_is_not(case: str) -> None:
+    assert refusal(APART[case]) is None
+
+
+def test_they_have_different_uids_all_the_same() -> None:
+    plan = plan_of(TWINS["of other fields"])
+    first, second = (operator.uid for operator in plan.operators if operator.twin)
+    assert second == f"{first}-2"
+
+
+def test_an_automatic_uid_gives_way_to_one_that_is_given() -> None:
+    taken = uid_of(Sum, add_sum)
+    plan = plan_of(lambda env, numbers: [add_sum(env, numbers), numbers.map(str).with_uid(taken)])
+    assert len({operator.uid for operator in plan.operators}) == 3
+
+
+# --- Warnings ---------------------------------------------------------------------------------------------------------
+
+
+def warned_of(build: Callable[[ExecutionEnvironment, Any], object]) -> list[tuple[str, str]]:
+    plan = plan_of(build)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_uids(plan)
+    assert all(warning.category is MissingUidWarning for warning in caught)
+    return [(f"{warning.filename}:{warning.lineno}", str(warning.message)) for warning in caught]
+
+
+def test_a_function_that_keeps_state_without_a_uid_gets_a_warning_at_its_line() -> None:
+    (warning,) = warned_of(add_sum)
+    place, text = warning
+    file, _, line = place.rpartition(":")
+    assert "process(Sum())" in Path(file).read_text().splitlines()[int(line) - 1]
+    assert text.startswith("KeyedProcess (uid 'Sum-")
+    assert "has no uid" in text
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda env, numbers: add_sum(env, numbers).with_uid("sum"),
+        lambda env, numbers: numbers.map(str).process(Stateless()).to_sink(PrintSink()),
+        lambda env, numbers: numbers.process(lambda record, output, ctx: None),
+    ],
+)
+def test_others_get_none(build: Any) -> None:
+    assert warned_of(build) == []
+
+
+# --- What keeps state -------------------------------------------------------------------------------------------------
+
+
+class WithList(Stateless):
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+
+class Counting(Stateless):
+    count = 0
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self.count += 1
+
+
+class CountingInside(Stateless):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        def count() -> None:
+            self.count = 1
+
+        count()
+
+
+class Setting(Stateless):
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        setattr(self, "count", 1)  # noqa: B010
+
+
+class WithOwnState(Stateless):
+    def __getstate__(self) -> Any:
+        return {}
+
+
+class WithTimers(Stateless):
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None: ...
+
+
+class CallableObject:
+    def __call__(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def body_of(function: Any, *, keyed: bool = False) -> Any:
+    def build(env: ExecutionEnvironment, numbers: Any) -> None:
+        (numbers.key_by(key) if keyed else numbers).process(function)
+
+    last: Operator = plan_of(build).operators[-1]
+    return last.body
+
+
+GENERATOR = EventTimeExtension.new_watermark_generator_builder(key)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [WithList(), Counting(), CountingInside(), Setting(), WithOwnState(), CallableObject()],
+    ids=lambda function: type(function).__name__,
+)
+def test_what_may_keep_state(function: Any) -> None:
+    assert may_keep_state(body_of(function))
+
+
+def test_timers_and_states_of_keys_are_state() -> None:
+    assert may_keep_state(body_of(WithTimers(), keyed=True))
+    assert may_keep_state(body_of(Sum(), keyed=True))
+    assert may_keep_state(body_of(reduce(WindowStrategy.tumbling(1), max), keyed=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        Stateless(3, ("a", "b")),
+        MapFunction(key),
+        lambda record, output, ctx: None,
+        GENERATOR.periodic_watermark(timedelta(seconds=1)).build_as_process_function(),
+    ],
+    ids=["constants", "map", "lambda", "generator"],
+)
+def test_what_keeps_nothing(function: Any) -> None:
+    assert not may_keep_state(body_of(function))
