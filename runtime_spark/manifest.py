@@ -18,6 +18,7 @@ from dsv2.graph.record_types import declared_type
 from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
+from runtime_spark.class_changes import class_changes, classes_of
 from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.layout import Layout
 
@@ -86,6 +87,7 @@ def _states(operator: Operator) -> dict[str, Any]:
             "type": ", ".join(map(_type_name, declaration.types)),
             "mode": declaration.redistribution_mode.value,
             "time_to_live": declaration.time_to_live is not None,
+            "classes": classes_of(declaration.types),
         }
         for name, declaration in declared.items()
     }
@@ -187,8 +189,9 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         changes.extend(
             f"state {name!r}: its {part.replace('_', ' ')} was {before[part]} and is now {now[part]}"
             for part in before
-            if before[part] != now[part]
+            if part != "classes" and before[part] != now[part]
         )
+        changes.extend(f"state {name!r}: {change}" for change in class_changes(before["classes"], now["classes"]))
     if len(old["output_keys"]) != len(new["output_keys"]):
         return changes  # a change of kind, too
     for number, (before, now) in enumerate(zip(old["output_keys"], new["output_keys"], strict=True)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -234,6 +234,12 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         replace(PROGRAM, count=CountIn(VALUE("total", int), VALUE("seen", Tweet))),
         replace(PROGRAM, count=CountIn(VALUE("seen", Tweet), VALUE("total", str))),
         ["AT(count): state 'total': its type was builtins.int and is now builtins.str"],
+    ),
+    "fields of a class of a state": (
+        replace(PROGRAM, count=CountIn(VALUE("seen", make_dataclass("Seen", [("at", int)])))),
+        replace(PROGRAM, count=CountIn(VALUE("seen", make_dataclass("Seen", [("at", str), ("by", str)])))),
+        ["AT(count): state 'seen': field 'at' of types.Seen was int and is now str",
+         "AT(count): state 'seen': types.Seen has a new field 'by' without a default. Give it one"],
     ),
     "kind and time to live of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int))),

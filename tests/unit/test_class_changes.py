@@ -1,0 +1,89 @@
+"""Which changes of the classes of a state's values are refused at a restart, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, NamedTuple, Optional, Union
+
+import pytest
+
+from runtime_spark.class_changes import class_changes, classes_of
+
+
+class Inner(NamedTuple):
+    number: int
+    label: str = ""
+
+
+@dataclass
+class Held:
+    name: str
+    inner: list[Inner]
+    tags: set[str] = field(default_factory=set)
+    later: Unknown = None  # type: ignore[name-defined]  # noqa: F821
+
+
+def held(**fields: Any) -> Any:
+    made = [(name, form) if not isinstance(form, tuple) else (name, *form) for name, form in fields.items()]
+    return make_dataclass("Held", made, kw_only=True)
+
+
+def changes(before: Any, now: Any) -> list[str]:
+    described = [json.loads(json.dumps(classes_of([kind]))) for kind in (before, now)]
+    return [change.replace(f"{before.__module__}.", "") for change in class_changes(*described)]
+
+
+def test_the_classes_within_the_type_are_described_as_well() -> None:
+    described = classes_of([dict[str, list[Inner | None]]])
+    assert described == {
+        f"{__name__}.Inner": {
+            "number": {"types": ["builtins.int"], "has_default": False},
+            "label": {"types": ["builtins.str"], "has_default": True},
+        }
+    }
+    assert classes_of([int, list[str], Any]) == {}
+
+
+def test_annotations_that_cannot_be_resolved_are_compared_as_text() -> None:
+    assert changes(Held, Held) == []
+    described = classes_of([Held])[f"{__name__}.Held"]
+    assert described["later"] == {"types": ["Unknown"], "has_default": True}
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"a": int, "b": str}, {"b": str, "a": int}),
+        ({"a": int}, {"a": int, "b": (str, "")}),
+        ({"a": int}, {"a": int, "b": (list[int], field(default_factory=list))}),
+        ({"a": int, "b": str}, {"a": int}),
+        ({"a": int}, {"a": int | None}),
+        ({"a": int | None}, {"a": Optional[int]}),  # noqa: UP045 - the same in another spelling
+        ({"a": Union[str, int]}, {"a": int | str}),  # noqa: UP007
+        ({"a": int}, {"a": float}),
+        ({"a": int}, {"a": Any}),
+        ({"a": Any}, {"a": int}),
+        ({"a": int}, {"a": object}),
+    ],
+)
+def test_changes_that_carry_over(before: dict[str, Any], now: dict[str, Any]) -> None:
+    assert changes(held(**before), held(**now)) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({"a": int}, {"a": int, "b": str}, "Held has a new field 'b' without a default. Give it one"),
+        ({"a": int}, {"a": str}, "field 'a' of Held was int and is now str"),
+        ({"a": int | None}, {"a": int}, "field 'a' of Held was NoneType | int and is now int"),
+        ({"a": float}, {"a": int}, "field 'a' of Held was float and is now int"),
+        ({"a": list[int]}, {"a": list[str]}, "field 'a' of Held was list[int] and is now list[str]"),
+    ],
+)
+def test_changes_that_would_mean_something_else(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
+    assert changes(held(**before), held(**now)) == [said]
+
+
+def test_classes_that_come_or_go_are_the_business_of_the_declared_type() -> None:
+    assert class_changes(classes_of([Inner]), classes_of([Held])) == []
