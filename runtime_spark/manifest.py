@@ -8,9 +8,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
-
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction, WrappingFunction
 from dsv2.graph import Edge, Exchange, Operator, OperatorKind, Plan
@@ -18,11 +15,14 @@ from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.fingerprint import PYTHON, fingerprint
+from runtime_spark.folders import Folder
 from runtime_spark.layout import Layout
 
-__all__ = ("differences", "is_new_checkpoint", "manifest_of", "path_exists", "write_manifest")
+__all__ = ("differences", "is_new_checkpoint", "manifest_of", "write_manifest")
 
 _MANIFEST_VERSION = 1
+_MANIFEST = "dsv2/manifest.json"
+_RESTORE = "Put it back from a backup, or start from a new checkpoint_location."
 _PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
 
@@ -192,63 +192,45 @@ def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[st
     ]
 
 
-def is_new_checkpoint(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> bool:
+def is_new_checkpoint(checkpoint: Folder, plan: Plan, layout: Layout) -> bool:
     """Whether no micro-batch has begun in ``checkpoint``. If one has, it must be one that ``plan`` can continue.
 
     Raises ``IncompatibleCheckpointError`` with every difference.
     """
-    before = _read(spark, _folder(checkpoint))
+    before = _read(checkpoint)
+    begun = checkpoint.numbers("offsets")
     if before is None:
-        if path_exists(spark, f"{checkpoint}/offsets"):
+        if begun or checkpoint.read("metadata") is not None:
             raise IncompatibleCheckpointError(
-                f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
+                f"{checkpoint.path} holds a checkpoint, but not one of dsv2 (there is no {_MANIFEST} in it). "
                 f"Use another checkpoint_location."
             )
         return True
-    if not path_exists(spark, f"{checkpoint}/offsets/*"):
+    if not begun:
         return True  # the start that wrote the manifest failed
     if found := differences(before, manifest_of(plan, layout)):
         listed = "\n".join(f"  - {difference}" for difference in found)
         raise IncompatibleCheckpointError(
-            f"The checkpoint {checkpoint} cannot be continued by this program:\n{listed}\n"
+            f"The checkpoint {checkpoint.path} cannot be continued by this program:\n{listed}\n"
             f"Undo the change, or start from a new checkpoint_location (the state begins empty then)."
         )
     return False
 
 
-def write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
-    """Make ``checkpoint`` one of ``plan``, before its first start.
-
-    Goes through Spark's own writer, so that any file system of the cluster will do. It is one file, committed by
-    rename: there whole, or not at all.
-    """
-    rows = spark.createDataFrame([(json.dumps(manifest_of(plan, layout)),)], "value string")
-    rows.coalesce(1).write.mode("overwrite").text(_folder(checkpoint))
+def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout) -> None:
+    """Make ``checkpoint`` one of ``plan``, before its first start."""
+    checkpoint.write(_MANIFEST, json.dumps(manifest_of(plan, layout)).encode())
 
 
-def path_exists(spark: SparkSession, path: str) -> bool:
-    """Whether ``path``, which may hold wildcards, is there on the file system that Spark sees."""
-    try:
-        spark.read.text([path, path])  # given once, a missing one would be logged with an alarming trace
-    except AnalysisException:
-        return False
-    return True
-
-
-def _folder(checkpoint: str) -> str:
-    return f"{checkpoint}/dsv2/manifest"
-
-
-def _read(spark: SparkSession, folder: str) -> dict[str, Any] | None:
-    if not path_exists(spark, folder):
+def _read(checkpoint: Folder) -> dict[str, Any] | None:
+    data = checkpoint.read(_MANIFEST)
+    if data is None:
         return None
-    rows = spark.read.text(folder).collect()
-    if not rows:
-        return None
+    place = checkpoint.place(_MANIFEST)
     try:
-        manifest: dict[str, Any] = json.loads(rows[0][0])
+        manifest: dict[str, Any] = json.loads(data)
     except ValueError as error:
-        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: {error}.") from error
+        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: {error}. {_RESTORE}") from error
     if not isinstance(manifest, dict) or not {"manifest_version", "format_version"} <= manifest.keys():
-        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: it is not one of dsv2.")
+        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: it is not one of dsv2. {_RESTORE}")
     return manifest

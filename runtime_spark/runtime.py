@@ -23,8 +23,9 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import FileSink
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.failures import job_failure, usable
+from runtime_spark.folders import driver_folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.manifest import is_new_checkpoint, path_exists, write_manifest
+from runtime_spark.manifest import is_new_checkpoint, write_manifest
 from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.query import BatchJob, StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
@@ -130,7 +131,7 @@ class SparkRuntime:
                 continue
             where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
             with usable(where):
-                used = path_exists(self._spark, f"{sink.path.rstrip('/')}/batch_id=*")
+                used = open_folder(self._spark, sink.path).numbers("", prefix="batch_id=")
             if used:
                 raise ConfigurationError(
                     f"{where} holds the output of another run. Remove it, choose another path, or go on from that "
@@ -139,14 +140,15 @@ class SparkRuntime:
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         checkpoint = _checkpoint(options.checkpoint_location)
-        reports = TemporaryDirectory(prefix="dsv2-reports-")  # goes with the job's handle
+        reports = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
         trigger = options.trigger or _default_trigger(plan)
         compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms))
-        archive = ReportArchive(self._spark, plan, checkpoint, reports.name)
         with usable(f"The checkpoint_location {checkpoint}"):
-            if is_new_checkpoint(self._spark, checkpoint, plan, compiled.layout):
+            folder = open_folder(self._spark, checkpoint)
+            archive = ReportArchive(folder, plan, reports.name)
+            if is_new_checkpoint(folder, plan, compiled.layout):
                 self._check_outputs_unused(plan)
-                write_manifest(self._spark, checkpoint, plan, compiled.layout)
+                write_manifest(folder, plan, compiled.layout)
             archive.restore()
         sinks = SinkWriter(plan, compiled.layout, compiled.packed)
         only_available = trigger.interval_ms is None

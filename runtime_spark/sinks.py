@@ -59,7 +59,7 @@ class SinkWriter:
     def write(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
         """Write the rows of one batch; returns the progress reports among them. ``job_id`` names the checkpoint."""
         if not self._files and not self._parallel:
-            return self._write_on_driver(frames, batch_id)
+            return self._write_on_driver(frames, batch_id, job_id)
         # Frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -67,7 +67,7 @@ class SinkWriter:
                 self._write_files(operator, frames, batch_id)
             for writer in self._parallel:
                 writer.write(frames, job_id, batch_id)
-            return self._write_on_driver(frames, batch_id)
+            return self._write_on_driver(frames, batch_id, job_id)
         finally:
             frames.unpersist()
 
@@ -77,7 +77,7 @@ class SinkWriter:
         records = decoded(frames, operator, self._layout, self._packed, sink.schema)
         records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/batch_id={batch_id}")
 
-    def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+    def _write_on_driver(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
         wanted = [REPORT_SLOT, *slots]
         if self._files or self._parallel:
@@ -90,7 +90,7 @@ class SinkWriter:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
                 runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
-                write_on_driver(operator, [run for run in runs if run], batch_id)
+                write_on_driver(operator, job_id, [run for run in runs if run], batch_id)
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
 
