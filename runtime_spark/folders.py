@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ("Folder", "LocalFolder", "driver_folder", "open_folder")
+__all__ = ("Folder", "LocalFolder", "driver_folder", "jvm_process", "open_folder")
 
 
 class Folder(ABC):
@@ -133,3 +133,9 @@ def open_folder(spark: SparkSession, path: str) -> Folder:
 def driver_folder(spark: SparkSession) -> str:
     """A folder of this application on the driver's host. The JVM removes it at its end, even if Python is killed."""
     return str(spark.sparkContext._temp_dir)
+
+
+def jvm_process(spark: SparkSession) -> int:
+    """The id of the process of Spark's driver."""
+    jvm: Any = spark.sparkContext._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction, WrappingFunction
@@ -18,7 +19,7 @@ from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.folders import Folder
 from runtime_spark.layout import Layout
 
-__all__ = ("differences", "is_new_checkpoint", "manifest_of", "write_manifest")
+__all__ = ("differences", "is_new_checkpoint", "manifest_of", "read_checkpoint_id", "write_manifest")
 
 _MANIFEST_VERSION = 1
 _MANIFEST = "dsv2/manifest.json"
@@ -217,9 +218,21 @@ def is_new_checkpoint(checkpoint: Folder, plan: Plan, layout: Layout) -> bool:
     return False
 
 
-def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout) -> None:
-    """Make ``checkpoint`` one of ``plan``, before its first start."""
-    checkpoint.write(_MANIFEST, json.dumps(manifest_of(plan, layout)).encode())
+def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout, checkpoint_id: UUID) -> None:
+    """Make ``checkpoint`` one of ``plan``, before its first start. ``checkpoint_id``: another one for each."""
+    manifest = {"checkpoint_id": str(checkpoint_id), **manifest_of(plan, layout)}
+    checkpoint.write(_MANIFEST, json.dumps(manifest).encode())
+
+
+def read_checkpoint_id(checkpoint: Folder) -> UUID:
+    """The id of a checkpoint that has a manifest. Raises ``IncompatibleCheckpointError``."""
+    manifest = _read(checkpoint) or {}
+    try:
+        return UUID(manifest["checkpoint_id"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise IncompatibleCheckpointError(
+            f"The manifest {checkpoint.place(_MANIFEST)} is damaged: it has no id of the checkpoint. {_RESTORE}"
+        ) from error
 
 
 def _read(checkpoint: Folder) -> dict[str, Any] | None:

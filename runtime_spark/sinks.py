@@ -16,7 +16,7 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.sink_calls import write_on_driver
-from dsv2.sinks import DriverSink, FileSink, ParallelSink
+from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
@@ -46,7 +46,10 @@ def check_sink(plan: Plan, operator: Operator) -> None:
 class SinkWriter:
     """Writes to all sinks of a plan. The same batch id with the same rows leaves the same result behind."""
 
-    def __init__(self, plan: Plan, layout: Layout, packed: bytes) -> None:
+    def __init__(self, plan: Plan, layout: Layout, packed: bytes, job_id: str, run: SinkRunInfo) -> None:
+        """``job_id`` names the checkpoint; ``run``: the run that writes."""
+        self._job_id = job_id
+        self._run = run
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._layout = layout
         self._packed = packed
@@ -56,18 +59,18 @@ class SinkWriter:
         ]
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
-    def write(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
-        """Write the rows of one batch; returns the progress reports among them. ``job_id`` names the checkpoint."""
+    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write the rows of one batch; returns the progress reports among them."""
         if not self._files and not self._parallel:
-            return self._write_on_driver(frames, batch_id, job_id)
+            return self._write_on_driver(frames, batch_id)
         # Frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for operator in self._files:
                 self._write_files(operator, frames, batch_id)
             for writer in self._parallel:
-                writer.write(frames, job_id, batch_id)
-            return self._write_on_driver(frames, batch_id, job_id)
+                writer.write(frames, self._job_id, self._run, batch_id)
+            return self._write_on_driver(frames, batch_id)
         finally:
             frames.unpersist()
 
@@ -77,7 +80,7 @@ class SinkWriter:
         records = decoded(frames, operator, self._layout, self._packed, sink.schema)
         records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/batch_id={batch_id}")
 
-    def _write_on_driver(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
+    def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
         wanted = [REPORT_SLOT, *slots]
         if self._files or self._parallel:
@@ -90,7 +93,7 @@ class SinkWriter:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
                 runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
-                write_on_driver(operator, job_id, [run for run in runs if run], batch_id)
+                write_on_driver(operator, self._job_id, [run for run in runs if run], batch_id)
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
 
