@@ -84,20 +84,18 @@ class Lease:
 
         If it cannot be known whether the last one runs, this takes up to ``STALE_SECONDS``.
         """
-        last = max(self._claims(), default=None)
-        seen = self._wait_for_end(last) if last is not None else None
-        self._claim = _Claim(1 if last is None else last.number + 1, self._claim.run_id)
+        before = self._claims()
+        seen = {claim: self._wait_for_end(claim) for claim in before}
+        self._claim = _Claim(1 + max((claim.number for claim in before), default=0), self._claim.run_id)
         begin = self._clock()
         self._write_beat()
         self._checkpoint.write(self._claim.content, json.dumps(self._driver).encode())
         others = [claim for claim in self._claims() if claim != self._claim]
-        rival = next((claim for claim in others if claim.number >= self._claim.number), None)
-        if rival is None and last is not None and self._checkpoint.read(last.beat) not in (seen, None):
-            rival = last
-        if rival is not None:
+        rivals = [claim for claim in others if claim not in seen or self._has_moved(claim, seen[claim])]
+        if rivals:
             self._checkpoint.delete(self._claim.content)
             self._checkpoint.delete(self._claim.beat)
-            raise self._refusal(rival)
+            raise self._refusal(rivals[0])
         self._valid_until = begin + VALID_SECONDS
         for claim in others:
             self._checkpoint.delete(claim.content)
@@ -183,6 +181,10 @@ class Lease:
                 raise self._refusal(claim)
             seen = now
         return seen
+
+    def _has_moved(self, claim: _Claim, seen: bytes | None) -> bool:
+        """Whether the driver of ``claim`` has come back."""
+        return self._checkpoint.read(claim.beat) not in (seen, None)
 
     def _description(self, claim: _Claim) -> dict[str, Any]:
         try:
