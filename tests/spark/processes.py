@@ -16,6 +16,13 @@ class JobProcess(processes.JobProcess):
     def __init__(self, folder: Path, module: str, *arguments: str) -> None:
         super().__init__(folder, ["-m", f"tests.spark.{module}", str(folder), *arguments])
 
+    def fail(self) -> None:
+        """Wait for its end, which has to be a failure."""
+        try:
+            assert self._wait() != 0, self.log()
+        finally:
+            kill_session(self.pid)
+
     def run_to(self, gate: Gate) -> int:
         waiting = super().run_to(gate)
         assert self.batches("offsets") == self.batches("commits") + 1

@@ -119,6 +119,12 @@ def test_sinks_of_all_kinds_in_one_job(
     assert read(tmp_path / "dicts") == [{"number": n, "counts": [("c", n)]} | in_batch[n] for n in expected]
     csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string, batch_id int", quote='"', escape="\\")
     assert sorted(map(tuple, csv.collect())) == [(n, text_of(n), n // 10) for n in expected]
+    # An empty one leaves no file of 0 bytes, on which readers fail.
+    for name in ("pairs", "csv"):
+        assert all(file.stat().st_size for file in data_files(tmp_path / name) if file.name != "_SUCCESS")
+        assert [file.name for file in (tmp_path / name / "batch_id=1").iterdir() if file.name[0] not in "._"] == []
+    assert pads.dataset(f"{tmp_path}/pairs", format="json", partitioning="hive").count_rows() == len(expected)
+    assert pads.dataset(f"{tmp_path}/csv", format="csv", partitioning="hive").count_rows() > 0
     # The empty micro-batch owns a folder too, and its file has the schema.
     (empty,) = data_files(tmp_path / "events" / "batch_id=1")
     assert pq.read_table(empty).num_rows == 0
