@@ -12,6 +12,7 @@ or cut off from its checkpoint, finds its time over, and stops before it writes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -123,7 +124,7 @@ class Lease:
         """The job is over: the next driver need not wait. May be called again."""
         self._ended.set()
         if _held.pop(self._claim.run_id, None) is not None:
-            with self._beating:
+            with self._beating, contextlib.suppress(Exception):  # then the next driver waits for a while
                 self._checkpoint.delete(self._claim.beat)
 
     def _keep(self) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of which files were replaced by older ones: refused, naming the micro-batches, before anything is written."""
+"""Checkpoints of which files were replaced by older ones: refused, naming the micro-batches, with nothing written."""
 
 from __future__ import annotations
 

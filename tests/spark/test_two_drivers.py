@@ -1,4 +1,4 @@
-"""Two processes on one checkpoint: the second one is refused while the first one runs, and goes on at once behind it."""
+"""Two processes on one checkpoint: the second one is refused while the first one runs, and goes on behind it."""
 
 from __future__ import annotations
 
