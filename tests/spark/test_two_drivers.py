@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 BATCHES = 6
 
 
-def test_the_second_driver_is_refused_and_goes_on_when_the_first_one_is_killed(tmp_path: Path) -> None:
+def test_the_second_driver_is_refused_and_goes_on_when_the_first_one_is_terminated(tmp_path: Path) -> None:
     first, second = (JobProcess(tmp_path, "kill_job", str(BATCHES * RECORDS_PER_BATCH)) for _ in range(2))
     gate = Gate(tmp_path, "all")
     first.start()
@@ -28,7 +28,9 @@ def test_the_second_driver_is_refused_and_goes_on_when_the_first_one_is_killed(t
     )
     assert first.batches("offsets") == offsets
 
-    first.kill()
+    assert list(tmp_path.glob("local/**/dsv2-reports-*"))
+    first.terminate()
+    assert not list(tmp_path.glob("local/**/dsv2-reports-*"))
     gate.open()
     second.start()
     second.finish()
