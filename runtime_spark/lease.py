@@ -188,11 +188,13 @@ class Lease:
         return self._checkpoint.read(claim.beat) not in (seen, None)
 
     def _description(self, claim: _Claim) -> dict[str, Any]:
+        """What its driver said of itself; nothing if that is damaged."""
         try:
-            found = json.loads(self._checkpoint.read(claim.content) or b"{}")
-        except ValueError:
+            found = json.loads(self._checkpoint.read(claim.content) or b"")
+            processes = [[int(number), int(started)] for number, started in found["processes"]]
+        except (KeyError, TypeError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return {**found, "processes": processes} if processes else {}
 
     def _refusal(self, claim: _Claim) -> ConfigurationError:
         driver = self._description(claim)

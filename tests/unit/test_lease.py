@@ -135,9 +135,10 @@ def test_a_driver_that_cannot_reach_its_checkpoint_stops_in_time(
     own.check()  # nobody else has come: it goes on
 
 
-def test_a_claim_that_is_not_whole_is_waited_for(folder: Folder, time: Time) -> None:
+@pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"processes": 7}', '{"processes": [[7]]}', '{"processes": []}'])
+def test_a_claim_that_is_not_whole_is_waited_for(folder: Folder, time: Time, text: str) -> None:
     lease(folder, "a", time).acquire()
-    folder.write("dsv2/drivers/1-a.json", b"{")
+    folder.write("dsv2/drivers/1-a.json", text.encode())
     lease(folder, "b", time).acquire()
     assert time.now >= 1000 + STALE_SECONDS
 
