@@ -1,23 +1,14 @@
-"""Who a driver is, and whether another one on this machine still runs."""
+"""Who a driver is, and whether another one on this machine is gone."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
-__all__ = ("Life", "describe_driver", "life_of")
-
-
-class Life(Enum):
-    """What can be known from here of another driver."""
-
-    RUNS = "runs"
-    GONE = "gone"
-    UNKNOWN = "unknown"
+__all__ = ("describe_driver", "is_gone")
 
 
 def describe_driver(processes: Sequence[int]) -> dict[str, Any]:
@@ -25,20 +16,15 @@ def describe_driver(processes: Sequence[int]) -> dict[str, Any]:
     return {**_machine(), "processes": [[number, _started(number)] for number in processes]}
 
 
-def life_of(driver: dict[str, Any]) -> Life:
-    """Whether ``driver``, as it described itself, still runs. Known only of drivers on this machine, on Linux.
+def is_gone(driver: dict[str, Any]) -> bool:
+    """Whether it is certain that no process of ``driver``, as it described itself, runs any more.
 
-    A driver is gone when all of its processes are. When only Python is, the others are about to end.
+    That can be seen only of drivers on this machine, on Linux.
     """
-    machine = _machine()
+    machine, processes = _machine(), driver.get("processes", [])
     if None in machine.values() or any(driver.get(name) != value for name, value in machine.items()):
-        return Life.UNKNOWN
-    run = [started is not None and _started(number) == started for number, started in driver.get("processes", [])]
-    if not run:
-        return Life.UNKNOWN
-    if run[0]:
-        return Life.RUNS
-    return Life.UNKNOWN if any(run) else Life.GONE
+        return False
+    return bool(processes) and all(_started(number) != started for number, started in processes)
 
 
 def _machine() -> dict[str, str | None]:

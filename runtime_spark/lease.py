@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dsv2.errors import ConfigurationError, JobError
-from runtime_spark.driver_processes import Life, life_of
+from runtime_spark.driver_processes import is_gone
 from runtime_spark.folders import Folder
 
 __all__ = ("BEAT_SECONDS", "STALE_SECONDS", "VALID_SECONDS", "Lease", "seconds_since_boot")
@@ -163,20 +163,17 @@ class Lease:
 
     def _wait_for_end(self, claim: _Claim) -> bytes | None:
         """The beat of ``claim``, whose driver does not run any more. Raises ``ConfigurationError`` if it does."""
-        if (own := _held.get(claim.run_id)) is not None:
+        own = _held.get(claim.run_id)
+        if own is not None and own._checkpoint.path == self._checkpoint.path:  # else this one is a copy
             if not own._is_over():
                 raise self._refusal(claim)
             own.release()
         seen = self._checkpoint.read(claim.beat)
         end = self._clock() + STALE_SECONDS
         while seen is not None and self._clock() < end:
-            match life_of(self._description(claim)):
-                case Life.RUNS:
-                    raise self._refusal(claim)
-                case Life.GONE:
-                    return seen
-                case Life.UNKNOWN:
-                    self._sleep(_LOOK_SECONDS)
+            if is_gone(self._description(claim)):
+                return seen
+            self._sleep(_LOOK_SECONDS)
             now = self._checkpoint.read(claim.beat)
             if now is not None and now != seen:
                 raise self._refusal(claim)

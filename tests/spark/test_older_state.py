@@ -13,6 +13,7 @@ from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.programs import Reading, build, read_back, reading
 
 COUNT, PER_BATCH, COMPLETE = 75, 15, 3
+_CHANGES = (".delta", ".changelog")
 
 
 def unreadable_behind_the_third_batch(index: int) -> Reading:
@@ -49,10 +50,15 @@ def job(begun: tuple[Path, StateLayout], tmp_path: Path) -> tuple[Path, StateLay
     return Path(shutil.copytree(folder, tmp_path / "job")), layout
 
 
-def files_of_state(folder: Path, version: int) -> list[Path]:
-    """What has been written of all partitions of the last level, by the micro-batch before ``version``."""
-    files = (folder / "checkpoint/state/2").rglob(f"{version}.*")
-    return [file for file in files if file.suffix in (".delta", ".changelog", ".zip", ".snapshot")]
+def replace_by_the_version_before(folder: Path, version: int) -> None:
+    """What the micro-batch before ``version`` has changed in all partitions of the last level."""
+    changes = [file for file in (folder / "checkpoint/state/2").rglob(f"{version}.*") if file.suffix in _CHANGES]
+    assert changes
+    for file in changes:
+        shutil.copy(file.with_name(f"{version - 1}{file.suffix}"), file)
+    for snapshot in (folder / "checkpoint/state/2").rglob("*.*"):
+        if snapshot.suffix in (".zip", ".snapshot"):  # which Spark makes now and then, of all changes before
+            snapshot.unlink()
 
 
 def assert_refused(spark: SparkSession, job: tuple[Path, StateLayout], error: type[Dsv2Error], said: str) -> None:
@@ -64,10 +70,7 @@ def assert_refused(spark: SparkSession, job: tuple[Path, StateLayout], error: ty
 
 
 def test_state_of_the_micro_batch_before_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
-    files = files_of_state(job[0], COMPLETE)
-    assert files
-    for file in files:
-        shutil.copy(file.with_name(f"{COMPLETE - 1}{file.suffix}"), file)
+    replace_by_the_version_before(job[0], COMPLETE)
     written = f"was last written in micro-batch {COMPLETE - 2}, but micro-batch {COMPLETE} of the checkpoint goes on"
     assert_refused(spark, job, CorruptDataError, written)
 
@@ -78,8 +81,7 @@ def test_changes_of_a_micro_batch_that_are_missing_in_between_are_refused(
     """With pages: the state of the subtask is the right one, and some of its pages are not."""
     if job[1] is not StateLayout.MAP:
         pytest.skip("A value is written whole in each micro-batch.")
-    for file in files_of_state(job[0], COMPLETE - 1):
-        shutil.copy(file.with_name(f"{COMPLETE - 2}{file.suffix}"), file)
+    replace_by_the_version_before(job[0], COMPLETE - 1)
     assert_refused(spark, job, CorruptDataError, f"is not whole: what micro-batch {COMPLETE - 2} has written")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 
 from dsv2 import ConfigurationError, JobError
 from runtime_spark import lease as lease_module
-from runtime_spark.driver_processes import Life, describe_driver, life_of
+from runtime_spark.driver_processes import describe_driver, is_gone
 from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.lease import BEAT_SECONDS, STALE_SECONDS, VALID_SECONDS, Lease
 
@@ -145,31 +146,46 @@ def test_a_claim_that_is_not_whole_is_waited_for(folder: Folder, time: Time, tex
 
 def test_drivers_of_this_machine_are_looked_for(folder: Folder, time: Time) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    lease(folder, "a", time, describe_driver([other.pid, os.getpid()])).acquire()
+    first = lease(folder, "a", time, describe_driver([other.pid]))
+    first.acquire()
+    time.meanwhile = first._beat
     with pytest.raises(ConfigurationError, match=f"process {other.pid} on "):
         lease(folder, "b", time).acquire()
-    assert time.now == 1000
+    before = time.now
+
+    def kill() -> None:
+        other.kill()
+        other.wait()
+
+    time.meanwhile = kill
+    lease(folder, "b", time).acquire()
+    assert time.now < before + 2
+
+
+def test_a_driver_whose_jvm_still_runs_is_waited_for(folder: Folder, time: Time) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lease(folder, "a", time, describe_driver([other.pid, os.getpid()])).acquire()
     other.communicate(b"\n")
-    lease(folder, "b", time, describe_driver([other.pid])).acquire()  # its JVM seems to run: it is given time to end
+    lease(folder, "b", time).acquire()
     assert time.now >= 1000 + STALE_SECONDS
 
 
-def test_a_dead_driver_of_this_machine_is_not_waited_for(folder: Folder, time: Time) -> None:
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    lease(folder, "a", time, describe_driver([other.pid])).acquire()
-    other.kill()
-    other.wait()
-    lease(folder, "b", time).acquire()
-    assert time.now == 1000
+def test_a_copy_of_a_checkpoint_whose_driver_runs_on_is_free_after_a_while(folder: Folder, time: Time) -> None:
+    first = lease(folder, "a", time, describe_driver([os.getpid()]))
+    first.acquire()
+    copy = LocalFolder(shutil.copytree(folder.path, f"{folder.path}-copy"))
+    time.meanwhile = first._beat
+    lease(copy, "b", time).acquire()
+    first.check()
 
 
 def test_another_process_with_the_number_of_a_dead_one_is_not_taken_for_it() -> None:
     driver = describe_driver([os.getpid()])
-    assert life_of(driver) is Life.RUNS
     ((number, started),) = driver["processes"]
-    assert life_of({**driver, "processes": [[number, started - 1]]}) is Life.GONE
-    assert life_of({**driver, "boot": "of another boot"}) is Life.UNKNOWN
-    assert life_of({}) is Life.UNKNOWN
+    before = {**driver, "processes": [[number, started - 1]]}
+    assert [is_gone(each) for each in (driver, before, {**before, "boot": "of another boot"}, {})] == [
+        False, True, False, False,
+    ]  # fmt: skip
 
 
 def test_a_job_of_this_process_that_is_over_need_not_say_so(
