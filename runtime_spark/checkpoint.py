@@ -47,7 +47,7 @@ class Checkpoint:
 
     def begin(self) -> tuple[Lease, SinkRunInfo]:
         """Begin the run. Raises ``ConfigurationError`` if another driver runs with this checkpoint."""
-        run_id = uuid4().hex
+        run_id = str(uuid4())
         lease = Lease(self.folder, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
         lease.acquire()
         try:

@@ -141,7 +141,7 @@ class Job:
         stream.process(Visits()).with_uid("visits").to_sink(CollectSink())
         self._plan = env.build_plan()
         self.layout = Layout.of(self._plan, state=StateLayout.MAP)
-        self._packed = pack_job(self._plan, self.layout, TypeRegistry.of(self._plan), history)
+        self._packed = pack_job(self._plan, self.layout, TypeRegistry.of(self._plan), history=history)
         (head,) = self._plan.chains
         self.number = self.layout.slots[head, 0]
 
