@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import Any, TypeAlias
-
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from uuid import UUID
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.functions import ProcessFunction, WrappingFunction
@@ -20,13 +18,24 @@ from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.class_changes import class_changes, classes_of
 from runtime_spark.fingerprint import PYTHON, fingerprint
+from runtime_spark.folders import Folder
 from runtime_spark.layout import Layout
 
-__all__ = ("Manifest", "differences", "essence", "manifest_of", "path_exists", "read_manifest", "write_manifest")
+__all__ = (
+    "Manifest",
+    "differences",
+    "essence",
+    "manifest_of",
+    "read_checkpoint_id",
+    "read_manifest",
+    "write_manifest",
+)
 
 Manifest: TypeAlias = dict[str, Any]
 
 _MANIFEST_VERSION = 2
+_MANIFEST = "dsv2/manifest.json"
+_RESTORE = "Put it back from a backup, or start from a new checkpoint_location."
 _PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
 _SOURCE = OperatorKind.SOURCE.value
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
@@ -237,58 +246,51 @@ def essence(manifest: Manifest) -> Manifest:
         uid: {name: value for name, value in operator.items() if name not in ("function", "defined_at")}
         for uid, operator in manifest["operators"].items()
     }
-    return manifest | {"operators": operators, "job_name": ""}
+    compared = {name: value for name, value in manifest.items() if name != "checkpoint_id"}
+    return compared | {"operators": operators, "job_name": ""}
 
 
-def read_manifest(spark: SparkSession, checkpoint: str) -> Manifest | None:
+def read_manifest(checkpoint: Folder) -> Manifest | None:
     """What was written at the first start from ``checkpoint``; None if no micro-batch has begun in it.
 
     Raises ``IncompatibleCheckpointError`` if it is not the checkpoint of a job, or the manifest is damaged.
     """
-    manifest = _read(spark, _folder(checkpoint))
-    if manifest is None and path_exists(spark, f"{checkpoint}/offsets"):
+    manifest = _read(checkpoint)
+    begun = checkpoint.numbers("offsets")
+    if manifest is None and (begun or checkpoint.read("metadata") is not None):
         raise IncompatibleCheckpointError(
-            f"{checkpoint} holds a checkpoint, but not one of dsv2 (there is no manifest in it). "
+            f"{checkpoint.path} holds a checkpoint, but not one of dsv2 (there is no {_MANIFEST} in it). "
             f"Use another checkpoint_location."
         )
-    if not path_exists(spark, f"{checkpoint}/offsets/*"):
-        return None  # the start that wrote the manifest failed
-    return manifest
+    return manifest if begun else None  # else the start that wrote the manifest failed
 
 
-def write_manifest(spark: SparkSession, checkpoint: str, plan: Plan, layout: Layout) -> None:
-    """Make ``checkpoint`` one of ``plan``, before its first start.
-
-    Goes through Spark's own writer, so that any file system of the cluster will do. It is one file, committed by
-    rename: there whole, or not at all.
-    """
-    rows = spark.createDataFrame([(json.dumps(manifest_of(plan, layout)),)], "value string")
-    rows.coalesce(1).write.mode("overwrite").text(_folder(checkpoint))
+def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout, checkpoint_id: UUID) -> None:
+    """Make ``checkpoint`` one of ``plan``, before its first start. ``checkpoint_id``: another one for each."""
+    manifest = {"checkpoint_id": str(checkpoint_id), **manifest_of(plan, layout)}
+    checkpoint.write(_MANIFEST, json.dumps(manifest).encode())
 
 
-def path_exists(spark: SparkSession, path: str) -> bool:
-    """Whether ``path``, which may hold wildcards, is there on the file system that Spark sees."""
+def read_checkpoint_id(checkpoint: Folder) -> UUID:
+    """The id of a checkpoint that has a manifest. Raises ``IncompatibleCheckpointError``."""
+    manifest = _read(checkpoint) or {}
     try:
-        spark.read.text([path, path])  # given once, a missing one would be logged with an alarming trace
-    except AnalysisException:
-        return False
-    return True
+        return UUID(manifest["checkpoint_id"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise IncompatibleCheckpointError(
+            f"The manifest {checkpoint.place(_MANIFEST)} is damaged: it has no id of the checkpoint. {_RESTORE}"
+        ) from error
 
 
-def _folder(checkpoint: str) -> str:
-    return f"{checkpoint}/dsv2/manifest"
-
-
-def _read(spark: SparkSession, folder: str) -> Manifest | None:
-    if not path_exists(spark, folder):
+def _read(checkpoint: Folder) -> Manifest | None:
+    data = checkpoint.read(_MANIFEST)
+    if data is None:
         return None
-    rows = spark.read.text(folder).collect()
-    if not rows:
-        return None
+    place = checkpoint.place(_MANIFEST)
     try:
-        manifest: dict[str, Any] = json.loads(rows[0][0])
+        manifest: dict[str, Any] = json.loads(data)
     except ValueError as error:
-        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: {error}.") from error
+        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: {error}. {_RESTORE}") from error
     if not isinstance(manifest, dict) or not {"manifest_version", "format_version"} <= manifest.keys():
-        raise IncompatibleCheckpointError(f"The manifest in {folder} is damaged: it is not one of dsv2.")
+        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: it is not one of dsv2. {_RESTORE}")
     return manifest

@@ -28,12 +28,15 @@ from dsv2.runtime.codec import Codec
 from dsv2.runtime.page_store import PageStores, in_entries
 from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.stage import run_slot
+from runtime_spark.state_history import Journal
 
-__all__ = ("MapStage", "check_map_state", "with_map_state")
+__all__ = ("JOURNAL", "MapStage", "check_map_state", "with_map_state")
 
 _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
 _NOW = "now_ms"
+JOURNAL = "micro-batches"
+"""Not the name of any pages."""
 
 
 def check_map_state() -> None:
@@ -120,6 +123,24 @@ class _MapState:
     def wake_at(self, deadline_ms: int | None) -> None:
         if self._alarm is not None:
             self._alarm.set(None if deadline_ms is None else max(self.now_ms + 1, deadline_ms))
+
+    @property
+    def journal(self) -> Journal:
+        return _Journal(_Entries(self._pages))
+
+
+class _Journal:
+    """Its numbers are entries among the pages, under a name that no pages have."""
+
+    def __init__(self, entries: _Entries) -> None:
+        self._entries = entries
+
+    def get(self, place: int) -> int | None:
+        data = self._entries.get(JOURNAL, place)
+        return None if data is None else int.from_bytes(data, "little")
+
+    def put(self, place: int, batch_id: int) -> None:
+        self._entries.put(JOURNAL, place, batch_id.to_bytes(8, "little"))
 
 
 class _Alarm:

@@ -1,8 +1,8 @@
 """What a job leaves in its checkpoint for later starts, besides the manifest of its first start.
 
 The programs that went on with it since then, as manifests; samples of keys; and the names of the function fields that
-were kept. A file of JSON, written again when there is more to say: in the first micro-batches mostly. It goes through
-Hadoop's file system, as Spark's own log does. Without it a start is compared with the manifest only.
+were kept. A file of JSON, written again when there is more to say: in the first micro-batches mostly. Without it a
+start is compared with the manifest only.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from dsv2.errors import IncompatibleCheckpointError
+from runtime_spark.folders import Folder
 from runtime_spark.key_samples import KeySample, add_samples
 
 __all__ = ("NoteBook", "Notes")
+
+_FOLDER = "dsv2/notes"
 
 
 @dataclass(frozen=True)
@@ -42,33 +43,24 @@ class Notes:
 class NoteBook:
     """The notes of one checkpoint: ``dsv2/notes/<n>.json``, of which the last one counts."""
 
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._context: Any = spark.sparkContext
-        self._folder = f"{checkpoint}/dsv2/notes"
+    def __init__(self, checkpoint: Folder) -> None:
+        self._checkpoint = checkpoint
         self._number = -1
         self.notes = Notes()
 
     def read(self) -> None:
         """Take over what is there. Raises ``IncompatibleCheckpointError`` for what is not whole."""
-        folder = self._path(self._folder)
-        files = folder.getFileSystem(self._context._jsc.hadoopConfiguration())
-        if not files.exists(folder):
-            return
-        names = [status.getPath().getName() for status in files.listStatus(folder)]
-        numbers = [int(name.removesuffix(".json")) for name in names if name[0].isdigit()]
+        numbers = self._checkpoint.numbers(_FOLDER, suffix=".json")
         if not numbers:
             return
-        self._number = max(numbers)
-        name = f"{self._folder}/{self._number}.json"
+        self._number = numbers[-1]
+        name = _name(self._number)
         try:
-            stream = files.open(self._path(name))
-            text = bytes(stream.readAllBytes()).decode()
-            stream.close()
-            self.notes = Notes(**json.loads(text))
+            self.notes = Notes(**json.loads(self._checkpoint.read(name) or b""))
         except Exception as error:
             raise IncompatibleCheckpointError(
-                f"The notes in {name} are damaged: {error}. The job can be started without that file; key selectors "
-                f"are compared less closely then."
+                f"The notes in {self._checkpoint.place(name)} are damaged: {error}. The job can be started without "
+                f"that file; key selectors are compared less closely then."
             ) from error
 
     def write(self, notes: Notes) -> None:
@@ -76,17 +68,10 @@ class NoteBook:
         if notes == self.notes:
             return
         self._number += 1
-        final = self._path(f"{self._folder}/{self._number}.json")
-        new = self._path(f"{self._folder}/_{self._number}.json")
-        files = final.getFileSystem(self._context._jsc.hadoopConfiguration())
-        stream = files.create(new, True)
-        stream.write(json.dumps(asdict(notes)).encode())
-        stream.close()
-        files.delete(final, False)  # of a start whose checkpoint was emptied since
-        if not files.rename(new, final):
-            raise OSError(f"{new} cannot be renamed to {final}.")
-        files.delete(self._path(f"{self._folder}/{self._number - 1}.json"), False)
+        self._checkpoint.write(_name(self._number), json.dumps(asdict(notes)).encode())
+        self._checkpoint.delete(_name(self._number - 1))
         self.notes = notes
 
-    def _path(self, name: str) -> Any:
-        return self._context._jvm.org.apache.hadoop.fs.Path(name)
+
+def _name(number: int) -> str:
+    return f"{_FOLDER}/{number}.json"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.graph import Operator
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.sink_calls import begin, name_of, write_in_task
-from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun, SinkRunInfo
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
@@ -39,9 +39,9 @@ class ParallelWriter:
         self._packed = packed
         self._begun = False
 
-    def write(self, frames: DataFrame, job_id: str, batch_id: int) -> None:
+    def write(self, frames: DataFrame, job_id: str, run: SinkRunInfo, batch_id: int) -> None:
         """Write what of ``frames`` is for this sink. Raises ``JobError``, or whatever Spark makes of it."""
-        info = SinkInfo(job_id, self._uid, len(self._slots))
+        info = SinkInfo(job_id, self._uid, len(self._slots), run)
         if not self._begun:
             begin(self._sink, info, batch_id, self._name)
             self._begun = True

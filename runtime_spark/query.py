@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 import time
 from collections import Counter
@@ -21,9 +20,10 @@ from dsv2.runtime.progress import job_progress
 from dsv2.sources import BaseSource, IndexedSource, Stop
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
+from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure
 from runtime_spark.layout import Layout
-from runtime_spark.notes import NoteBook
+from runtime_spark.lease import Lease
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.state_limit import StateSizes
@@ -33,7 +33,6 @@ __all__ = ("BatchJob", "StreamingJob")
 _POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 3.0
 _KEEPER_SECONDS = 1.0
-_BATCH_JOBS = itertools.count()  # of this process
 _AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
 
 
@@ -115,7 +114,8 @@ class StreamingJob:
         layout: Layout,
         writer: SinkWriter,
         archive: ReportArchive,
-        note_book: NoteBook,
+        checkpoint: Checkpoint,
+        lease: Lease,
         clock: Clock,
         *,
         only_available: bool,
@@ -126,7 +126,8 @@ class StreamingJob:
         self._plan = plan
         self._writer = writer
         self._archive = archive
-        self._note_book = note_book
+        self._checkpoint = checkpoint
+        self._lease = lease
         self._reports = _Reports(plan)
         self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
@@ -141,6 +142,7 @@ class StreamingJob:
     def attach(self, query: StreamingQuery) -> None:
         """Take over the query, which may have called ``write_batch`` already."""
         self.query = query
+        self._lease.keep(self._is_over)
         self._started.set()
         if self._only_available:
             self._keeper.start()
@@ -153,9 +155,10 @@ class StreamingJob:
             self._first_batch = batch_id
         self._started.wait()  # the query begins before it is known here
         try:
-            written = self._writer.write(frames, batch_id, self.query.id)
+            self._lease.check()
+            written = self._writer.write(frames, batch_id)
             self._archive.add(batch_id, [report for report in written if "source" in report])
-            self._note_book.write(self._note_book.notes.with_reports(written))
+            self._checkpoint.add(batch_id, written)
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)
             raise
@@ -165,6 +168,12 @@ class StreamingJob:
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             # Spark would trigger for ever. A query cannot be stopped from within its own batch.
             threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+
+    def _is_over(self) -> bool:
+        try:
+            return not self.query.isActive
+        except Exception:  # the session is gone
+            return True
 
     def _refuse(self) -> NoReturn:
         # Nothing of this batch has been done, so there is nothing to be interrupted. Once the query knows that it is
@@ -206,6 +215,7 @@ class StreamingJob:
             with self._keeper.waiting():
                 ended = self._ends_within(timeout_seconds)
         except Exception as error:
+            self._lease.release()
             if self._refuse_batches and self._failure is None:
                 return True
             failure = self._failure or job_failure(error, self._plan.job_name)
@@ -214,6 +224,7 @@ class StreamingJob:
             raise failure from None
         if not ended:
             return False
+        self._lease.release()
         if (unfinished := self.exception()) is not None:
             raise unfinished
         return True
@@ -245,6 +256,7 @@ class StreamingJob:
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # one that fails meanwhile says so to whoever waits for its end
             self.query.stop()
+            self._lease.release()
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
@@ -289,7 +301,6 @@ class BatchJob:
         self._began = self._ended = clock.now_ms()
         self._reports = _Reports(plan)
         self._failure: Dsv2Error | None = None
-        self._job_id = f"{frames.sparkSession.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
         self._keeper = _Keeper(self._ends_within)
@@ -301,7 +312,7 @@ class BatchJob:
 
     def _run(self) -> None:
         try:
-            written = self._writer.write(self._frames, 0, self._job_id)
+            written = self._writer.write(self._frames, 0)
             self._reports.add(0, [report for report in written if "uid" in report])
         except Exception as error:
             self._failure = job_failure(error, self._plan.job_name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import weakref
 from dataclasses import dataclass
@@ -21,25 +22,28 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.types import TypeRegistry
-from dsv2.sinks import FileSink
+from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
+from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure, usable
+from runtime_spark.file_outputs import check_outputs_unused
+from runtime_spark.folders import driver_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
-from runtime_spark.manifest import Manifest, manifest_of, path_exists, read_manifest, write_manifest
 from runtime_spark.map_stage import check_map_state, with_map_state
-from runtime_spark.notes import NoteBook
 from runtime_spark.query import BatchJob, StreamingJob
-from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
+from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
-from runtime_spark.worker import load_job, pack_job
+from runtime_spark.worker import pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
+
+_BATCH_JOBS = itertools.count()  # of this process
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,13 @@ class SparkRuntime:
         self._state_layout = state_layout
         self._state_key = state_key
 
-    def compile(self, plan: Plan, options: SourceOptions | None = None) -> CompiledPlan:
+    def compile(
+        self, plan: Plan, options: SourceOptions | None = None, history: StateHistory | None = None
+    ) -> CompiledPlan:
         """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it.
 
         ``options``: for a streaming job whose query is started here; with a ``ReportArchive``, if there are reports.
+        ``history``: of its checkpoint.
         """
         try:
             return compile_plan(
@@ -100,9 +107,9 @@ class SparkRuntime:
                 plan,
                 self._clock,
                 options or SourceOptions(),
-                self._partitions,
-                self._state_layout,
+                self._layout_of(plan),
                 self._state_key,
+                history,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -121,50 +128,40 @@ class SparkRuntime:
             raise ConfigurationError(
                 "A BATCH job has neither checkpoint nor trigger: leave them out, or use STREAMING."
             )
-        self._check_outputs_unused(plan)
+        check_outputs_unused(self._spark, plan)
         compiled = self.compile(plan)
-        return BatchJob(plan, compiled.frames, SinkWriter(plan, compiled.layout, compiled.packed), self._clock)
-
-    def _check_outputs_unused(self, plan: Plan) -> None:
-        # A run from its beginning would replace some of another run's folders and leave the rest among its own.
-        for operator in plan.operators:
-            sink = operator.body
-            if not isinstance(sink, FileSink):
-                continue
-            where = f"The sink {operator}, defined at {operator.location}: {sink.path}"
-            with usable(where):
-                used = path_exists(self._spark, f"{sink.path.rstrip('/')}/batch_id=*")
-            if used:
-                raise ConfigurationError(
-                    f"{where} holds the output of another run. Remove it, choose another path, or go on from that "
-                    f"run's checkpoint."
-                )
+        job_id = f"{self._spark.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
+        writer = SinkWriter(plan, compiled.layout, compiled.packed, job_id, SinkRunInfo(job_id))
+        return BatchJob(plan, compiled.frames, writer, self._clock)
 
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
-        checkpoint = _checkpoint(options.checkpoint_location)
+        location = _checkpoint(options.checkpoint_location)
         check_uids(plan)
-        reports = TemporaryDirectory(prefix="dsv2-reports-")  # goes with the job's handle
+        reports = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
         trigger = options.trigger or _default_trigger(plan)
-        compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms))
-        archive = ReportArchive(self._spark, plan, checkpoint, reports.name)
-        note_book = NoteBook(self._spark, checkpoint)
-        with usable(f"The checkpoint_location {checkpoint}"):
-            before = read_manifest(self._spark, checkpoint)
-            if before is None:
-                self._check_outputs_unused(plan)
-                write_manifest(self._spark, checkpoint, plan, compiled.layout)
-            else:
-                note_book.read()
-                self._check_restart(plan, compiled, before, note_book, checkpoint, options)
+        with usable(f"The checkpoint_location {location}"):
+            checkpoint = Checkpoint(
+                self._spark,
+                location,
+                plan,
+                self._layout_of(plan),
+                allow_non_restored_state=options.allow_non_restored_state,
+            )
+            archive = ReportArchive(checkpoint.folder, plan, reports.name)
             archive.restore()
-        sinks = SinkWriter(plan, compiled.layout, compiled.packed)
+        compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms), checkpoint.history)
+        with usable(f"The checkpoint_location {location}"):
+            lease, run = checkpoint.begin()
+        sinks = SinkWriter(plan, compiled.layout, compiled.packed, str(checkpoint.id), run)
         only_available = trigger.interval_ms is None
-        job = StreamingJob(plan, compiled.layout, sinks, archive, note_book, self._clock, only_available=only_available)
+        job = StreamingJob(
+            plan, compiled.layout, sinks, archive, checkpoint, lease, self._clock, only_available=only_available
+        )
         weakref.finalize(job, reports.cleanup)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
             .outputMode("append")
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", location)
             .foreachBatch(job.write_batch)
         )
         if only_available:
@@ -173,29 +170,19 @@ class SparkRuntime:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
         layout, unchecked = compiled.layout, compiled.unchecked
         with starting(
-            self._spark, layout.partitions, unchecked=unchecked, checkpoint=checkpoint, state_layout=layout.state
+            self._spark, layout.partitions, unchecked=unchecked, checkpoint=location, state_layout=layout.state
         ):
             try:
                 job.attach(writer.start())
-            except Exception as error:
-                raise job_failure(error, plan.job_name) from error
+            except BaseException as error:
+                lease.release()
+                if isinstance(error, Exception):
+                    raise job_failure(error, plan.job_name) from error
+                raise
         return job
 
-    def _check_restart(
-        self,
-        plan: Plan,
-        compiled: CompiledPlan,
-        before: Manifest,
-        note_book: NoteBook,
-        checkpoint: str,
-        options: RunOptions,
-    ) -> None:
-        """Raise ``IncompatibleCheckpointError`` if ``plan`` cannot go on with the checkpoint; note it if it can."""
-        now, codec = manifest_of(plan, compiled.layout), load_job(compiled.packed).codec()
-        notes = check_restart(checkpoint, plan, before, now, note_book.notes, codec)
-        dropped = dropped_state(plan, [before, *notes.programs, now], notes.fields)
-        refuse_or_warn_of_dropped(checkpoint, dropped, allowed=options.allow_non_restored_state)
-        note_book.write(notes)
+    def _layout_of(self, plan: Plan) -> Layout:
+        return Layout.of(plan, self._partitions, self._state_layout)
 
 
 def compile_plan(
@@ -203,17 +190,16 @@ def compile_plan(
     plan: Plan,
     clock: Clock,
     options: SourceOptions,
-    partitions: int | None = None,
-    state_layout: StateLayout = StateLayout.BLOB,
+    layout: Layout,
     state_key: StateKey | None = None,
+    history: StateHistory | None = None,
 ) -> CompiledPlan:
     """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
     registry = TypeRegistry.of(plan)
-    layout = Layout.of(plan, partitions, state_layout)
-    packed = pack_job(plan, layout, registry, state_key)
+    packed = pack_job(plan, layout, registry, state_key, history)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
     for level in range(len(layout.levels)):

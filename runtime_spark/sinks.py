@@ -16,8 +16,9 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.sink_calls import write_on_driver
-from dsv2.sinks import DriverSink, FileSink, ParallelSink
+from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.failures import marked_failures
+from runtime_spark.folders import Folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame
@@ -27,6 +28,7 @@ from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
 
+_EMPTY_WITHOUT_RECORDS = ("json", "csv")
 _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
@@ -46,7 +48,10 @@ def check_sink(plan: Plan, operator: Operator) -> None:
 class SinkWriter:
     """Writes to all sinks of a plan. The same batch id with the same rows leaves the same result behind."""
 
-    def __init__(self, plan: Plan, layout: Layout, packed: bytes) -> None:
+    def __init__(self, plan: Plan, layout: Layout, packed: bytes, job_id: str, run: SinkRunInfo) -> None:
+        """``job_id`` names the checkpoint; ``run``: the run that writes."""
+        self._job_id = job_id
+        self._run = run
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self._layout = layout
         self._packed = packed
@@ -56,8 +61,8 @@ class SinkWriter:
         ]
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
-    def write(self, frames: DataFrame, batch_id: int, job_id: str) -> list[dict[str, Any]]:
-        """Write the rows of one batch; returns the progress reports among them. ``job_id`` names the checkpoint."""
+    def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
+        """Write the rows of one batch; returns the progress reports among them."""
         if not self._files and not self._parallel:
             return self._write_on_driver(frames, batch_id)
         # Frames of a batch job may exceed memory, and every action would run the job again.
@@ -66,7 +71,7 @@ class SinkWriter:
             for operator in self._files:
                 self._write_files(operator, frames, batch_id)
             for writer in self._parallel:
-                writer.write(frames, job_id, batch_id)
+                writer.write(frames, self._job_id, self._run, batch_id)
             return self._write_on_driver(frames, batch_id)
         finally:
             frames.unpersist()
@@ -75,7 +80,10 @@ class SinkWriter:
         sink = operator.body
         assert isinstance(sink, FileSink)
         records = decoded(frames, operator, self._layout, self._packed, sink.schema)
-        records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/batch_id={batch_id}")
+        name = f"batch_id={batch_id}"
+        records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/{name}")
+        if sink.format in _EMPTY_WITHOUT_RECORDS:
+            _remove_empty_parts(open_folder(frames.sparkSession, sink.path), name)
 
     def _write_on_driver(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
@@ -90,8 +98,16 @@ class SinkWriter:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
                 runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
-                write_on_driver(operator, [run for run in runs if run], batch_id)
+                write_on_driver(operator, self._job_id, [run for run in runs if run], batch_id)
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
+
+
+def _remove_empty_parts(folder: Folder, name: str) -> None:
+    """Spark writes a file even if there are no records; readers of JSON and CSV other than its own fail on 0 bytes."""
+    for part, size in folder.sizes(name).items():
+        if size == 0 and part.startswith("part-"):
+            folder.delete(f"{name}/{part}")
+            folder.delete(f"{name}/.{part}.crc")
 
 
 def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes, schema: type | str) -> DataFrame:

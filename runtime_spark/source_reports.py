@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import SparkSession
-
+from dsv2.errors import CorruptDataError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.source_offset import Report
-from runtime_spark.manifest import path_exists
+from runtime_spark.folders import Folder
 
 __all__ = ("FileBoard", "ReportArchive", "ReportFile")
+
+_REPORTS = "dsv2/reports"
 
 
 def _replace(path: Path, text: str) -> None:
@@ -75,27 +75,27 @@ class ReportArchive:
     """Takes the reports of each micro-batch. ``folder``: where the planners look for them.
 
     In the checkpoint stand those of the last two micro-batches: of the last one, which Spark may not have committed,
-    and of the one before. It goes through Hadoop's file system, as Spark's own log does.
+    and of the one before.
     """
 
-    def __init__(self, spark: SparkSession, plan: Plan, checkpoint: str, folder: str) -> None:
-        self._spark = spark
-        self._place = f"{checkpoint}/dsv2/reports"
+    def __init__(self, checkpoint: Folder, plan: Plan, folder: str) -> None:
+        self._checkpoint = checkpoint
         sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
         self._files = {op.uid: ReportFile(folder, op.id) for op in sources if plan.readers_report(op)}
         self._latest: dict[str, list[Report]] = {}
         self._archived: list[int] = []  # the micro-batches of which there are files
 
     def restore(self) -> None:
-        """Hand what the run before has left to the planners. Call it before the query starts."""
-        if not self._files or not path_exists(self._spark, f"{self._place}/*.json"):
+        """Hand what the run before has left to the planners. Call it before the query starts.
+
+        Raises ``CorruptDataError``, naming the file that is damaged.
+        """
+        if not self._files:
             return
-        rows = self._spark.read.text(f"{self._place}/*.json", wholetext=True).collect()
-        archives: list[dict[str, Any]] = sorted(
-            (json.loads(row[0]) for row in rows), key=lambda entry: entry["batch_id"]
-        )
-        self._archived = [archive["batch_id"] for archive in archives]
-        for uid, reports in archives[-1]["reports"].items():
+        self._archived = self._checkpoint.numbers(_REPORTS, suffix=".json")
+        if not self._archived:
+            return
+        for uid, reports in self._read(self._archived[-1]).items():
             if uid in self._files:
                 self._latest[uid] = reports
                 self._files[uid].write(reports)
@@ -112,17 +112,26 @@ class ReportArchive:
         for uid, of_source in by_source.items():
             self._files[uid].write(of_source)
 
+    def _read(self, batch_id: int) -> dict[str, list[Report]]:
+        name = _name(batch_id)
+        try:
+            reports = json.loads(self._checkpoint.read(name) or b"")["reports"]
+            if not all(isinstance(of_source, list) for of_source in reports.values()):
+                raise ValueError("it holds something else than reports of sources")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(
+                f"{self._checkpoint.place(name)} is damaged: {error}. It says how far event time had come after "
+                f"micro-batch {batch_id}. Put it back from a backup, or delete it: readers report that again."
+            ) from error
+        return dict(reports)
+
     def _archive(self, batch_id: int) -> None:
-        context: Any = self._spark.sparkContext
-        new_path = context._jvm.org.apache.hadoop.fs.Path
-        new, final = new_path(f"{self._place}/_{batch_id}.json"), new_path(f"{self._place}/{batch_id}.json")
-        files = final.getFileSystem(context._jsc.hadoopConfiguration())
-        stream = files.create(new, True)
-        stream.write(json.dumps({"batch_id": batch_id, "reports": self._latest}).encode())
-        stream.close()
-        files.delete(final, False)  # of an attempt before; if this is the end, Spark repeats the micro-batch
-        if not files.rename(new, final):
-            raise OSError(f"{new} cannot be renamed to {final}.")
+        entry = {"batch_id": batch_id, "reports": self._latest}
+        self._checkpoint.write(_name(batch_id), json.dumps(entry).encode())
         self._archived = [*(number for number in self._archived if number != batch_id), batch_id]
         while len(self._archived) > 2:
-            files.delete(new_path(f"{self._place}/{self._archived.pop(0)}.json"), False)
+            self._checkpoint.delete(_name(self._archived.pop(0)))
+
+
+def _name(batch_id: int) -> str:
+    return f"{_REPORTS}/{batch_id}.json"

@@ -25,8 +25,9 @@ from runtime_spark.failures import marked_failures
 from runtime_spark.key_samples import KeySampler
 from runtime_spark.reading import Order, Reading
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.state_history import Journal, StateSeal
 from runtime_spark.state_limit import check_state_size
-from runtime_spark.worker import WorkerJob, forget_modules, load_job, patient_collector
+from runtime_spark.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
 
 __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_stage")
 
@@ -56,6 +57,10 @@ class SlotState(Protocol):
 
     def wake_at(self, deadline_ms: int | None) -> None:
         """Ask for a call at that time, even if nothing comes; None: there is no need."""
+
+    @property
+    def journal(self) -> Journal | None:
+        """Where the micro-batches stand that wrote the pages; None if those are in the blob."""
 
 
 def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> StreamingStage:
@@ -87,6 +92,8 @@ def run_slot(
 class _BlobState:
     """All of it is one value of ``applyInPandasWithState``."""
 
+    journal = None
+
     def __init__(self, state: GroupState, timed: bool) -> None:
         self.now_ms: int = state.getCurrentProcessingTimeMs()
         self._state = state
@@ -115,7 +122,8 @@ def _run_subtask(
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
         rows.sort(key=lambda row: row[:2])
         run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores, sampled=True)
-        before = state.read()
+        seal = StateSeal(job.history, (job.plan.operators[head].uid, index), run.owner, batch_id(), state.journal)
+        before = seal.open(state.read())
         if before is not None:
             run.subtask.restore(before)
         else:
@@ -129,8 +137,7 @@ def _run_subtask(
         run.subtask.flush()
         blob = run.subtask.snapshot()
         check_state_size(run.owner, len(blob), job.layout.state)
-        if blob != before:
-            state.write(blob)
+        state.write(seal.close(blob))  # also if it is the same: it says which micro-batch was the last one
         state.wake_at(run.subtask.next_deadline())
         yield run.finish(len(blob))
 

@@ -28,9 +28,10 @@ from dsv2.watermark import WatermarkDeclaration
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.layout import Layout
 from runtime_spark.rows import FrameEncoder
+from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
 
-__all__ = ("WorkerJob", "forget_modules", "load_job", "pack_job", "patient_collector")
+__all__ = ("WorkerJob", "batch_id", "forget_modules", "load_job", "pack_job", "patient_collector")
 
 _ALLOCATIONS = 200_000
 
@@ -45,6 +46,7 @@ class WorkerJob:
     functions: dict[int, bytes]
     sources: dict[int, bytes]
     state_key: StateKey | None = None
+    history: StateHistory | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
@@ -81,8 +83,14 @@ class WorkerJob:
         return Subtask(self.plan, head, index, functions, context, encoder.emit)
 
 
-def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry, state_key: StateKey | None = None) -> bytes:
-    """The job as bytes for ``load_job``."""
+def pack_job(
+    plan: Plan,
+    layout: Layout,
+    registry: TypeRegistry,
+    state_key: StateKey | None = None,
+    history: StateHistory | None = None,
+) -> bytes:
+    """The job as bytes for ``load_job``. ``history``: of the checkpoint from which it runs."""
     functions = {
         operator.id: to_bytes(operator.body)
         for operator in plan.operators
@@ -91,7 +99,7 @@ def pack_job(plan: Plan, layout: Layout, registry: TypeRegistry, state_key: Stat
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key))
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history))
     return packed
 
 
@@ -100,6 +108,13 @@ def load_job(packed: bytes) -> WorkerJob:
     """The job of ``pack_job``, made once per process."""
     job: WorkerJob = from_bytes(packed)
     return job
+
+
+def batch_id() -> int:
+    """The micro-batch of the task that calls this, 0 outside of Spark's streaming queries."""
+    task = TaskContext.get()
+    number = task.getLocalProperty("streaming.sql.batchId") if task is not None else None
+    return int(number or 0)
 
 
 def forget_modules() -> None:

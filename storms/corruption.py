@@ -148,7 +148,7 @@ def names_of(target: Target) -> list[Sequence[str]]:
     if target.file.startswith("state"):
         names.append(_STATE)
     elif target.file.startswith(_MANIFEST):
-        names += [[_MANIFEST], ["there is no manifest"]]
+        names += [[_MANIFEST], ["there is no dsv2/manifest"]]
     return names
 
 

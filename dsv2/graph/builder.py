@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
@@ -125,6 +126,7 @@ class PlanBuilder:
                 check_states(operator)
                 check_callbacks(operator)
                 check_keys(operator)
+        _check_sinks_together([node for node in self.nodes if node.kind is OperatorKind.SINK])
         edges = tuple(
             _edge(operators[ref.node.id], ref, operators[node.id], index)
             for node in self.nodes
@@ -199,6 +201,17 @@ def _check_sink(node: Node, sink: Sink[Any]) -> None:
         sink.check()
     except PlanError as error:
         raise type(error)(f"{node.name} at {node.location}: {error}") from error
+
+
+def _check_sinks_together(nodes: list[Node]) -> None:
+    for first, second in combinations(nodes, 2):
+        assert isinstance(first.body, Sink)
+        assert isinstance(second.body, Sink)
+        if (conflict := first.body.conflict_with(second.body)) is not None:
+            raise ConfigurationError(
+                f"The sinks {first.name} at {first.location} and {second.name} at {second.location} cannot be written "
+                f"by one job: {conflict}. Give each a sink of its own."
+            )
 
 
 def _at_source(

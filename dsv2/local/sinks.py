@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dsv2.graph import Operator
 from dsv2.runtime.frames import Frame
 from dsv2.runtime.sink_calls import begin, name_of, write_in_task, write_on_driver
-from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun, SinkRunInfo
 
 __all__ = ("LocalSinks",)
 
@@ -25,12 +25,12 @@ class LocalSinks:
         if isinstance(operator.body, ParallelSink):
             self._write_subtasks(operator, operator.body, frames, batch_id)
         else:
-            write_on_driver(operator, [frame.records for frame in frames], batch_id)
+            write_on_driver(operator, self._job_id, [frame.records for frame in frames], batch_id)
 
     def _write_subtasks(
         self, operator: Operator, sink: ParallelSink[object], frames: Sequence[Frame], batch_id: int
     ) -> None:
-        info = SinkInfo(self._job_id, operator.uid, operator.parallelism)
+        info = SinkInfo(self._job_id, operator.uid, operator.parallelism, SinkRunInfo(self._job_id))
         if operator.id not in self._begun:
             begin(sink, info, batch_id, name_of(operator))
             self._begun.add(operator.id)

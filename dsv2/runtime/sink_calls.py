@@ -17,12 +17,12 @@ def name_of(operator: Operator) -> str:
     return f"The sink {operator}, defined at {operator.location},"
 
 
-def write_on_driver(operator: Operator, runs: Sequence[Sequence[Any]], batch_id: int) -> None:
-    """Give a ``DriverSink`` a micro-batch. Raises ``JobError``."""
+def write_on_driver(operator: Operator, job_id: str, runs: Sequence[Sequence[Any]], batch_id: int) -> None:
+    """Give a ``DriverSink`` a micro-batch of the job ``job_id``. Raises ``JobError``."""
     sink = operator.body
     assert isinstance(sink, DriverSink)
     try:
-        sink.write_batch(runs, batch_id)
+        sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), runs, batch_id)
     except Exception as error:
         name = f"The function of the sink {operator}, defined at {operator.location},"
         raise JobError(f"{name} raised on batch {batch_id}: {type(error).__qualname__}: {error}") from error

@@ -1,6 +1,7 @@
 """Where records go."""
 
-from dsv2.sinks.parallel import ParallelSink, SinkBatch, SinkInfo, SinkRun
+from dsv2.sinks.info import SinkInfo, SinkRunInfo
+from dsv2.sinks.parallel import ParallelSink, SinkBatch, SinkRun
 from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, ForeachBatchSink, PrintSink, Sink
 
 __all__ = (
@@ -14,4 +15,5 @@ __all__ = (
     "SinkBatch",
     "SinkInfo",
     "SinkRun",
+    "SinkRunInfo",
 )

@@ -7,25 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.sink import Sink
 
-__all__ = ("ParallelSink", "SinkBatch", "SinkInfo", "SinkRun")
+__all__ = ("ParallelSink", "SinkBatch", "SinkRun")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class SinkInfo:
-    """Which sink of which job is written.
-
-    ``job_id``: the same in all runs from one checkpoint, another one for every other checkpoint. ``uid``: the sink's,
-    unique in its job. ``parallelism``: the number of its subtasks; a later run may have another.
-    """
-
-    job_id: str
-    uid: str
-    parallelism: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from os import PathLike, fspath
 from typing import Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
+from dsv2.sinks.info import SinkInfo
+from dsv2.sinks.paths import contains, normalized
 
 __all__ = ("CollectSink", "DriverSink", "FileSink", "ForeachBatchSink", "PrintSink", "Sink")
 
@@ -21,6 +23,13 @@ class Sink(ABC, Generic[T_contra]):
     def check(self) -> None:
         """Called while the plan is built. Raises ``PlanError`` for a sink that no runtime could write."""
 
+    def conflict_with(self, other: Sink[T_contra]) -> str | None:
+        """Why one job cannot write both this sink and ``other``, which may be this one again; None if it can.
+
+        Called while the plan is built, for each pair of sinks.
+        """
+        return None
+
     @property
     def record_types(self) -> Collection[type]:
         """The classes of records that the sink has been told of."""
@@ -28,7 +37,14 @@ class Sink(ABC, Generic[T_contra]):
 
 
 class DriverSink(Sink[T], Generic[T]):
-    """Base of sinks that the driver writes: for small results."""
+    """Base of sinks that the driver writes: for small results. An object writes one stream."""
+
+    def conflict_with(self, other: Sink[T]) -> str | None:
+        return "they are one object, which cannot tell their micro-batches apart" if other is self else None
+
+    def write(self, info: SinkInfo, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+        """What a runtime calls for each micro-batch; calls ``write_batch``. ``info``: for sinks that need more."""
+        self.write_batch(runs, batch_id)
 
     @abstractmethod
     def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
@@ -44,19 +60,28 @@ class CollectSink(DriverSink[T], Generic[T]):
     """Keeps every record in the driver's memory: ``results``, filled while the job runs.
 
     For tests and small results. Exactly once within one run of the program; a restarted program begins empty
-    and receives what the job emits from then on.
+    and receives what the job emits from then on. One object may collect several streams, and several jobs of a program
+    one after the other: ``results`` has the records of all.
     """
 
     def __init__(self) -> None:
-        self._batches: dict[int, list[T]] = {}
+        self._batches: dict[tuple[str, str], dict[int, list[T]]] = {}  # by job and uid
 
     @property
     def results(self) -> list[T]:
-        """All records received so far."""
-        return [record for _, records in sorted(self._batches.items()) for record in records]
+        """All records received so far: by stream, then in the order of micro-batches."""
+        streams = [sorted(batches.items()) for batches in self._batches.values()]
+        return [record for batches in streams for _, records in batches for record in records]
+
+    def conflict_with(self, other: Sink[T]) -> str | None:
+        return None
+
+    def write(self, info: SinkInfo, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+        self._batches.setdefault((info.job_id, info.uid), {})[batch_id] = _records_of(runs)
 
     def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
-        self._batches[batch_id] = _records_of(runs)
+        """Write a micro-batch of no job: for a runtime of your own, or a test."""
+        self.write(SinkInfo("", "", 1), runs, batch_id)
 
 
 class PrintSink(DriverSink[T], Generic[T]):
@@ -65,6 +90,9 @@ class PrintSink(DriverSink[T], Generic[T]):
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
         self.format = format
+
+    def conflict_with(self, other: Sink[T]) -> str | None:
+        return None
 
     def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
@@ -88,9 +116,10 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
 class FileSink(Sink[T], Generic[T]):
     """Writes files of ``format`` ``"parquet"``, ``"json"`` or ``"csv"`` below ``path``, exactly once.
 
-    Each micro-batch owns the folder ``batch_id=<n>``, which a repeated batch replaces whole, so no record is lost or
-    doubled and any reader of partitioned folders can read ``path``. ``schema`` is a dataclass or NamedTuple class, or
-    Spark's DDL string for tuples and dicts. A BATCH job writes ``batch_id=0``.
+    A folder belongs to one sink of one job. Each micro-batch owns the folder ``batch_id=<n>`` in it, which a repeated
+    batch replaces whole, so no record is lost or doubled and any reader of partitioned folders can read ``path``.
+    ``schema`` is a dataclass or NamedTuple class, or Spark's DDL string for tuples and dicts. A BATCH job writes
+    ``batch_id=0``.
     """
 
     FORMATS = ("parquet", "json", "csv")
@@ -103,6 +132,16 @@ class FileSink(Sink[T], Generic[T]):
             raise ConfigurationError("FileSink needs a path.")
         self.format = format
         self.schema: type[T] | str = schema
+
+    def conflict_with(self, other: Sink[T]) -> str | None:
+        if not isinstance(other, FileSink):
+            return None
+        own, its = normalized(self.path), normalized(other.path)
+        if own == its:
+            return f"both write to {self.path}, where each would replace the micro-batches of the other"
+        if contains(own, its) or contains(its, own):
+            return f"{self.path} and {other.path} lie within each other, so readers would mix them up"
+        return None
 
     @property
     def record_types(self) -> Collection[type]:

@@ -39,11 +39,10 @@ def _with_wildcards(folder: Path) -> None:
 
 
 def _by_another_python(folder: Path) -> None:
-    (file,) = (folder / "checkpoint/dsv2/manifest").glob("part-*")
+    file = folder / "checkpoint/dsv2/manifest.json"
     manifest = json.loads(file.read_text())
     manifest["python"] = "3.0"
-    file.write_text(json.dumps(manifest) + "\n")
-    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    file.write_text(json.dumps(manifest))
 
 
 def _used_folder(folder: Path) -> None:

@@ -25,8 +25,8 @@ def _exists(place: str) -> Callable[[Path, int], bool]:
 
 START_PHASES: Sequence[Phase] = (
     Phase("checkpoint folder made", _exists("checkpoint")),
-    Phase("manifest begun", _exists("checkpoint/dsv2/manifest")),
-    Phase("manifest written", _exists("checkpoint/dsv2/manifest/_SUCCESS")),
+    Phase("lease taken", _exists("checkpoint/dsv2/drivers/*.json")),
+    Phase("manifest written", _exists("checkpoint/dsv2/manifest.json")),
     Phase("metadata", _exists("checkpoint/metadata")),
 )
 """In the order in which a first start gets to them."""

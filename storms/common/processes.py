@@ -131,6 +131,15 @@ class JobProcess:
         finally:
             kill_session(self.pid)
 
+    def wait_for_session(self) -> None:
+        """Wait until no process of it is left. Raises ``JobOverError`` if that takes too long."""
+        self._started.wait(_DEADLINE_SECONDS)
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while any(children_of_session(self.pid)):
+            if time.monotonic() > deadline:
+                raise JobOverError("Processes of the job are left.")
+            time.sleep(_PAUSE_SECONDS)
+
     def finish(self) -> None:
         """Wait for its end. Raises ``JobOverError`` unless it succeeds."""
         if (code := self.wait()) != 0:

@@ -13,7 +13,7 @@ import pytest
 from components.postgres import PostgresServer
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSink
-from dsv2.sinks import SinkBatch, SinkInfo, SinkRun
+from dsv2.sinks import SinkBatch, SinkInfo, SinkRun, SinkRunInfo
 
 NUMBERS = itertools.count()
 
@@ -80,6 +80,35 @@ def test_a_repeated_batch_is_written_once(table: Table) -> None:
     table.write(sink, 2, *items(6))
     table.write(sink, 1, *items(4))  # somebody who is very late
     assert table.rows() == items(1, 2, 3, 4, 5, 6)
+
+
+def test_what_another_history_of_the_checkpoint_has_written_is_refused(table: Table) -> None:
+    """The job had come to micro-batch 2 when an older checkpoint was put back."""
+    sink = table.sink()
+
+    def info(run: SinkRunInfo) -> SinkInfo:
+        return SinkInfo(table.job, "out", 2, run)
+
+    def write_as(run: SinkRunInfo, batch_id: int, number: int, subtask: int) -> None:
+        sink.write(SinkBatch(info(run), subtask, batch_id, iter([SinkRun(items(number))])))
+
+    first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
+    sink.begin(info(first), 0)
+    write_as(first, 0, 1, 0)
+    write_as(first, 1, 2, 0)
+    sink.begin(info(repeating), 1)
+    write_as(repeating, 1, 2, 0)
+    write_as(repeating, 1, 3, 1)
+    write_as(repeating, 2, 4, 0)
+    for back in (SinkRunInfo("c", 1), SinkRunInfo("c", 2), SinkRunInfo("c", 1, ("b",))):
+        with pytest.raises(JobError, match="It has got micro-batch 2 already, from a run that the checkpoint does not"):
+            sink.begin(info(back), back.first_batch)
+        with pytest.raises(JobError, match="It has got micro-batch 2 already"):
+            write_as(back, back.first_batch, 5, 0)
+    with pytest.raises(JobError, match="It has got micro-batch 2 already"):
+        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one went on
+    sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
+    assert table.rows() == items(1, 2, 3, 4)
 
 
 def test_another_job_and_another_sink_are_no_repeats(table: Table) -> None:

@@ -54,10 +54,10 @@ class GatedSink(KafkaSink[tuple[int, int]]):
         )
 
         class GatedProducer(TransactionalProducer):
-            def prepare(self, partition: TopicPartition, offset: int) -> None:
+            def prepare(self, partition: TopicPartition, offset: int, note: str) -> None:
                 self.flush()
                 preparing.pass_through()
-                super().prepare(partition, offset)
+                super().prepare(partition, offset, note)
 
             def commit(self) -> None:
                 committing.pass_through()

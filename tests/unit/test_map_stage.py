@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pandas as pd
 import pytest
@@ -22,12 +23,13 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import StateLayout, map_stage
+from runtime_spark import StateLayout, map_stage, stage
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.map_stage import MapStage
 from runtime_spark.reading import Split
 from runtime_spark.rows import COLUMNS, Row, decode_frame
+from runtime_spark.state_history import StateHistory
 from runtime_spark.worker import load_job, pack_job
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -130,7 +132,7 @@ class Slot:
 class Job:
     """One subtask of ``Visits``, called as Spark calls it: each micro-batch with a new processor."""
 
-    def __init__(self, *, timed: bool = True) -> None:
+    def __init__(self, *, timed: bool = True, history: StateHistory | None = None) -> None:
         self.slot = Slot()
         self.woken: list[int] = []  # the times for which Spark has called without rows
         self._timed = timed
@@ -139,7 +141,7 @@ class Job:
         stream.process(Visits()).with_uid("visits").to_sink(CollectSink())
         self._plan = env.build_plan()
         self.layout = Layout.of(self._plan, state=StateLayout.MAP)
-        self._packed = pack_job(self._plan, self.layout, TypeRegistry.of(self._plan))
+        self._packed = pack_job(self._plan, self.layout, TypeRegistry.of(self._plan), history=history)
         (head,) = self._plan.chains
         self.number = self.layout.slots[head, 0]
 
@@ -178,7 +180,7 @@ class Job:
 def pages(job: Job) -> set[tuple[Any, ...]]:
     """Which pages are in the map."""
     (only,) = job.slot.maps.values()
-    return set(only.kept)
+    return {key for key in only.kept if key[0] != map_stage.JOURNAL}
 
 
 def test_what_one_micro_batch_has_kept_the_next_one_finds() -> None:
@@ -187,6 +189,26 @@ def test_what_one_micro_batch_has_kept_the_next_one_finds() -> None:
         ("a", 1, 1, 1_000), ("b", 1, 2, 1_000), ("a", 2, 3, 1_000),
     ]  # fmt: skip
     assert job.batch(2_000, Visit("b"), Visit("a")) == [("b", 2, 4, 2_000), ("a", 3, 5, 2_000)]
+
+
+def test_a_store_without_the_changes_of_one_micro_batch_is_refused_by_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    number = itertools.count()
+    monkeypatch.setattr(stage, "batch_id", lambda: next(number))
+    first = Job(history=StateHistory(UUID(int=1), 0, {}))
+    for name in "abcd":
+        first.batch(1_000, Visit(name))
+    second = Job(history=StateHistory(UUID(int=1), 4, {("visits", 0): 3}))
+    second.slot = first.slot
+    places = [key for key in first.slot.maps["pages"].kept if key[0] == map_stage.JOURNAL]
+    assert [place for _, place in places] == [0, 1, 2, 3]
+    whole = first.slot.maps["pages"].kept.pop(places[2])
+    with pytest.raises(Exception, match=r"State of .*uid 'visits'.* is not whole: what micro-batch 2 has written"):
+        second.batch(2_000, Visit("a"))
+    first.slot.maps["pages"].kept[places[2]] = whole
+    number = itertools.count(4)
+    assert second.batch(2_000, Visit("a")) == [("a", 2, 5, 2_000)]
 
 
 def test_every_key_has_its_own_page_among_many() -> None:

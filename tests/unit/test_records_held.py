@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -63,8 +64,8 @@ class Query:
 
 
 def ended(plan: Plan, held: int) -> StreamingJob:
-    unused: Any = None
-    job = StreamingJob(plan, Layout.of(plan), unused, unused, unused, SystemClock(), only_available=True)
+    layout, nothing = Layout.of(plan), Mock()
+    job = StreamingJob(plan, layout, nothing, nothing, nothing, nothing, SystemClock(), only_available=True)
     job.attach(Query())  # type: ignore[arg-type]
     report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
     job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])

@@ -29,6 +29,7 @@ class NoState:
     """A slot that was never written to."""
 
     now_ms = 0
+    journal = None
 
     def __init__(self, layout: StateLayout) -> None:
         self._layout = layout

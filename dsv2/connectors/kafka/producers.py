@@ -137,14 +137,17 @@ class TransactionalProducer(RecordProducer):
         """What is sent from here on is part of a transaction."""
         self._client.begin_transaction()
 
-    def prepare(self, partition: TopicPartition, offset: int) -> None:
-        """Make ``offset``, for the consumer group of the same name, part of what is committed. Raises ``JobError``."""
+    def prepare(self, partition: TopicPartition, offset: int, note: str) -> None:
+        """Make ``offset`` and ``note``, for the consumer group of the same name, part of what is committed.
+
+        Raises ``JobError``.
+        """
         consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
         try:
             group = consumer.consumer_group_metadata()
         finally:
             consumer.close()
-        offsets = [confluent_kafka.TopicPartition(*partition, offset)]
+        offsets = [confluent_kafka.TopicPartition(*partition, offset, note)]
         self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
 
     def commit(self) -> None:

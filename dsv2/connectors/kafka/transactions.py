@@ -33,8 +33,8 @@ class Transactions:
     """Those of one sink of one job.
 
     Each subtask has a transactional id, and a consumer group of the same name. The group's offset for ``marker``, which
-    stands for any partition that is there, is the number of the next micro-batch. One more group, the sink's own, tells
-    the parallelism.
+    stands for any partition that is there, is the number of the next micro-batch, with the id of the run that wrote the
+    last one. One more group, the sink's own, has the parallelism.
     """
 
     connection: KafkaConnection
@@ -53,41 +53,38 @@ class Transactions:
         """Called on the driver when a run begins with ``batch_id``. Raises ``JobError`` if that cannot be written once.
 
         Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
-        before may have written ``batch_id`` already.
+        before may have written ``batch_id`` already. Nor may any have written what the checkpoint does not know of.
         """
         now, broker = self.info.parallelism, _brokers.borrow(self.connection)
         if self.marker not in broker.partitions((self.marker.topic,), None):
             raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
         committed = broker.group_offset(self._name, self.marker)
         before = None if committed is None else int(json.loads(committed.note)["parallelism"])
-        if before is not None and before != now:
-            self._check_unwritten(broker, batch_id, before)
+        for subtask in range(before or 0):
+            if before != now:
+                self._producer(subtask).close()  # ends what was left open
+            if self._has(broker, subtask, batch_id) and before != now:
+                raise JobError(
+                    f"Micro-batch {batch_id} was written in part by {before} subtasks, before the job failed, and "
+                    f"{now} cannot write the rest. Start the job once with parallelism {before} of this sink, and "
+                    f"change it when that micro-batch is done."
+                )
         if before != now:
             broker.set_group_offset(
                 self._name, self.marker, CommittedOffset(batch_id, json.dumps({"parallelism": now}))
             )
         _brokers.give_back(self.connection, broker)
 
-    def _check_unwritten(self, broker: Broker, batch_id: int, parallelism: int) -> None:
-        for subtask in range(parallelism):
-            self._producer(subtask).close()  # ends what was left open
-            if self._last_batch(broker, subtask) >= batch_id:
-                raise JobError(
-                    f"Micro-batch {batch_id} was written in part by {parallelism} subtasks, before the job failed, and "
-                    f"{self.info.parallelism} cannot write the rest. Start the job once with parallelism {parallelism} "
-                    f"of this sink, and change it when that micro-batch is done."
-                )
-
     def write(self, batch: SinkBatch[T], encoder: MessageEncoder[T]) -> None:
         """Write ``batch``, unless it was written before. Raises ``JobError``."""
         with closing(self._producer(batch.subtask)) as producer:
-            if self._last(batch.subtask) >= batch.batch_id:
+            if self._is_written(batch.subtask, batch.batch_id):
                 return
             producer.begin()
             try:
                 for run in batch.runs:
                     producer.send(run, encoder)
-                producer.prepare(self.marker, batch.batch_id + 1)
+                producer.prepare(self.marker, batch.batch_id + 1, self.info.run.run_id)
                 producer.commit()
             except BaseException:
                 producer.abort()
@@ -96,13 +93,13 @@ class Transactions:
     def _producer(self, subtask: int) -> TransactionalProducer:
         return TransactionalProducer(self.connection, self._name_of(subtask), self.marker.topic)
 
-    def _last(self, subtask: int) -> int:
+    def _is_written(self, subtask: int, batch_id: int) -> bool:
         broker = _brokers.borrow(self.connection)
-        last = self._last_batch(broker, subtask)
+        written = self._has(broker, subtask, batch_id)
         _brokers.give_back(self.connection, broker)
-        return last
+        return written
 
-    def _last_batch(self, broker: Broker, subtask: int) -> int:
-        """The last micro-batch that ``subtask`` has committed, -1 if there is none."""
+    def _has(self, broker: Broker, subtask: int, batch_id: int) -> bool:
+        """Whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if its marker is of another history."""
         marker = broker.group_offset(self._name_of(subtask), self.marker)
-        return -1 if marker is None else marker.offset - 1
+        return marker is not None and self.info.is_written(batch_id, marker.offset - 1, marker.note)

@@ -54,18 +54,19 @@ class Batches:
 
     def _create(self, connection: Connection) -> None:
         if connection.execute("SELECT to_regclass(%s)", [named(self.table).as_string()]).fetchone() == (None,):
-            columns = "sink text, subtask int, batch bigint NOT NULL, parallelism int NOT NULL"
+            columns = "sink text, subtask int, batch bigint NOT NULL, parallelism int NOT NULL, run text NOT NULL"
             connection.execute(
                 self._statement(f"CREATE TABLE IF NOT EXISTS {{}} ({columns}, PRIMARY KEY (sink, subtask))")
             )
 
     def _begin(self, connection: Connection, batch_id: int) -> None:
         with connection.transaction():
-            _, before = self._locked(connection, _SINK_ITSELF, "FOR UPDATE")
+            _, before, _ = self._locked(connection, _SINK_ITSELF, "FOR UPDATE")
+            notes = self._statement("SELECT batch, run FROM {} WHERE sink = %s AND subtask >= 0")
+            written = [self.info.is_written(batch_id, *note) for note in connection.execute(notes, [self._sink])]
             if before == self.info.parallelism:
                 return
-            written = self._statement("SELECT 1 FROM {} WHERE sink = %s AND subtask >= 0 AND batch >= %s")
-            if connection.execute(written, [self._sink, batch_id]).fetchone() is not None:
+            if any(written):
                 raise JobError(
                     f"Micro-batch {batch_id} was written in part by {before} subtasks, before the job failed, and "
                     f"{self.info.parallelism} cannot write the rest. Start the job once with parallelism {before} of "
@@ -81,13 +82,13 @@ class Batches:
             # Once the records are being taken there is no second chance.
             connection = server.ask(what, lambda connection: connection)
             with connection.transaction():
-                _, parallelism = self._locked(connection, _SINK_ITSELF, "FOR SHARE")
-                last, _ = self._locked(connection, batch.subtask, "FOR UPDATE")
+                _, parallelism, _ = self._locked(connection, _SINK_ITSELF, "FOR SHARE")
+                last, _, run_id = self._locked(connection, batch.subtask, "FOR UPDATE")
                 if parallelism != self.info.parallelism:
                     raise JobError(
                         f"{what}: the job has begun again meanwhile, with {parallelism} subtasks of the sink."
                     )
-                if last < batch.batch_id:
+                if not self.info.is_written(batch.batch_id, last, run_id):
                     for run in batch.runs:
                         _write_rows(connection, writer, run.records)
                     self._note(connection, batch.subtask, batch.batch_id)
@@ -96,21 +97,23 @@ class Batches:
         finally:
             server.close()
 
-    def _locked(self, connection: Connection, subtask: int, lock: str) -> tuple[int, int]:
-        """The last micro-batch noted for ``subtask`` and the parallelism at that time; locks the note, which is made if
-        it is not there."""
-        query = self._statement(f"SELECT batch, parallelism FROM {{}} WHERE sink = %s AND subtask = %s {lock}")
+    def _locked(self, connection: Connection, subtask: int, lock: str) -> tuple[int, int, str]:
+        """The last micro-batch noted for ``subtask``, with the parallelism and the run; locks the note, which is made
+        if it is not there."""
+        query = self._statement(f"SELECT batch, parallelism, run FROM {{}} WHERE sink = %s AND subtask = %s {lock}")
         note = connection.execute(query, [self._sink, subtask]).fetchone()
         if note is None:
-            insert = self._statement("INSERT INTO {} VALUES (%s, %s, -1, %s) ON CONFLICT DO NOTHING")
-            connection.execute(insert, [self._sink, subtask, self.info.parallelism])
+            insert = self._statement("INSERT INTO {} VALUES (%s, %s, -1, %s, %s) ON CONFLICT DO NOTHING")
+            connection.execute(insert, [self._sink, subtask, self.info.parallelism, self.info.run.run_id])
             note = connection.execute(query, [self._sink, subtask]).fetchone()
         assert note is not None
-        return note[0], note[1]
+        return note[0], note[1], note[2]
 
     def _note(self, connection: Connection, subtask: int, batch_id: int) -> None:
-        update = self._statement("UPDATE {} SET batch = %s, parallelism = %s WHERE sink = %s AND subtask = %s")
-        connection.execute(update, [batch_id, self.info.parallelism, self._sink, subtask])
+        update = self._statement(
+            "UPDATE {} SET batch = %s, parallelism = %s, run = %s WHERE sink = %s AND subtask = %s"
+        )
+        connection.execute(update, [batch_id, self.info.parallelism, self.info.run.run_id, self._sink, subtask])
 
     def _statement(self, text: str) -> sql.Composed:
         return statement(text, named(self.table))

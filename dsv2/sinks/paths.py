@@ -1,0 +1,27 @@
+"""Comparing the paths of folders: as written, on this machine or on another file system."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from urllib.parse import urlsplit
+
+__all__ = ("contains", "normalized")
+
+
+def normalized(path: str) -> str:
+    """One spelling for all of one folder: without ``.``, ``..``, doubled slashes and, on this machine, links."""
+    parts = urlsplit(path)
+    if len(parts.scheme) > 1 and parts.scheme != "file":
+        rest = path.partition(":")[2]
+        head = f"//{parts.netloc}" if rest.startswith("//") else ""
+        return f"{parts.scheme}:{head}{posixpath.normpath('/' + rest[len(head) :].strip('/'))}"
+    local = path.partition(":")[2] if parts.scheme == "file" else path
+    if parts.scheme == "file" and local.startswith("//"):
+        local = local[2:].removeprefix("localhost")
+    return os.path.realpath(local)
+
+
+def contains(folder: str, other: str) -> bool:
+    """Whether ``other`` lies somewhere below ``folder``; both ``normalized``."""
+    return other.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,91 @@
+"""A checkpoint as one run of a job sees it: what it says before the run, and what the run writes down in it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from dsv2.errors import ConfigurationError
+from dsv2.graph import Plan
+from dsv2.runtime.codec import Codec
+from dsv2.runtime.types import TypeRegistry
+from dsv2.sinks import SinkRunInfo
+from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.driver_processes import describe_driver
+from runtime_spark.file_outputs import check_outputs, own_outputs
+from runtime_spark.folders import jvm_process, open_folder
+from runtime_spark.layout import Layout
+from runtime_spark.lease import Lease
+from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
+from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
+from runtime_spark.run_history import begin_run
+from runtime_spark.state_history import StateHistory, StateLedger
+
+__all__ = ("Checkpoint",)
+
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
+
+
+class Checkpoint:
+    """The checkpoint at ``location``, of which a run of ``plan`` is about to begin.
+
+    Nothing is written before ``begin``. Raises ``IncompatibleCheckpointError`` if ``plan`` cannot go on from it,
+    ``CorruptDataError`` if a file of it is damaged, ``ConfigurationError`` for outputs of other jobs.
+    """
+
+    def __init__(
+        self, spark: SparkSession, location: str, plan: Plan, layout: Layout, *, allow_non_restored_state: bool = True
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._layout = layout
+        self.folder = open_folder(spark, location)
+        before = read_manifest(self.folder)
+        self._is_new = before is None
+        self._beginning = beginning_of(self.folder)
+        self._note_book = NoteBook(self.folder)
+        self._notes = Notes() if before is None else self._compare(before, allow_non_restored_state)
+        self.id = uuid4() if self._is_new else read_checkpoint_id(self.folder)
+        retained = int(spark.conf.get(_RETAINED, None) or 100)
+        self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
+        self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
+        check_outputs(spark, plan, self.id, self._beginning.batch_id)
+
+    def begin(self) -> tuple[Lease, SinkRunInfo]:
+        """Begin the run. Raises ``ConfigurationError`` if another driver runs with this checkpoint."""
+        run_id = str(uuid4())
+        lease = Lease(self.folder, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
+        lease.acquire()
+        try:
+            if beginning_of(self.folder) != self._beginning:
+                raise ConfigurationError(
+                    f"Another driver has gone on with the checkpoint {self.folder.path} while this job was about to "
+                    f"start. Start it again."
+                )
+            if self._is_new:
+                write_manifest(self.folder, self._plan, self._layout, self.id)
+            self._note_book.write(self._notes)
+            run = begin_run(self.folder, run_id, self._beginning)
+            own_outputs(self._spark, self._plan, self.id)
+        except BaseException:
+            lease.release()
+            raise
+        return lease, run
+
+    def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
+        """Keep what the subtasks have reported in a micro-batch, before Spark commits it."""
+        self._note_book.write(self._note_book.notes.with_reports(reports))
+        self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+
+    def _compare(self, before: Manifest, allow_non_restored_state: bool) -> Notes:
+        """What is noted of the program if it may go on with the checkpoint."""
+        self._note_book.read()
+        now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
+        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)
+        dropped = dropped_state(self._plan, [before, *notes.programs, now], notes.fields)
+        refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_non_restored_state)
+        return notes

@@ -1,0 +1,96 @@
+"""Checkpoints and outputs whose paths look like patterns, and those on other file systems than the local one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2.sinks import CollectSink, FileSink
+from runtime_spark import SparkRuntime, StateLayout
+from runtime_spark.folders import LocalFolder, open_folder
+
+
+class Number(NamedTuple):
+    n: int
+    parity: int
+
+
+def count_on(record: int, output: Any, ctx: Any) -> None:
+    output.collect(Number(record, record % 2))
+
+
+def run(
+    spark: SparkSession, folder: str, *, count: int = 4, layout: StateLayout = StateLayout.BLOB, by: int = 2
+) -> None:
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
+    numbers = env.from_collection(range(count), "numbers", records_per_batch=2).with_uid("numbers")
+    counted = numbers.key_by(lambda n: n % by).process(count_on).with_uid("count")
+    counted.to_sink(FileSink(f"{folder}/out", schema=Number)).with_uid("out")
+    env.execute("literal", checkpoint_location=f"{folder}/checkpoint")
+
+
+@pytest.mark.parametrize("layout", StateLayout)
+def test_a_folder_that_looks_like_a_pattern_is_guarded_like_any_other(
+    spark: SparkSession, tmp_path: Path, layout: StateLayout
+) -> None:
+    folder = tmp_path / "ck [1] {a,b} run* 100%25"
+    run(spark, str(folder), layout=layout)
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir() if path.name[0] != ".") == [
+        "commits", "dsv2", "metadata", "offsets", "state",
+    ]  # fmt: skip
+    assert ds.dataset(folder / "out", format="parquet", partitioning="hive").count_rows() == 4
+    with pytest.raises(IncompatibleCheckpointError, match="the key selector of input 0 computes something else"):
+        run(spark, str(folder), layout=layout, by=3)
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_collection([1]).map(lambda n: Number(n, n)).to_sink(FileSink(folder / "out", schema=Number))
+    with pytest.raises(ConfigurationError, match="holds the output of another run"):
+        env.execute("again", checkpoint_location=str(tmp_path / "other"))
+
+
+@pytest.fixture
+def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    """``tmp_path`` by way of a file system of Hadoop's that is not the local one."""
+    authority = tmp_path.name.replace("_", "-")  # Hadoop keeps a file system for each
+    key = f"fs.viewfs.mounttable.{authority}.link./job"
+    spark.conf.set(key, tmp_path.as_uri())
+    yield f"viewfs://{authority}/job"
+    spark.conf.unset(key)
+
+
+def test_other_file_systems_hold_what_the_local_one_does(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
+    there, here = open_folder(spark, f"{mounted}/a [1]*"), open_folder(spark, f"{tmp_path}/a [1]*")
+    assert type(here) is LocalFolder
+    assert type(there) is not LocalFolder
+    assert there.sizes() == there.sizes("x") == {}
+    assert there.read("x/1") is None
+    there.write("x/1", b"one")
+    there.write("x/1", b"first")
+    assert (there.read("x/1"), here.read("x/1")) == (b"first", b"first")
+    assert there.numbers("x") == [1]
+    assert there.sizes("x") == {"1": 5}
+    there.delete("x/1")
+    there.delete("x/1")
+    assert there.read("x/1") is None
+
+
+def test_a_job_runs_on_another_file_system(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
+    run(spark, mounted)
+    assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 4
+    with pytest.raises(IncompatibleCheckpointError):
+        run(spark, mounted, by=3)
+
+
+def test_one_collect_sink_for_two_runs_has_all_records(spark: SparkSession, tmp_path: Path) -> None:
+    sink = CollectSink[int]()
+    for number in (1, 2):
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.from_collection([number]).to_sink(sink)
+        env.from_collection([10 * number]).to_sink(sink)
+        env.execute(checkpoint_location=f"{tmp_path}/{number}")
+    assert sorted(sink.results) == [1, 2, 10, 20]

@@ -1,0 +1,124 @@
+"""Checkpoints of which files were replaced by older ones: refused, naming the micro-batches, with nothing written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import CorruptDataError, Dsv2Error, ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
+from runtime_spark import SparkRuntime, StateLayout
+from tests.spark.programs import Reading, build, read_back, reading
+
+COUNT, PER_BATCH, COMPLETE = 75, 15, 3
+_CHANGES = (".delta", ".changelog")
+
+
+def unreadable_behind_the_third_batch(index: int) -> Reading:
+    if index >= COMPLETE * PER_BATCH:
+        raise OSError("not readable yet")
+    return reading(index)
+
+
+def run(spark: SparkSession, folder: Path, layout: StateLayout, *, whole: bool) -> None:
+    env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
+    generator = reading if whole else unreadable_behind_the_third_batch
+    build(env, f"{folder}/out", COUNT, PER_BATCH, generator=generator)
+    env.execute("older", checkpoint_location=f"{folder}/checkpoint")
+
+
+@pytest.fixture(scope="module", params=StateLayout)
+def begun(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, StateLayout]:
+    """The folder of a job that has done three micro-batches and begun a fourth one, as a file system without checksums
+    keeps it."""
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        run(spark, folder, request.param, whole=False)
+    for checksum in (folder / "checkpoint").rglob(".*.crc"):
+        checksum.unlink()
+    return folder, request.param
+
+
+@pytest.fixture
+def job(begun: tuple[Path, StateLayout], tmp_path: Path) -> tuple[Path, StateLayout]:
+    """A copy of it."""
+    folder, layout = begun
+    return Path(shutil.copytree(folder, tmp_path / "job")), layout
+
+
+def replace_by_the_version_before(folder: Path, version: int) -> None:
+    """What the micro-batch before ``version`` has changed in all partitions of the last level."""
+    changes = [file for file in (folder / "checkpoint/state/2").rglob(f"{version}.*") if file.suffix in _CHANGES]
+    assert changes
+    for file in changes:
+        shutil.copy(file.with_name(f"{version - 1}{file.suffix}"), file)
+    for snapshot in (folder / "checkpoint/state/2").rglob("*.*"):
+        if snapshot.suffix in (".zip", ".snapshot"):  # which Spark makes now and then, of all changes before
+            snapshot.unlink()
+
+
+def assert_refused(spark: SparkSession, job: tuple[Path, StateLayout], error: type[Dsv2Error], said: str) -> None:
+    folder, layout = job
+    before = read_back(folder / "out")
+    with pytest.raises(error, match=said):
+        run(spark, folder, layout, whole=True)
+    assert read_back(folder / "out") == before
+
+
+def test_state_of_the_micro_batch_before_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+    replace_by_the_version_before(job[0], COMPLETE)
+    written = f"was last written in micro-batch {COMPLETE - 2}, but micro-batch {COMPLETE} of the checkpoint goes on"
+    assert_refused(spark, job, CorruptDataError, written)
+
+
+def test_changes_of_a_micro_batch_that_are_missing_in_between_are_refused(
+    spark: SparkSession, job: tuple[Path, StateLayout]
+) -> None:
+    """With pages: the state of the subtask is the right one, and some of its pages are not."""
+    if job[1] is not StateLayout.MAP:
+        pytest.skip("A value is written whole in each micro-batch.")
+    replace_by_the_version_before(job[0], COMPLETE - 1)
+    assert_refused(spark, job, CorruptDataError, f"is not whole: what micro-batch {COMPLETE - 2} has written")
+
+
+def test_state_of_another_checkpoint_is_refused(
+    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
+) -> None:
+    folder, layout = job
+    other = tmp_path / "other"
+    with pytest.raises(UserFunctionError):
+        run(spark, other, layout, whole=False)
+    shutil.rmtree(folder / "checkpoint/state")
+    shutil.copytree(other / "checkpoint/state", folder / "checkpoint/state")
+    assert_refused(spark, job, CorruptDataError, "is of another checkpoint: it is that of ")
+
+
+def test_a_backup_that_is_older_than_the_output_is_refused(
+    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
+) -> None:
+    folder, layout = job
+    shutil.copytree(folder / "checkpoint", tmp_path / "backup")
+    run(spark, folder, layout, whole=True)
+    whole = read_back(folder / "out")
+    shutil.rmtree(folder / "checkpoint")
+    shutil.copytree(tmp_path / "backup", folder / "checkpoint")
+    said = rf"has got micro-batch \d+ already, and the checkpoint goes on with micro-batch {COMPLETE}: it is older than"
+    assert_refused(spark, job, IncompatibleCheckpointError, said)
+    for old in (folder / "out").glob("batch_id=*"):
+        if int(old.name.removeprefix("batch_id=")) >= COMPLETE:
+            shutil.rmtree(old)
+    run(spark, folder, layout, whole=True)
+    assert read_back(folder / "out") == whole
+
+
+def test_a_folder_of_another_job_is_refused_at_a_restart_too(
+    spark: SparkSession, job: tuple[Path, StateLayout]
+) -> None:
+    folder, layout = job
+    (folder / "out/_dsv2_checkpoint").write_text("another one")
+    with pytest.raises(Dsv2Error, match=f"{folder}/out holds the output of another run"):
+        run(spark, folder, layout, whole=True)

@@ -1,0 +1,39 @@
+"""Two processes on one checkpoint: the second one is refused while the first one runs, and goes on behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.kill_job import RECORDS_PER_BATCH
+from tests.spark.processes import Gate, JobProcess
+from tests.spark.test_kill import written
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+BATCHES = 6
+
+
+def test_the_second_driver_is_refused_and_goes_on_when_the_first_one_is_terminated(tmp_path: Path) -> None:
+    first, second = (JobProcess(tmp_path, "kill_job", str(BATCHES * RECORDS_PER_BATCH)) for _ in range(2))
+    gate = Gate(tmp_path, "all")
+    first.start()
+    first.run_to(gate)
+    offsets = first.batches("offsets")
+    second.start()
+    second.fail()
+    assert (
+        f"Another driver runs a job with the checkpoint {tmp_path}/checkpoint: process {first.pid} on " in second.log()
+    )
+    assert first.batches("offsets") == offsets
+
+    assert list(tmp_path.glob("local/**/dsv2-reports-*"))
+    first.terminate()
+    assert not list(tmp_path.glob("local/**/dsv2-reports-*"))
+    gate.open()
+    second.start()
+    second.finish()
+    counted, totals = written(tmp_path)
+    assert len(counted) == len(set(counted)) == BATCHES * RECORDS_PER_BATCH
+    assert totals == [*range(1, BATCHES * RECORDS_PER_BATCH + 1)]

@@ -1,0 +1,152 @@
+"""Where a run begins, by Spark's logs; and which of their files is damaged, and what can be done about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dsv2 import CorruptDataError, JobError
+from dsv2.sinks import SinkInfo, SinkRunInfo
+from runtime_spark.checkpoint_log import Beginning, beginning_of
+from runtime_spark.folders import Folder, LocalFolder
+from runtime_spark.run_history import begin_run
+
+METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'
+OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"position": 7}\n-\n'
+COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
+
+
+def checkpoint_with(path: Path, offsets: int, commits: int) -> Folder:
+    """So many micro-batches in each log."""
+    folder = LocalFolder(str(path))
+    folder.write("metadata", METADATA.encode())
+    for number in range(offsets):
+        folder.write(f"offsets/{number}", OFFSETS.encode())
+    for number in range(commits):
+        folder.write(f"commits/{number}", COMMIT.encode())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "beginning"),
+    [
+        (0, 0, Beginning(0, repeats=False)),
+        (1, 0, Beginning(0, repeats=True)),
+        (1, 1, Beginning(1, repeats=False)),
+        (6, 5, Beginning(5, repeats=True)),
+        (12, 12, Beginning(12, repeats=False)),
+    ],
+)
+def test_a_run_begins_where_spark_does(tmp_path: Path, offsets: int, commits: int, beginning: Beginning) -> None:
+    folder = checkpoint_with(tmp_path, offsets, commits)
+    folder.write("offsets/.3.crc", b"x")
+    folder.write("commits/_tmp", b"x")
+    assert beginning_of(folder) == beginning
+
+
+def test_an_empty_folder_is_a_beginning(tmp_path: Path) -> None:
+    assert beginning_of(LocalFolder(str(tmp_path / "none"))) == Beginning(0, repeats=False)
+
+
+NOT_COMPLETE = "delete it if no sink has got anything of that micro-batch"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "way_out"),
+    [
+        ("offsets/5", "", NOT_COMPLETE),
+        ("offsets/5", "v1", NOT_COMPLETE),
+        ("offsets/5", OFFSETS[:40], NOT_COMPLETE),
+        ("offsets/5", OFFSETS.replace("v1", "w1"), NOT_COMPLETE),
+        ("offsets/5", OFFSETS.replace('"position"', '"position'), NOT_COMPLETE),
+        ("offsets/5", OFFSETS.replace("\n-\n", ""), NOT_COMPLETE),
+        ("offsets/4", OFFSETS[:10], "put back a backup of the whole checkpoint"),
+        ("offsets/4", OFFSETS.replace("\n-\n", ""), "put back a backup of the whole checkpoint"),
+        ("offsets/4", None, "put back a backup of the whole checkpoint"),
+        ("commits/4", "", "delete it: then that micro-batch is repeated"),
+        ("commits/4", COMMIT[:12], "delete it: then that micro-batch is repeated"),
+        ("commits/4", COMMIT.replace("v1", "\x00\x01"), "delete it: then that micro-batch is repeated"),
+        ("metadata", "", 'write {"id":"<any UUID>"} into it'),
+        ("metadata", METADATA.replace("b1b", "b1x"), 'write {"id":"<any UUID>"} into it'),
+        ("metadata", "[]", 'write {"id":"<any UUID>"} into it'),
+        ("metadata", None, 'write {"id":"<any UUID>"} into it'),
+    ],
+)
+def test_a_file_that_is_damaged_is_named_with_a_way_out(
+    tmp_path: Path, name: str, text: str | None, way_out: str
+) -> None:
+    folder = checkpoint_with(tmp_path, 6, 5)
+    if text is None:
+        folder.delete(name)
+    else:
+        folder.write(name, text.encode())
+    with pytest.raises(CorruptDataError) as refused:
+        beginning_of(folder)
+    assert str(refused.value).startswith(f"{tmp_path}/{name} is ")
+    assert way_out in str(refused.value)
+
+
+def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
+    folder = checkpoint_with(tmp_path, 6, 5)
+    folder.write("offsets/5", b"v1\n\xff\xfe")
+    with pytest.raises(CorruptDataError, match="offsets/5 is damaged: UnicodeDecodeError"):
+        beginning_of(folder)
+
+
+# --- Runs, for sinks --------------------------------------------------------------------------------------------------
+
+
+def info(run: SinkRunInfo) -> SinkInfo:
+    return SinkInfo("job", "sink", 1, run)
+
+
+def test_a_run_knows_those_that_may_have_written_its_first_micro_batch(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    begins = [
+        ("a", Beginning(0, repeats=False), ()),
+        ("b", Beginning(0, repeats=True), ("a",)),
+        ("c", Beginning(0, repeats=True), ("a", "b")),
+        ("d", Beginning(7, repeats=True), ("c",)),
+        ("e", Beginning(7, repeats=True), ("c", "d")),
+        ("f", Beginning(8, repeats=False), ()),
+        ("g", Beginning(8, repeats=True), ("f",)),
+    ]
+    for run_id, beginning, earlier in begins:
+        assert begin_run(folder, run_id, beginning) == SinkRunInfo(run_id, beginning.batch_id, earlier)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])
+def test_a_damaged_file_of_runs_is_named(tmp_path: Path, text: str | None) -> None:
+    folder = LocalFolder(str(tmp_path))
+    if text is not None:
+        folder.write("dsv2/runs.json", text.encode())
+    with pytest.raises(CorruptDataError, match=rf"{tmp_path}/dsv2/runs\.json is (missing|damaged)"):
+        begin_run(folder, "a", Beginning(3, repeats=True))
+    begin_run(folder, "a", Beginning(3, repeats=False))
+    assert json.loads(folder.read("dsv2/runs.json") or b"") == {"first_batch": 3, "runs": ["a"]}
+
+
+def test_what_this_run_and_those_before_it_have_written_is_left_out() -> None:
+    own = info(SinkRunInfo("c", 7, ("a", "b")))
+    assert [own.is_written(7, last, run) for last, run in ((6, "b"), (6, "z"), (-1, ""), (7, "a"), (7, "c"))] == [
+        False, False, False, True, True,
+    ]  # fmt: skip
+    assert [own.is_written(8, last, run) for last, run in ((6, "z"), (7, "b"), (7, "c"), (8, "c"))] == [
+        False, False, False, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "run"), [(7, "z"), (8, "a"), (8, "z"), (100, "b")])
+def test_what_another_history_has_written_is_refused(last: int, run: str) -> None:
+    """A backup of the checkpoint was put back, or another driver has gone on."""
+    own = info(SinkRunInfo("c", 7, ("a", "b")))
+    for batch_id in (7, 8, 200):
+        with pytest.raises(JobError, match=f"It has got micro-batch {last} already, .* goes on with micro-batch 7"):
+            own.is_written(batch_id, last, run)
+
+
+def test_a_micro_batch_that_was_not_planned_in_this_history_was_not_written_in_it() -> None:
+    with pytest.raises(JobError, match="older than what was written"):
+        info(SinkRunInfo("b", 7)).is_written(7, 7, "a")

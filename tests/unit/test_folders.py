@@ -1,0 +1,64 @@
+"""Folders on a disk of this machine: names are literal, files are there whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dsv2 import ExecutionEnvironment
+from dsv2.connectors.files import FilesSource, parquet_rows, text_lines
+from dsv2.sinks import CollectSink
+from runtime_spark.folders import LocalFolder
+
+PATTERNS = ["ck[1]", "run*", "a?", "{a,b}", "with space", "100%20", "[!x]", "#1", "späti"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_names_are_literal(tmp_path: Path, name: str) -> None:
+    for other in ("ck1", "runs", "ab", "a", "b", "y", "100 "):
+        LocalFolder(str(tmp_path / other)).write("offsets/7", b"not this one")
+    folder = LocalFolder(str(tmp_path / name))
+    assert folder.read("offsets/7") is None
+    assert folder.sizes("offsets") == {}
+    assert folder.numbers("offsets") == []
+    folder.write("offsets/3", b"three")
+    assert folder.read("offsets/3") == b"three"
+    assert folder.sizes("offsets") == {"3": 5}
+    assert folder.sizes() == {"offsets": 0}
+    folder.delete("offsets/3")
+    folder.delete("offsets/3")
+    assert folder.read("offsets/3") is None
+
+
+def test_numbers_are_those_of_whole_names(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    for name in ("10", "9", ".9.crc", "9.tmp", "batch_id=4", "batch_id=11", "batch_id=x", "batch_id=", "²"):
+        folder.write(name, b"")
+    assert folder.numbers("") == [9, 10]
+    assert folder.numbers("", prefix="batch_id=") == [4, 11]
+
+
+def test_a_file_that_is_replaced_was_there_all_the_time(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    folder.write("a", b"old")
+    reader = (tmp_path / "a").open("rb")
+    folder.write("a", b"new")
+    assert (reader.read(), folder.read("a"), folder.sizes()) == (b"old", b"new", {"a": 3})
+    reader.close()
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_sources_of_files_take_their_directory_literally(tmp_path: Path, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a.txt").write_text("a line\n")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / name / "a.parquet")
+    env = ExecutionEnvironment.get_instance("local")
+    read = CollectSink[object]()
+    env.from_source(FilesSource(tmp_path / name, text_lines(str), pattern="*.txt")).to_sink(read)
+    env.from_source(FilesSource(tmp_path / name, parquet_rows(dict), pattern="*.parquet")).to_sink(read)
+    env.execute()
+    assert read.results == ["a line", {"n": 1}, {"n": 2}]
