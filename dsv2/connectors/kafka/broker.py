@@ -58,7 +58,8 @@ class Broker:
         try:
             self._admin = AdminClient(config, logger=_LOG)
         except KafkaException as error:
-            raise failure_of(self._connection, "Kafka cannot be asked", error.args[0]) from error
+            failure = failure_of(self._connection, "Kafka cannot be asked", error.args[0])
+            raise failure from self._connection.presentable(error)
 
     def close(self) -> None:
         """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
@@ -212,7 +213,7 @@ class Broker:
                 error = self._cause(raised.args[0])
                 failure = failure_of(self._connection, what, error)
                 if is_hopeless(error) or self._clock.now_ms() >= deadline:
-                    raise failure from raised
+                    raise failure from self._connection.presentable(raised)
             _LOG.warning("%s Trying again.", failure)
             time.sleep(pause)
             self._connect()

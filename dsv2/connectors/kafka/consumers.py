@@ -30,7 +30,7 @@ class RangeConsumer:
         try:
             self._consumer = Consumer(config, logger=_LOG)
         except KafkaException as error:
-            raise failure_of(connection, "Kafka cannot be read", error.args[0]) from error
+            raise failure_of(connection, "Kafka cannot be read", error.args[0]) from connection.presentable(error)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on, and nothing else any more."""
@@ -50,7 +50,8 @@ class RangeConsumer:
         try:
             return self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), _ANSWER_SECONDS)[0]
         except KafkaException as error:
-            raise failure_of(self._connection, f"{partition} cannot be read", error.args[0]) from error
+            failure = failure_of(self._connection, f"{partition} cannot be read", error.args[0])
+            raise failure from self._connection.presentable(error)
 
     def remember(self, error: KafkaError) -> None:
         """Keep ``error``, unless a worse one is known."""

@@ -102,7 +102,7 @@ class Server:
     def _bear(self, what: str, error: psycopg.Error, deadline: float) -> None:
         failure = self.failure(what, error)
         if not _may_pass(error) or time.monotonic() > deadline:
-            raise failure from error
+            raise failure from self._connection.presentable(error)
         _LOG.warning("%s Trying again.", failure)
         self.close()
 
