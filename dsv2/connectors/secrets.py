@@ -60,6 +60,7 @@ def _forms(secret: str) -> Iterator[str]:
     yield from secret.splitlines()  # a key in PEM
     yield repr(secret)[1:-1]
     yield json.dumps(secret)[1:-1]
+    yield quote(secret)
     yield quote(secret, safe="")
     yield quote_plus(secret)
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_hopeless
+from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 
@@ -56,7 +57,7 @@ class Broker:
         """Begin anew: a client whose broker was gone does not always find it again."""
         config: Config = {**self._connection.client_config(), "error_cb": self._errors.remember}
         try:
-            self._admin = AdminClient(config, logger=_LOG)
+            self._admin = AdminClient(config, logger=KafkaClientLog(self._connection.redacted))
         except KafkaException as error:
             failure = failure_of(self._connection, "Kafka cannot be asked", error.args[0])
             raise failure from self._connection.presentable(error)

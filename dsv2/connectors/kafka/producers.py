@@ -13,6 +13,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder
 from dsv2.connectors.kafka.pool import Pool
@@ -46,7 +47,7 @@ class RecordProducer:
             "error_cb": self._errors.remember,
         }
         try:
-            self._client = Producer(config, logger=_LOG)
+            self._client = Producer(config, logger=KafkaClientLog(connection.redacted))
         except KafkaException as error:
             raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
@@ -140,7 +141,8 @@ class TransactionalProducer(RecordProducer):
 
     def prepare(self, partition: TopicPartition, offset: int) -> None:
         """Make ``offset``, for the consumer group of the same name, part of what is committed. Raises ``JobError``."""
-        consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
+        config: Config = {**self._connection.client_config(), "group.id": self._group}
+        consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
         try:
             group = consumer.consumer_group_metadata()
         finally:

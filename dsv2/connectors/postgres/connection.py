@@ -107,4 +107,4 @@ def _check(user: str, conninfo: str) -> None:
         raise unreadable from None
     for part in parts:
         if part.name in _SHOWN and not part.is_shown and (part.name == "port" or re.search("[;=]", part.value)):
-            raise ConfigurationError(f"{user}: the {part.name} in conninfo is none. {_HOW}")
+            raise ConfigurationError(f"{user}: the {part.name} in conninfo is not one. {_HOW}")
