@@ -55,7 +55,11 @@ class Transactions:
         Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
         before may have written ``batch_id`` already.
         """
-        now, broker = self.info.parallelism, _brokers.borrow(self.connection)
+        with _brokers.lent(self.connection) as broker:
+            self._begin(broker, batch_id)
+
+    def _begin(self, broker: Broker, batch_id: int) -> None:
+        now = self.info.parallelism
         if self.marker not in broker.partitions((self.marker.topic,), None):
             raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
         committed = broker.group_offset(self._name, self.marker)
@@ -66,7 +70,6 @@ class Transactions:
             broker.set_group_offset(
                 self._name, self.marker, CommittedOffset(batch_id, json.dumps({"parallelism": now}))
             )
-        _brokers.give_back(self.connection, broker)
 
     def _check_unwritten(self, broker: Broker, batch_id: int, parallelism: int) -> None:
         for subtask in range(parallelism):
@@ -97,10 +100,8 @@ class Transactions:
         return TransactionalProducer(self.connection, self._name_of(subtask), self.marker.topic)
 
     def _last(self, subtask: int) -> int:
-        broker = _brokers.borrow(self.connection)
-        last = self._last_batch(broker, subtask)
-        _brokers.give_back(self.connection, broker)
-        return last
+        with _brokers.lent(self.connection) as broker:
+            return self._last_batch(broker, subtask)
 
     def _last_batch(self, broker: Broker, subtask: int) -> int:
         """The last micro-batch that ``subtask`` has committed, -1 if there is none."""
