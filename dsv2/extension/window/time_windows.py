@@ -91,7 +91,7 @@ class TimeWindows(Windows):
             raise
         except ContractError as error:
             raise FailedRecordError(record) from error
-        except Exception as error:
+        except BaseException as error:
             self._fail(error, record, timestamp, select, add_one)
 
     def on_pane_due(self, slot: int) -> None:
@@ -165,7 +165,7 @@ class TimeWindows(Windows):
 
     def _fail(
         self,
-        error: Exception,
+        error: BaseException,
         record: Any,
         timestamp: int | None,
         select: Callable[[Any], Any],
