@@ -159,7 +159,9 @@ class SparkRuntime:
             archive.restore()
         sinks = SinkWriter(plan, compiled.layout, compiled.packed)
         only_available = trigger.interval_ms is None
-        job = StreamingJob(plan, compiled.layout, sinks, archive, note_book, self._clock, only_available=only_available)
+        job = StreamingJob(
+            self._spark, plan, compiled.layout, sinks, archive, note_book, self._clock, only_available=only_available
+        )
         weakref.finalize(job, reports.cleanup)
         writer = (
             compiled.frames.writeStream.queryName(plan.job_name)
@@ -178,7 +180,7 @@ class SparkRuntime:
             try:
                 job.attach(writer.start())
             except Exception as error:
-                raise job_failure(error, plan.job_name) from error
+                raise job_failure(error, plan.job_name, sinks.tasks) from error
         return job
 
     def _check_restart(

@@ -175,7 +175,7 @@ class TimeWindows(Windows):
         try:
             hash(select(record))
             is_put = timestamp is not None
-        except Exception:
+        except BaseException:
             is_put = False
         if not is_put:
             add_one(record, timestamp)
