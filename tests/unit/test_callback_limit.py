@@ -125,7 +125,7 @@ def test_many_callbacks_may_take_longer_than_one() -> None:
     ):
         env, sink = local_environment(), CollectSink[int]()
         env.set_callback_timeout(200)
-        build(env.from_collection(range(40))).to_sink(sink)
+        build(env.from_collection(range(40))).to_sink(sink)  # type: ignore[no-untyped-call]
         env.execute()
         assert len(sink.results) == 40
 
