@@ -21,7 +21,7 @@ __all__ = ("job_failure", "marked_failures", "usable")
 _MARK = re.compile(r"dsv2-failure:([0-9a-f]+):")
 _CRASHED = re.compile(
     r"Lost task (\d+)\.\d+ in stage [^\n]*\n?[^\n]*Python worker exited unexpectedly "
-    r"\(crashed\)(?:: (.*?)(?=\n\tat ))?",
+    r"\(crashed\)(?:(?::| -) (.*?)(?=\n\tat |$))?",
     re.DOTALL,
 )
 _PLANNER_GONE = re.compile(r"terminated with exception:\s+SQLSTATE")
@@ -107,8 +107,12 @@ def _explained(error: BaseException, tasks: Tasks | None) -> str:
 
 def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:
     found = [] if tasks is None else tasks.subtasks_in(task)
-    ran = f" In this task run, each in its turn: {'; '.join(found)}; or a part of a source." if found else ""
-    where = f" The worker was here:\n{stack.strip()}" if stack else ""
+    ran = f" In this task run, one after the other: {'; '.join(found)}; or a part of a source." if found else ""
+    where = (
+        f" The worker was here:\n{stack.strip()}"
+        if stack
+        else " To see where native code has crashed, set spark.sql.execution.pyspark.udf.faulthandler.enabled to true."
+    )
     return (
         f"failed: a Python worker of Spark ended unexpectedly, in task {task} of a stage. It was killed, for want of "
         f"memory perhaps, or native code crashed, or os._exit was called.{ran}{where}"
