@@ -237,12 +237,11 @@ class StreamingJob:
         """
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
-        self._end_query(timeout_seconds)
+        self._end_query(timeout_seconds, _Waiting(self._plan.job_name, self._what_runs))
 
-    def _end_query(self, timeout_seconds: float | None = None) -> None:
+    def _end_query(self, timeout_seconds: float | None = None, waiting: _Waiting | None = None) -> None:
         self._started.wait()
         began = time.monotonic()
-        waiting = _Waiting(self._plan.job_name, self._what_runs)
         # "Available now" is a single trigger, which does not pause before its end.
         patience = began + (0 if self._only_available else _PATIENCE_SECONDS)
         while self.query.isActive and self.query.status["isTriggerActive"]:
@@ -252,7 +251,8 @@ class StreamingJob:
             if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
                 self._cancel()
                 return
-            waiting.tell()
+            if waiting is not None:
+                waiting.log()
             time.sleep(_POLL_SECONDS)
         if self.query.isActive:
             self._stop_query()
@@ -316,7 +316,7 @@ class _Waiting:
         self._began = time.monotonic()
         self._next = _FIRST_WORD_SECONDS
 
-    def tell(self) -> None:
+    def log(self) -> None:
         waited = time.monotonic() - self._began
         if waited >= self._next:
             self._next *= 2
@@ -407,7 +407,7 @@ class BatchJob:
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
             self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
-            waiting.tell()
+            waiting.log()
         if self._thread.is_alive():
             self._cancel()
 

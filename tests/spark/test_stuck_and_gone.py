@@ -92,10 +92,10 @@ def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
     assert status_of(job) is JobStatus.STOPPED
     assert job.exception() is None
     assert job.await_termination(LONG) is True
-    told = next(message for message in caplog.messages if message.startswith("stop() has waited"))
-    assert "of job 'stuck'" in told
-    assert "KeyedProcess (uid 'blocks'), defined at " in told
-    assert "call stop(timeout_seconds=...)" in told
+    said = next(message for message in caplog.messages if message.startswith("stop() has waited"))
+    assert "of job 'stuck'" in said
+    assert "KeyedProcess (uid 'blocks'), defined at " in said
+    assert "call stop(timeout_seconds=...)" in said
     if mode is STREAMING:
         (tmp_path / "opened").touch()
         env, sink = build(spark, Blocks(tmp_path))

@@ -71,7 +71,7 @@ def kafka_clients_without_a_broker(connection: KafkaConnection) -> None:
         TransactionalProducer(connection, "id", "t")
 
 
-def test_clients_of_kafka_that_reach_nobody_log_a_few_lines(
+def test_clients_of_kafka_that_reach_no_broker_log_a_few_lines(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_log, "_LOG", ClientLog(KAFKA))
@@ -81,11 +81,11 @@ def test_clients_of_kafka_that_reach_nobody_log_a_few_lines(
         "sasl.password": "refused",
     }
     kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, 500))
-    told = [record.getMessage() for record in caplog.records if record.name == KAFKA]
-    assert 1 <= len(told) <= 9  # three of a kind, and there are few kinds
-    assert any("Connect to" in message for message in told)
-    assert not any("refused" in message for message in told)
-    assert any("***" in message for message in told)  # "Connection refused": that is the password as well
+    messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
+    assert 1 <= len(messages) <= 9  # three of a kind, and there are few kinds
+    assert any("Connect to" in message for message in messages)
+    assert not any("refused" in message for message in messages)
+    assert any("***" in message for message in messages)  # "Connection refused": that is the password as well
     assert "rdkafka" not in "".join(capfd.readouterr())  # nothing past the loggers
 
 

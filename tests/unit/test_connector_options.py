@@ -115,7 +115,7 @@ def test_a_password_in_a_url_does_not_show() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conninfo", "told"),
+    ("conninfo", "reason"),
     [
         ("postgresql://me:hu@sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
         ("postgresql://me:hu/sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
@@ -127,8 +127,8 @@ def test_a_password_in_a_url_does_not_show() -> None:
         ("postgresql://me@host:hush/db", "the port in conninfo is not one"),
     ],
 )
-def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as refused:
+def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as refused:
         PostgresConnection.checked("PostgresSource", conninfo, 1)
     assert "hush" not in str(refused.value)
     assert refused.value.__cause__ is None
