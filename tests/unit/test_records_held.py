@@ -64,7 +64,7 @@ class Query:
 
 def ended(plan: Plan, held: int) -> StreamingJob:
     unused: Any = None
-    job = StreamingJob(plan, Layout.of(plan), unused, unused, unused, SystemClock(), only_available=True)
+    job = StreamingJob(unused, plan, Layout.of(plan), unused, unused, unused, SystemClock(), only_available=True)
     job.attach(Query())  # type: ignore[arg-type]
     report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
     job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])
