@@ -352,7 +352,7 @@ class BatchJob:
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession
-        self._tag = f"dsv2-batch-{next(_BATCH_JOBS)}"
+        self._group = f"dsv2-batch-{next(_BATCH_JOBS)}"
         self._job_id = f"{frames.sparkSession.conf.get('spark.app.id')}-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
@@ -364,7 +364,8 @@ class BatchJob:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        self._spark.addTag(self._tag)
+        # As for a streaming query: what is cancelled is interrupted.
+        self._spark.sparkContext.setJobGroup(self._group, self._plan.job_name, interruptOnCancel=True)
         try:
             written = self._writer.write(self._frames, 0, self._job_id)
             self._reports.add(0, [report for report in written if "uid" in report])
@@ -413,7 +414,7 @@ class BatchJob:
 
     def _cancel(self) -> None:
         self._cancelled = True
-        self._spark.interruptTag(self._tag)
+        self._spark.sparkContext.cancelJobGroup(self._group)
         self._thread.join(_CANCEL_SECONDS)
         if self._thread.is_alive():
             raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
@@ -421,7 +422,7 @@ class BatchJob:
     def _what_runs(self) -> str:
         if (sink := self._writer.writes_to) is not None:
             return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
-        return _in_spark(self._writer.tasks, self._spark, "")
+        return _in_spark(self._writer.tasks, self._spark, "the batch job is running")
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
