@@ -36,6 +36,7 @@ class ExecutionEnvironment:
         self._parallelism = 1
         self._mode = RuntimeExecutionMode.STREAMING
         self._registered_types: list[RegisteredType] = []
+        self._callback_timeout_ms: int | None = None
 
     @staticmethod
     def get_instance(
@@ -124,6 +125,19 @@ class ExecutionEnvironment:
             raise ConfigurationError(f"An execution mode is a RuntimeExecutionMode, not {mode!r}.")
         self._mode = mode
 
+    def set_callback_timeout(self, timeout_ms: int | None) -> None:
+        """Fail the job if a callback of a process function takes longer than ``timeout_ms``; None (default): any time.
+
+        A callback that blocks would keep the job from going on, and from stopping, without a word. It is interrupted,
+        and the ``UserFunctionError`` names operator, callback, subtask, key and record. Where Python cannot interrupt
+        it (native code), a Spark worker ends, with the stack in its log; the local runtime, which can interrupt in the
+        main thread only, logs the stack. Uses the signal SIGUSR2. Functions of sinks and readers of sources have no
+        such limit.
+        """
+        if timeout_ms is not None and (not isinstance(timeout_ms, int) or timeout_ms < 1):
+            raise ConfigurationError(f"A callback timeout is a whole number of ms, at least 1, not {timeout_ms!r}.")
+        self._callback_timeout_ms = timeout_ms
+
     def register_type(
         self,
         record_type: type[T],
@@ -149,7 +163,9 @@ class ExecutionEnvironment:
     @short_traceback
     def build_plan(self, job_name: str = "dsv2 job") -> Plan:
         """The checked plan of the pipeline so far, without running it. Raises ``PlanError``."""
-        return self._builder.build(job_name, self._mode, self._parallelism, self._registered_types)
+        return self._builder.build(
+            job_name, self._mode, self._parallelism, self._registered_types, self._callback_timeout_ms
+        )
 
     @short_traceback
     def execute(

@@ -150,8 +150,14 @@ class JobHandle(Protocol):
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait until the job ends; False if ``timeout_seconds`` passed first. Raises what the job failed with."""
 
-    def stop(self) -> None:
-        """End the job between two micro-batches; started again from its checkpoint it goes on from there."""
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """End the job between two micro-batches; started again from its checkpoint it goes on from there.
+
+        Waits for the micro-batch that is running, and logs now and then what for. ``timeout_seconds``: cancel the
+        micro-batch if it takes longer than that; the next start repeats it. 0: at once. A BATCH job has no point at
+        which it could go on: ``stop`` waits for its end, or cancels all of it. Raises ``JobError`` if the job does not
+        end even when it is cancelled: because a function of a sink on the driver blocks.
+        """
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""

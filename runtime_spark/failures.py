@@ -14,10 +14,17 @@ from contextlib import contextmanager
 
 import dsv2.errors
 from dsv2.errors import ConfigurationError, Dsv2Error, InternalError, JobError, UserFunctionError
+from runtime_spark.tasks import Tasks
 
 __all__ = ("job_failure", "marked_failures", "usable")
 
 _MARK = re.compile(r"dsv2-failure:([0-9a-f]+):")
+_CRASHED = re.compile(
+    r"Lost task (\d+)\.\d+ in stage [^\n]*\n?[^\n]*Python worker exited unexpectedly "
+    r"\(crashed\)(?:(?::| -) (.*?)(?=\n\tat |$))?",
+    re.DOTALL,
+)
+_PLANNER_GONE = re.compile(r"terminated with exception:\s+SQLSTATE")
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
 _NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
 
@@ -48,12 +55,15 @@ def usable(what: str) -> Iterator[None]:
         raise ConfigurationError(f"{what} cannot be used: {_said(error)}") from error
 
 
-def job_failure(error: BaseException, job_name: str) -> Dsv2Error:
-    """What to tell the user about ``error``, which Spark raised."""
+def job_failure(error: BaseException, job_name: str, tasks: Tasks | None = None) -> Dsv2Error:
+    """What to tell the user about ``error``, which Spark raised.
+
+    ``tasks``: those of the job, to name what ran where a worker is gone.
+    """
     if isinstance(error, Dsv2Error):
         return error
     if (found := _MARK.search(str(error))) is None:
-        return JobError(f"Job {job_name!r} {_explained(error)}")
+        return JobError(f"Job {job_name!r} {_explained(error, tasks)}")
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
@@ -62,9 +72,18 @@ def job_failure(error: BaseException, job_name: str) -> Dsv2Error:
     return rebuilt
 
 
-def _explained(error: BaseException) -> str:
+def _explained(error: BaseException, tasks: Tasks | None) -> str:
     """What a failure of Spark's own means, with the way out where it is known."""
     text = str(error)
+    if (crashed := _CRASHED.search(text)) is not None:
+        return _crash(int(crashed.group(1)), crashed.group(2), tasks)
+    if _PLANNER_GONE.search(text) is not None:
+        sources = "" if tasks is None else f": that of {' or '.join(tasks.sources())}"
+        return (
+            f"failed: a Python process that plans the reading of a source ended unexpectedly{sources}. It was killed, "
+            f"for want of memory perhaps, or it crashed. Its last words are in the log of the driver. Start the job "
+            f"again: it goes on from its checkpoint."
+        )
     if "cannot grow beyond 2GB" in text:
         return (
             "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. Read less at a "
@@ -84,6 +103,20 @@ def _explained(error: BaseException) -> str:
             f"them."
         )
     return f"failed in Spark: {_said(error)}"
+
+
+def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:
+    found = [] if tasks is None else tasks.subtasks_in(task)
+    ran = f" In this task run, one after the other: {'; '.join(found)}; or a part of a source." if found else ""
+    where = (
+        f" The worker was here:\n{stack.strip()}"
+        if stack
+        else " To see where native code has crashed, set spark.sql.execution.pyspark.udf.faulthandler.enabled to true."
+    )
+    return (
+        f"failed: a Python worker of Spark ended unexpectedly, in task {task} of a stage. It was killed, for want of "
+        f"memory perhaps, or native code crashed, or os._exit was called.{ran}{where}"
+    )
 
 
 def _said(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
+from dsv2.runtime.callback_limit import callback_limit
 from dsv2.runtime.frames import Frame
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
@@ -174,8 +175,10 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield to_arrow(partition.rows)
             return
         feed, _ = from_bytes(self._pickled)
-        with marked_failures(), patient_collector():
-            for rows in feed.rows(load_job(self._packed), self._operator(), partition.portion):
+        job = load_job(self._packed)
+        limit = callback_limit(job.plan.callback_timeout_ms, may_exit=True)
+        with marked_failures(), patient_collector(), limit:
+            for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 
     def _waking(self, start: Offset) -> list[FramePartition]:

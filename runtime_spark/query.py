@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dsv2.clock import Clock
@@ -27,10 +29,15 @@ from runtime_spark.lease import Lease
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.state_limit import StateSizes
+from runtime_spark.tasks import Tasks
 
 __all__ = ("BatchJob", "StreamingJob")
 
+_BATCH_JOBS = itertools.count()  # of this process
+_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
+_CANCEL_SECONDS = 20.0  # Spark gives a worker two seconds to end its task before it kills it
+_FIRST_WORD_SECONDS = 10.0
 _PATIENCE_SECONDS = 3.0
 _KEEPER_SECONDS = 1.0
 _AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
@@ -110,6 +117,7 @@ class StreamingJob:
 
     def __init__(
         self,
+        spark: SparkSession,
         plan: Plan,
         layout: Layout,
         writer: SinkWriter,
@@ -122,6 +130,7 @@ class StreamingJob:
     ) -> None:
         """``only_available``: the job ends when what was there at its start has been read."""
         self.query: StreamingQuery
+        self._spark = spark
         self._only_available = only_available
         self._plan = plan
         self._writer = writer
@@ -135,6 +144,7 @@ class StreamingJob:
         self._failure: Dsv2Error | None = None
         self._stopped = False
         self._refuse_batches = False
+        self._cancelled = False
         self._first_batch: int | None = None
         self._started = threading.Event()
         self._keeper = _Keeper(self._ends_within)
@@ -160,7 +170,8 @@ class StreamingJob:
             self._archive.add(batch_id, [report for report in written if "source" in report])
             self._checkpoint.add(batch_id, written)
         except Exception as error:
-            self._failure = job_failure(error, self._plan.job_name)
+            if not self._cancelled:
+                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
             raise
         of_operators = [report for report in written if "uid" in report]
         self._reports.add(batch_id, of_operators)
@@ -218,7 +229,7 @@ class StreamingJob:
             self._lease.release()
             if self._refuse_batches and self._failure is None:
                 return True
-            failure = self._failure or job_failure(error, self._plan.job_name)
+            failure = self._failure or job_failure(error, self._plan.job_name, self._writer.tasks)
             self._failure = failure
             asked(self)
             raise failure from None
@@ -232,26 +243,46 @@ class StreamingJob:
     def _ends_within(self, seconds: float | None) -> bool:
         return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # takes fractions too
 
-    def stop(self) -> None:
-        """End the job between two micro-batches.
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """End the job between two micro-batches, or within one after ``timeout_seconds``: see ``JobHandle``.
 
-        Interrupting Spark within one would be safe too, but it prints alarming traces and repeats work at restart.
+        Cancelling a micro-batch is safe too, but it prints alarming traces and repeats work at restart.
         """
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
-        self._end_query()
+        self._end_query(timeout_seconds, _Waiting(self._plan.job_name, self._what_runs))
 
-    def _end_query(self) -> None:
+    def _end_query(self, timeout_seconds: float | None = None, waiting: _Waiting | None = None) -> None:
         self._started.wait()
+        began = time.monotonic()
         # "Available now" is a single trigger, which does not pause before its end.
-        patience = time.monotonic() + (0 if self._only_available else _PATIENCE_SECONDS)
+        patience = began + (0 if self._only_available else _PATIENCE_SECONDS)
         while self.query.isActive and self.query.status["isTriggerActive"]:
             # A query with one batch after another hardly ever pauses: let its next batch refuse to begin.
             if time.monotonic() > patience:
                 self._refuse_batches = True
+            if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
+                self._cancel()
+                return
+            if waiting is not None:
+                waiting.log()
             time.sleep(_POLL_SECONDS)
         if self.query.isActive:
             self._stop_query()
+
+    def _cancel(self) -> None:
+        self._refuse_batches = self._cancelled = True
+        # Spark itself waits without a limit for what it has interrupted.
+        stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)
+        stopping.start()
+        stopping.join(_CANCEL_SECONDS)
+        if stopping.is_alive():
+            raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
+
+    def _what_runs(self) -> str:
+        if (sink := self._writer.writes_to) is not None:
+            return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
+        return _in_spark(self._writer.tasks, self._spark, self.query.status["message"])
 
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # one that fails meanwhile says so to whoever waits for its end
@@ -266,7 +297,7 @@ class StreamingJob:
     def _found_failure(self) -> Dsv2Error | None:
         if self._failure is None and not self._refuse_batches:
             if (error := self.query.exception()) is not None:
-                self._failure = job_failure(error, self._plan.job_name)
+                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
             elif not self.query.isActive and not self._stopped:
                 self._failure = self._unprocessed()
         return self._failure
@@ -290,6 +321,38 @@ class StreamingJob:
         return JobResult(self._plan.job_name, (self._clock.now_ms() - self._began) / 1000, self.progress)
 
 
+class _Waiting:
+    """Says what ``stop`` waits for: after some seconds, then less and less often."""
+
+    def __init__(self, job_name: str, what_runs: Callable[[], str]) -> None:
+        self._job_name = job_name
+        self._what_runs = what_runs
+        self._began = time.monotonic()
+        self._next = _FIRST_WORD_SECONDS
+
+    def log(self) -> None:
+        waited = time.monotonic() - self._began
+        if waited >= self._next:
+            self._next *= 2
+            _LOG.warning(
+                "stop() has waited %d s for the micro-batch of job %r that is running: %s. To cancel it, call "
+                "stop(timeout_seconds=...).",
+                waited,
+                self._job_name,
+                self._what_runs(),
+            )
+
+
+def _in_spark(tasks: Tasks, spark: SparkSession, doing: str) -> str:
+    try:
+        numbers = tasks.running(spark)
+    except Exception:  # Spark's own books, which it does not promise to anyone
+        numbers = []
+    found = [name for number in numbers for name in tasks.subtasks_in(number)]
+    running = f"; tasks {', '.join(map(str, numbers))} are running, in which {'; '.join(found)} may be" if found else ""
+    return f"Spark says {doing!r}{running}"
+
+
 class BatchJob:
     """``JobHandle`` of a batch job, which runs in a thread of its own."""
 
@@ -301,6 +364,9 @@ class BatchJob:
         self._began = self._ended = clock.now_ms()
         self._reports = _Reports(plan)
         self._failure: Dsv2Error | None = None
+        self._cancelled = False
+        self._spark = frames.sparkSession
+        self._group = f"dsv2-batch-{next(_BATCH_JOBS)}"
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
         self._keeper = _Keeper(self._ends_within)
@@ -311,11 +377,14 @@ class BatchJob:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        # As for a streaming query: what is cancelled is interrupted.
+        self._spark.sparkContext.setJobGroup(self._group, self._plan.job_name, interruptOnCancel=True)
         try:
             written = self._writer.write(self._frames, 0)
             self._reports.add(0, [report for report in written if "uid" in report])
         except Exception as error:
-            self._failure = job_failure(error, self._plan.job_name)
+            if not self._cancelled:
+                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
         self._ended = self._clock.now_ms()
 
     def __repr__(self) -> str:
@@ -323,9 +392,11 @@ class BatchJob:
 
     @property
     def status(self) -> JobStatus:
-        """Running, finished or failed."""
+        """Running, finished, cancelled or failed."""
         if self._thread.is_alive():
             return JobStatus.RUNNING
+        if self._cancelled:
+            return JobStatus.STOPPED
         return JobStatus.FINISHED if self._failure is None else JobStatus.FAILED
 
     @property
@@ -344,9 +415,27 @@ class BatchJob:
             raise self._failure
         return True
 
-    def stop(self) -> None:
-        """Wait for the end: a batch job has no point at which it could stop and go on later."""
-        self._thread.join()
+    def stop(self, timeout_seconds: float | None = None) -> None:
+        """Wait for the end, or cancel the job after ``timeout_seconds``: see ``JobHandle``."""
+        waiting = _Waiting(self._plan.job_name, self._what_runs)
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
+            self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
+            waiting.log()
+        if self._thread.is_alive():
+            self._cancel()
+
+    def _cancel(self) -> None:
+        self._cancelled = True
+        self._spark.sparkContext.cancelJobGroup(self._group)
+        self._thread.join(_CANCEL_SECONDS)
+        if self._thread.is_alive():
+            raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
+
+    def _what_runs(self) -> str:
+        if (sink := self._writer.writes_to) is not None:
+            return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
+        return _in_spark(self._writer.tasks, self._spark, "the batch job is running")
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""

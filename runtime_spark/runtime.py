@@ -155,7 +155,15 @@ class SparkRuntime:
         sinks = SinkWriter(plan, compiled.layout, compiled.packed, str(checkpoint.id), run)
         only_available = trigger.interval_ms is None
         job = StreamingJob(
-            plan, compiled.layout, sinks, archive, checkpoint, lease, self._clock, only_available=only_available
+            self._spark,
+            plan,
+            compiled.layout,
+            sinks,
+            archive,
+            checkpoint,
+            lease,
+            self._clock,
+            only_available=only_available,
         )
         weakref.finalize(job, reports.cleanup)
         writer = (
@@ -177,7 +185,7 @@ class SparkRuntime:
             except BaseException as error:
                 lease.release()
                 if isinstance(error, Exception):
-                    raise job_failure(error, plan.job_name) from error
+                    raise job_failure(error, plan.job_name, sinks.tasks) from error
                 raise
         return job
 

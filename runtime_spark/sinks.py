@@ -24,6 +24,7 @@ from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame
 from runtime_spark.schema import RecordWriter, schema_of
 from runtime_spark.sink_types import check_declared_type
+from runtime_spark.tasks import Tasks
 from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
@@ -53,6 +54,8 @@ class SinkWriter:
         self._job_id = job_id
         self._run = run
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
+        self.tasks = Tasks(plan, layout)
+        self.writes_to: Operator | None = None  # now, on the driver
         self._layout = layout
         self._packed = packed
         self._files = [operator for operator in sinks if isinstance(operator.body, FileSink)]
@@ -98,7 +101,9 @@ class SinkWriter:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
                 runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
+                self.writes_to = operator
                 write_on_driver(operator, self._job_id, [run for run in runs if run], batch_id)
+                self.writes_to = None
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
 

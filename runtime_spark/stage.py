@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
+from dsv2.runtime.callback_limit import callback_limit
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.page_store import PageStores, in_blob
 from dsv2.runtime.subtask import Subtask
@@ -116,7 +118,7 @@ class _BlobState:
 def _run_subtask(
     job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[list[Row]]:
-    with marked_failures(), patient_collector():
+    with marked_failures(), patient_collector(), _limit(job):
         rows: list[tuple[int, int, bytes]] = []
         for frame in frames:
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
@@ -150,11 +152,15 @@ def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
 
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         job = load_job(packed)
-        with marked_failures(), patient_collector():
+        with marked_failures(), patient_collector(), _limit(job):
             for rows in _run_sorted(job, job.layout.levels[level], _rows(batches), now_ms):
                 yield to_arrow(rows)
 
     return run_partition
+
+
+def _limit(job: WorkerJob) -> AbstractContextManager[None]:
+    return callback_limit(job.plan.callback_timeout_ms, may_exit=True)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:

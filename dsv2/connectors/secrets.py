@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
+from urllib.parse import quote, quote_plus
 
-__all__ = ("ClientOptions", "OptionValue")
+__all__ = ("HIDDEN", "ClientOptions", "OptionValue", "hide")
 
 OptionValue: TypeAlias = str | int | float | bool
 
-_HIDDEN = "***"
+HIDDEN = "***"
+"""Stands for a secret."""
+
+# Names are misspelt, too, so what looks like the name of a secret is enough.
 _SECRET = re.compile(
-    r"passw|secret|jaas|token(?!\.endpoint)|passphrase|private|key\.pem|oauthbearer\.config|credentials"
+    r"pas+w|pwd|secret|jaas|token(?!\.endpoint)|pas+phrase|private|key\.pem|keystore\.pem|oauthbearer\.config|"
+    r"credentials(?!\.client\.id)|kinit\.cmd"
 )
+_USER_IN_URL = re.compile(r"(?<=://).+(?=@)", re.DOTALL)  # up to the last @: one in a password may not be escaped
 
 
 class ClientOptions(Mapping[str, OptionValue]):
@@ -32,15 +39,42 @@ class ClientOptions(Mapping[str, OptionValue]):
         return len(self._options)
 
     def __repr__(self) -> str:
-        return repr({name: _HIDDEN if _is_secret(name) else value for name, value in self._options.items()})
+        return repr({name: _shown(name, value) for name, value in self._options.items()})
 
     def redacted(self, text: str) -> str:
         """``text``, which a client may have written, without the secrets."""
-        for name, value in self._options.items():
-            if _is_secret(name) and value != "":
-                text = text.replace(str(value), _HIDDEN)
+        return hide(text, [secret for name, value in self._options.items() for secret in _secrets(name, value)])
+
+
+def hide(text: str, secrets: Collection[str]) -> str:
+    """``text`` without ``secrets``, in any of the forms in which a client may write them."""
+    forms = {form for secret in secrets for form in _forms(secret) if form}
+    if not forms:
         return text
+    longest_first = sorted(forms, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), HIDDEN, text)
 
 
-def _is_secret(name: str) -> bool:
-    return _SECRET.search(name.lower()) is not None
+def _forms(secret: str) -> Iterator[str]:
+    yield secret
+    yield from secret.splitlines()  # a key in PEM
+    yield repr(secret)[1:-1]
+    yield json.dumps(secret)[1:-1]
+    yield quote(secret)
+    yield quote(secret, safe="")
+    yield quote_plus(secret)
+
+
+def _shown(name: str, value: OptionValue) -> OptionValue:
+    if _SECRET.search(name.lower()) is not None:
+        return HIDDEN
+    return _USER_IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value
+
+
+def _secrets(name: str, value: OptionValue) -> Iterator[str]:
+    if _SECRET.search(name.lower()) is not None:
+        yield str(value)
+    elif isinstance(value, str):
+        for user in _USER_IN_URL.findall(value):
+            yield user
+            yield user.partition(":")[2]

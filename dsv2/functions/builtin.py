@@ -97,7 +97,7 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Gener
             for record in records:
                 results.extend(function(record))
                 ends.append(len(results))
-        except Exception as error:
+        except BaseException as error:
             raise FailedRecordError(record) from error
         if timestamps is None:
             collect_all(results, None)

@@ -110,6 +110,7 @@ class PlanBuilder:
         mode: RuntimeExecutionMode,
         default_parallelism: int,
         registered_types: Iterable[RegisteredType] = (),
+        callback_timeout_ms: int | None = None,
     ) -> Plan:
         """The checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
         if not self.nodes and self.executed_before is not None:
@@ -139,6 +140,7 @@ class PlanBuilder:
             edges,
             _declarations(operators),
             tuple(registered_types),
+            callback_timeout_ms,
         )
 
     def _resolve_mode(self, mode: RuntimeExecutionMode) -> RuntimeExecutionMode:

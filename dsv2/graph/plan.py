@@ -124,7 +124,7 @@ class RegisteredType:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole job, checked."""
+    """A whole job, checked. ``callback_timeout_ms``: how long a callback of a function may take; None: any time."""
 
     job_name: str
     mode: RuntimeExecutionMode
@@ -132,6 +132,7 @@ class Plan:
     edges: tuple[Edge, ...]
     declarations: Mapping[str, WatermarkDeclaration]
     registered_types: tuple[RegisteredType, ...] = ()
+    callback_timeout_ms: int | None = None
 
     @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:

@@ -15,6 +15,7 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
 from dsv2.local.sinks import LocalSinks
+from dsv2.runtime.callback_limit import callback_limit
 from dsv2.runtime.codec import Codec
 from dsv2.runtime.job_context import JobContext
 from dsv2.runtime.progress import job_progress
@@ -81,7 +82,8 @@ class LocalRuntime:
         context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
         run = LocalRun(plan, context, self._clock, random.Random(self._seed), fast=self._fast)
         try:
-            self._run_batches(run, plan, job, time)
+            with callback_limit(plan.callback_timeout_ms, may_exit=False):
+                self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
             raise
@@ -160,7 +162,7 @@ class FinishedJob:
             raise self.error
         return True
 
-    def stop(self) -> None:
+    def stop(self, timeout_seconds: float | None = None) -> None:
         """Nothing is left to stop."""
 
     def exception(self) -> Dsv2Error | None:

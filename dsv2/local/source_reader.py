@@ -79,7 +79,7 @@ class SourceReader:
     def _records(self, indices: range) -> list[Any]:
         try:
             return self._source.read(indices)
-        except Exception as error:
+        except BaseException as error:
             raise_user_failure(self._operator, self._index, "read", error)
 
 

@@ -11,7 +11,10 @@ from dsv2.runtime.contexts import NO_KEY
 from dsv2.runtime.shortened import shorten
 from dsv2.tracebacks import user_frames
 
-__all__ = ("raise_user_failure",)
+__all__ = ("NOT_OF_THE_USER", "raise_user_failure")
+
+NOT_OF_THE_USER = (KeyboardInterrupt, GeneratorExit)
+"""What comes out of user code without being a failure of it. Anything else is, ``SystemExit`` included."""
 
 _OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError, RecordMutatedError)
 _ABSENT: Any = object()
@@ -36,7 +39,7 @@ def raise_user_failure(
         else:
             record = error.record
         error = error.__cause__
-    if isinstance(error, _OURS) or not isinstance(error, Exception | SystemExit):
+    if isinstance(error, (*_OURS, *NOT_OF_THE_USER)):
         raise error
     failure = UserFunctionError(
         operator=str(operator),

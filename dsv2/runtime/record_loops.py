@@ -133,7 +133,7 @@ def keyed_run_loop(
             key = select(record)
             hash(key)
             return NO_KEY if key is None else key
-        except Exception:
+        except BaseException:
             return NO_KEY
 
     def run(records: Sequence[Any], timestamps: Sequence[int | None]) -> None:

@@ -13,6 +13,7 @@ from dsv2.errors import ContractError, Dsv2Error, JobError
 from dsv2.graph import Operator
 from dsv2.runtime.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.alignment import Aligner, AlignmentBoard
+from dsv2.runtime.failure import NOT_OF_THE_USER
 from dsv2.runtime.source_offset import BEFORE_START, Offset, Report, content
 from dsv2.runtime.source_readers import HeldSplit, Readers
 from dsv2.sources import (
@@ -213,7 +214,9 @@ class SourceCoordinator:
     def _calling(self, callback: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except NOT_OF_THE_USER:
+            raise
+        except BaseException as error:
             ours = isinstance(error, Dsv2Error)
             told = str(error) if ours else f"{type(error).__qualname__}: {error}\n{_traceback(error)}"
             raise JobError(
@@ -222,5 +225,5 @@ class SourceCoordinator:
             ) from error
 
 
-def _traceback(error: Exception) -> str:
+def _traceback(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))

@@ -89,7 +89,7 @@ class SourceTask:
         for operator, function, watermarks in self._in_portions:
             try:
                 function.end_portion(watermarks)
-            except Exception as error:
+            except BaseException as error:
                 raise_user_failure(operator, self._index, "end_portion", error)
 
     def end(self) -> None:

@@ -137,7 +137,7 @@ class SplitReading:
     def _calling(self, callback: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:
+        except BaseException as error:
             strategy = self._operator.watermarks
             if isinstance(error, FailedRecordError) and strategy is not None and strategy.extract_timestamp is not None:
                 callback = "extract_timestamp"

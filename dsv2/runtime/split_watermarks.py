@@ -102,7 +102,7 @@ def _extracted(extract: Callable[[Any], Any], records: Sequence[Any]) -> list[An
     try:
         for record in records:
             append(extract(record))
-    except Exception as error:
+    except BaseException as error:
         raise FailedRecordError(record) from error
     return timestamps
 

@@ -551,7 +551,6 @@ def test_tasks_fail_at_once_when_the_credentials_do_not_hold_any_more(kafka_brok
             {"ssl.ca.location": "/etc/hostname"},
             "There is no secure connection to the brokers|does not take the options",
         ),
-        ({"sasl.mechnism": "PLAIN"}, 'does not take the options .*No such configuration property: "sasl.mechnism"'),
     ],
 )
 def test_wrong_options_fail_at_once_and_show_no_secret(

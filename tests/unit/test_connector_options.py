@@ -8,6 +8,9 @@ import pytest
 
 from dsv2 import ConfigurationError
 from dsv2.connectors.kafka import KafkaSource, OffsetsInitializer, values
+from dsv2.connectors.kafka.option_check import check_options
+from dsv2.connectors.kafka.option_names import OPTION_NAMES
+from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.secrets import ClientOptions
 
 SECRETS = (
@@ -73,11 +76,74 @@ def test_a_source_shows_where_it_reads_but_no_secret() -> None:
         ({"on_undecodable": "drop"}, "on_undecodable is 'fail' or 'skip', not 'drop'"),
         ({"on_offsets_out_of_range": "drop"}, "on_offsets_out_of_range is 'fail', 'earliest' or 'latest', not 'drop'"),
         ({"options": {"enable.auto.commit": True}}, "sets the option 'enable.auto.commit' itself. Use commit_offsets"),
+        ({"options": {"sasl.pasword": "hush"}}, "no option 'sasl.pasword'. Did you mean 'sasl.password'"),
+        ({"options": {"SASL_PASSWORD": "hush"}}, "no option 'SASL_PASSWORD'. Did you mean 'sasl.password'"),
+        ({"options": {"brightness": "hush"}}, "no option 'brightness'.$"),
+        (
+            {"options": {"linger.ms": 5, "fetch.wait.max.ms": "soon"}},
+            "the value of the option 'fetch.wait.max.ms'. Inv",
+        ),
+        ({"options": {"security.protocol": "hush"}}, "the value of the option 'security.protocol'.$"),
+        ({"options": {5: "x"}}, "the names of options are strings, not int"),
     ],
 )
 def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         kafka(**options)
+
+
+def test_servers_have_no_password_in_them() -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers has no user or password in it") as refused:
+        KafkaSource("SASL_SSL://me:hush@host:9092", topics="t", decode=values(int))
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [name for name in OPTION_NAMES if name != "ssl.ca.certificate.stores"])
+def test_every_option_that_is_suggested_is_one_of_the_client(name: str) -> None:
+    refusal = "librdkafka does not take the value"
+    try:
+        check_options("test", ClientOptions({name: "1"}))
+    except ConfigurationError as error:
+        refusal = str(error)
+    assert "librdkafka does not take the value" in refusal
+
+
+def test_a_password_in_a_url_does_not_show() -> None:
+    options = ClientOptions({"sasl.oauthbearer.token.endpoint.url": "https://me:hu/sh@host/token"})
+    assert repr(options) == repr({"sasl.oauthbearer.token.endpoint.url": "https://***@host/token"})
+    assert options.redacted("hu/sh was refused") == "*** was refused"
+
+
+@pytest.mark.parametrize(
+    ("conninfo", "reason"),
+    [
+        ("postgresql://me:hu@sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
+        ("postgresql://me:hu/sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
+        ("host=h PASSWORD=hush", "libpq cannot read conninfo"),
+        ("host=h password='hush", "libpq cannot read conninfo"),
+        ("me:hush@host/db", "libpq cannot read conninfo"),
+        ("host=h\0password=hush", "libpq cannot read conninfo"),
+        ("host=h;password=hush", "the host in conninfo is not one"),
+        ("postgresql://me@host:hush/db", "the port in conninfo is not one"),
+    ],
+)
+def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason) as refused:
+        PostgresConnection.checked("PostgresSource", conninfo, 1)
+    assert "hush" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("conninfo", "shown"),
+    [
+        ("host=/tmp/db user=me password = 'hu sh' sslmode=require", "user=me password=*** host=/tmp/db sslmode=***"),
+        ("postgresql://me:hu%40sh@h1,h2:5433/db", "user=me password=*** dbname=db host=h1,h2 port=,5433"),
+        ("host='odd host' dbname='a b'", "dbname=*** host=***"),
+    ],
+)
+def test_what_shows_of_a_conninfo(conninfo: str, shown: str) -> None:
+    assert repr(PostgresConnection.checked("PostgresSource", conninfo, 1)) == shown
 
 
 def test_offsets_and_timestamps_that_are_none() -> None:

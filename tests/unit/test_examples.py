@@ -76,7 +76,7 @@ class Endless:
             raise_signal(SIGINT)
         return self.status is JobStatus.STOPPED
 
-    def stop(self) -> None:
+    def stop(self, timeout_seconds: float | None = None) -> None:
         self.status = JobStatus.STOPPED
 
     def exception(self) -> Dsv2Error | None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dsv2 import ConfigurationError, JobError, SchemaError
+from dsv2.sinks import CollectSink
 from runtime_spark.failures import job_failure, marked_failures, usable
+from runtime_spark.layout import Layout
+from runtime_spark.tasks import Tasks
+from tests.support import local_environment, one_input
 
 OF_THE_JVM = (
     "An error occurred while calling o1019.text.\n"
@@ -44,6 +48,55 @@ def test_the_way_out_is_told_where_it_is_known() -> None:
     assert "cannot import what it needs: No module named 'pyarrow'. Workers run the Python" in str(
         job_failure(missing, "job")
     )
+
+
+CRASHED = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Task 1 in "
+    "stage 4.0 failed 1 times, most recent failure: Lost task 1.0 in stage 4.0 (TID 6) (host executor driver): "
+    "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed){more}\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(PythonRunner.scala:1)\n"
+    "Driver stacktrace: SQLSTATE: XXKST"
+)
+STACK = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "job.py", line 7 in dies"""
+
+
+def tasks() -> Tasks:
+    """Of two chains of two subtasks each: the second chain is of two operators."""
+    env = local_environment(2)
+    numbers = env.from_collection([1], "numbers").with_uid("numbers")
+    counted = numbers.key_by(str).process(one_input(process_record=print)).with_uid("count")
+    both = counted.key_by(str).process(one_input(process_record=print)).with_uid("total")
+    both.to_sink(CollectSink()).with_uid("out")
+    plan = env.build_plan()
+    return Tasks(plan, Layout.of(plan))
+
+
+def test_of_a_worker_that_is_gone_the_subtasks_of_its_task_are_named() -> None:
+    more = ". Consider setting 'spark.sql.execution.pyspark.udf.faulthandler.enabled' to 'true'."
+    text = str(job_failure(Exception(CRASHED.format(more=more)), "job", tasks()))
+    assert "Job 'job' failed: a Python worker of Spark ended unexpectedly, in task 1 of a stage." in text
+    named = [uid for uid in ("numbers", "count", "total", "out") if f"(uid '{uid}'), defined at {__file__}" in text]
+    assert named == ["count", "total"]
+    assert ", subtask 1;" in text
+    assert ", subtask 0" not in text
+    assert "set spark.sql.execution.pyspark.udf.faulthandler.enabled to true" in text
+    assert "BasePythonRunner" not in text
+
+
+@pytest.mark.parametrize("before", [": ", " - "])
+def test_where_a_worker_was_is_shown_if_spark_knows(before: str) -> None:
+    text = str(job_failure(Exception(CRASHED.format(more=before + STACK)), "job", tasks()))
+    assert text.endswith(f"The worker was here:\n{STACK}")
+
+
+def test_of_a_planner_that_is_gone_the_sources_are_named() -> None:
+    gone = Exception("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n=== more")
+    text = str(job_failure(gone, "job", tasks()))
+    assert "a Python process that plans the reading of a source ended unexpectedly: that of numbers, defined at" in text
+    assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: a Python process")
 
 
 def test_a_place_that_spark_cannot_use_is_named() -> None:

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, TimeoutError, wait
 from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_hopeless
+from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
 
@@ -27,6 +28,10 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
 _FAREWELL_SECONDS = 5.0
+# librdkafka (up to 2.16) uses freed memory when a request of an admin client passes its timeout while the broker to be
+# asked is still looked for, and crashes the process (confluentinc/librdkafka#4605, #5397). So requests get the longest
+# timeout there is. The waiting is limited here, and a client that was waited for in vain is replaced: that is safe.
+_NO_TIMEOUT_SECONDS = 3600.0
 _REFUSED_FOR_GOOD = (  # the topic is gone; the group has members, which commit for themselves
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -50,15 +55,17 @@ class Broker:
         self._errors = ClientErrors()
         self._committing: Mapping[TopicPartition, int] = {}  # what the last commit is about, and what became of it
         self._commit: Future[ConsumerGroupTopicPartitions] | None = None
+        self._committed_at = 0.0
         self._connect()
 
     def _connect(self) -> None:
         """Begin anew: a client whose broker was gone does not always find it again."""
         config: Config = {**self._connection.client_config(), "error_cb": self._errors.remember}
         try:
-            self._admin = AdminClient(config, logger=_LOG)
+            self._admin = AdminClient(config, logger=KafkaClientLog(self._connection.redacted))
         except KafkaException as error:
-            raise failure_of(self._connection, "Kafka cannot be asked", error.args[0]) from error
+            failure = failure_of(self._connection, "Kafka cannot be asked", error.args[0])
+            raise failure from self._connection.presentable(error)
 
     def close(self) -> None:
         """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
@@ -85,8 +92,8 @@ class Broker:
         """What tells each topic from those of the same name before and after; without topics that are not there."""
 
         def ask(seconds: float) -> Mapping[str, str]:
-            answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
-            found = {topic: description.topic_id for topic, description in _answered(answers).items()}
+            answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_NO_TIMEOUT_SECONDS)
+            found = {topic: description.topic_id for topic, description in _answered(answers, seconds).items()}
             return {topic: "" if topic_id is None else str(topic_id) for topic, topic_id in found.items()}
 
         return self._ask("The topics cannot be described", ask) if topics else {}
@@ -122,7 +129,7 @@ class Broker:
         """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
 
         def ask(seconds: float) -> None:
-            _accepted(self._alter(group, {partition: committed}, seconds).result())
+            _accepted(_answer(self._alter(group, {partition: committed}), seconds))
 
         self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
 
@@ -133,11 +140,13 @@ class Broker:
         """
         assert self._connection.group_id is not None
         left = self._uncommitted()
-        if left and self._commit is not None and self._commit.done():
+        overdue = time.monotonic() - self._committed_at > _LONGEST_ANSWER_SECONDS
+        if left and self._commit is not None and (self._commit.done() or overdue):
             self._connect()
         self._committing = {**left, **offsets}
         committed = {partition: CommittedOffset(offset) for partition, offset in self._committing.items()}
-        self._commit = self._alter(self._connection.group_id, committed, _LONGEST_ANSWER_SECONDS)
+        self._committed_at = time.monotonic()
+        self._commit = self._alter(self._connection.group_id, committed)
         self._commit.add_done_callback(self._log_commit)
 
     def _uncommitted(self) -> Mapping[TopicPartition, int]:
@@ -166,10 +175,10 @@ class Broker:
         parts = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
 
         def ask(seconds: float) -> ConsumerGroupTopicPartitions:
-            options: dict[str, Any] = {"require_stable": True, "request_timeout": seconds}
+            options: dict[str, Any] = {"require_stable": True, "request_timeout": _NO_TIMEOUT_SECONDS}
             asked = [ConsumerGroupTopicPartitions(group, parts)]
             (future,) = self._admin.list_consumer_group_offsets(asked, **options).values()
-            return _accepted(future.result())
+            return _accepted(_answer(future, seconds))
 
         found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask).topic_partitions or []
         return {
@@ -179,13 +188,13 @@ class Broker:
         }
 
     def _alter(
-        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset], seconds: float
+        self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Future[ConsumerGroupTopicPartitions]:
         parts = [
             confluent_kafka.TopicPartition(*place, offset.offset, offset.note) for place, offset in offsets.items()
         ]
         asked = [ConsumerGroupTopicPartitions(group, parts)]
-        (future,) = self._admin.alter_consumer_group_offsets(asked, request_timeout=seconds).values()
+        (future,) = self._admin.alter_consumer_group_offsets(asked, request_timeout=_NO_TIMEOUT_SECONDS).values()
         return future
 
     def _offsets(
@@ -195,8 +204,8 @@ class Broker:
         level = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
         def ask(seconds: float) -> Mapping[TopicPartition, int]:
-            options: dict[str, Any] = {"isolation_level": level, "request_timeout": seconds}
-            found = _answered(self._admin.list_offsets(wanted, **options))
+            options: dict[str, Any] = {"isolation_level": level, "request_timeout": _NO_TIMEOUT_SECONDS}
+            found = _answered(self._admin.list_offsets(wanted, **options), seconds)
             return {TopicPartition(part.topic, part.partition): answer.offset for part, answer in found.items()}
 
         return self._ask("The offsets of partitions cannot be looked up", ask) if wanted else {}
@@ -212,7 +221,7 @@ class Broker:
                 error = self._cause(raised.args[0])
                 failure = failure_of(self._connection, what, error)
                 if is_hopeless(error) or self._clock.now_ms() >= deadline:
-                    raise failure from raised
+                    raise failure from self._connection.presentable(raised)
             _LOG.warning("%s Trying again.", failure)
             time.sleep(pause)
             self._connect()
@@ -233,6 +242,14 @@ def _refused(answer: ConsumerGroupTopicPartitions) -> Iterator[tuple[TopicPartit
             yield TopicPartition(part.topic, part.partition), part.error
 
 
+def _answer(future: Future[T], seconds: float) -> T:
+    """The answer to a request, for which the client would wait longer."""
+    try:
+        return future.result(seconds)
+    except TimeoutError:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time")) from None
+
+
 def _accepted(answer: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
     """The answer, unless a partition was refused: because a transaction is about to change its offset, say."""
     for _, error in _refused(answer):
@@ -240,12 +257,12 @@ def _accepted(answer: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartiti
     return answer
 
 
-def _answered(answers: Mapping[AskedT, Future[T]]) -> Mapping[AskedT, T]:
+def _answered(answers: Mapping[AskedT, Future[T]], seconds: float) -> Mapping[AskedT, T]:
     """The answers, without those about what is not there."""
-    found = {}
+    found, deadline = {}, time.monotonic() + seconds
     for asked, future in answers.items():
         try:
-            found[asked] = future.result()
+            found[asked] = _answer(future, max(0.0, deadline - time.monotonic()))
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

@@ -66,11 +66,20 @@ class KafkaConnection:
         require_client_library("confluent_kafka", "kafka", user)
         if not bootstrap_servers:
             raise ConfigurationError(f'{user} needs bootstrap_servers: "host:port,host:port".')
+        if "@" in bootstrap_servers:
+            raise ConfigurationError(
+                f'{user}: bootstrap_servers has no user or password in it: "host:port,host:port". These are options: '
+                f"sasl.username and sasl.password."
+            )
         for name, instead in _RESERVED.items():
             if name in options:
                 raise ConfigurationError(f"{user} sets the option {name!r} itself. Use {instead} instead.")
         check_at_least_one(retry_timeout_ms=retry_timeout_ms)
-        return KafkaConnection(bootstrap_servers, ClientOptions(options), retry_timeout_ms, group_id)
+        hidden = ClientOptions(options)
+        from dsv2.connectors.kafka.option_check import check_options
+
+        check_options(user, hidden)
+        return KafkaConnection(bootstrap_servers, hidden, retry_timeout_ms, group_id)
 
     @property
     def sees_uncommitted(self) -> bool:
@@ -88,3 +97,7 @@ class KafkaConnection:
     def redacted(self, text: str) -> str:
         """``text`` without the secrets among the options."""
         return self.options.redacted(text)
+
+    def presentable(self, error: Exception) -> Exception | None:
+        """``error`` of the client as the cause of ours; None if it has a secret in it, as tracebacks show causes."""
+        return error if self.redacted(str(error)) == str(error) else None

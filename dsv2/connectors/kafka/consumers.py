@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
@@ -15,7 +14,6 @@ from dsv2.errors import JobError
 
 __all__ = ("RangeConsumer", "consumers")
 
-_LOG = logging.getLogger(__name__)
 _ANSWER_SECONDS = 10.0
 
 
@@ -28,9 +26,9 @@ class RangeConsumer:
         self._errors = ClientErrors()
         config: Config = {**connection.consumer_config(), "error_cb": self._errors.remember}
         try:
-            self._consumer = Consumer(config, logger=_LOG)
+            self._consumer = Consumer(config, logger=KafkaClientLog(connection.redacted))
         except KafkaException as error:
-            raise failure_of(connection, "Kafka cannot be read", error.args[0]) from error
+            raise failure_of(connection, "Kafka cannot be read", error.args[0]) from connection.presentable(error)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Read ``partition`` from ``offset`` on, and nothing else any more."""
@@ -50,7 +48,8 @@ class RangeConsumer:
         try:
             return self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), _ANSWER_SECONDS)[0]
         except KafkaException as error:
-            raise failure_of(self._connection, f"{partition} cannot be read", error.args[0]) from error
+            failure = failure_of(self._connection, f"{partition} cannot be read", error.args[0])
+            raise failure from self._connection.presentable(error)
 
     def remember(self, error: KafkaError) -> None:
         """Keep ``error``, unless a worse one is known."""

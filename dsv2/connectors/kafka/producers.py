@@ -13,6 +13,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of
+from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.encoder import MessageEncoder
 from dsv2.connectors.kafka.pool import Pool
@@ -46,9 +47,9 @@ class RecordProducer:
             "error_cb": self._errors.remember,
         }
         try:
-            self._client = Producer(config, logger=_LOG)
+            self._client = Producer(config, logger=KafkaClientLog(connection.redacted))
         except KafkaException as error:
-            raise failure_of(connection, _WRITING, error.args[0]) from error
+            raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
     def send(self, run: SinkRun[T], encoder: MessageEncoder[T]) -> None:
         """Hand over messages for the records of ``run``; they are on their way then. Raises ``JobError``."""
@@ -95,13 +96,14 @@ class RecordProducer:
                 self._poll(_PAUSE_SECONDS)
             except KafkaException as error:
                 place = f"{topic}-{options['partition']}" if "partition" in options else topic
-                raise failure_of(self._connection, f"A message for {place} cannot be written", error.args[0]) from error
+                failure = failure_of(self._connection, f"A message for {place} cannot be written", error.args[0])
+                raise failure from self._connection.presentable(error)
 
     def _poll(self, seconds: float) -> None:
         try:
             self._client.poll(seconds)
         except KafkaException as error:
-            raise failure_of(self._connection, _WRITING, error.args[0]) from error
+            raise failure_of(self._connection, _WRITING, error.args[0]) from self._connection.presentable(error)
         self._check()
 
     def _check(self) -> None:
@@ -142,7 +144,8 @@ class TransactionalProducer(RecordProducer):
 
         Raises ``JobError``.
         """
-        consumer = Consumer({**self._connection.client_config(), "group.id": self._group})
+        config: Config = {**self._connection.client_config(), "group.id": self._group}
+        consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
         try:
             group = consumer.consumer_group_metadata()
         finally:
@@ -173,4 +176,4 @@ class TransactionalProducer(RecordProducer):
                     self._client.poll(_PAUSE_SECONDS)  # it may say why
                 cause = self._errors.hopeless or self._errors.undelivered
                 if cause is not None or not error.retriable() or time.monotonic() > deadline:
-                    raise failure_of(self._connection, what, cause or error) from raised
+                    raise failure_of(self._connection, what, cause or error) from self._connection.presentable(raised)

@@ -88,15 +88,10 @@ class KafkaSink(ParallelSink[T], Generic[T]):
             return
         from dsv2.connectors.kafka.producers import producers
 
-        producer = producers.borrow(self._connection)
-        try:
+        with producers.lent(self._connection) as producer:
             for run in batch.runs:
                 producer.send(run, self._encoder)
             producer.flush()
-        except BaseException:
-            producer.close()
-            raise
-        producers.give_back(self._connection, producer)
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:
         if self._marker_topic is None or self._delivery != "exactly-once":

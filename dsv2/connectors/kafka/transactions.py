@@ -55,7 +55,11 @@ class Transactions:
         Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
         before may have written ``batch_id`` already. Nor may any have written what the checkpoint does not know of.
         """
-        now, broker = self.info.parallelism, _brokers.borrow(self.connection)
+        with _brokers.lent(self.connection) as broker:
+            self._begin(broker, batch_id)
+
+    def _begin(self, broker: Broker, batch_id: int) -> None:
+        now = self.info.parallelism
         if self.marker not in broker.partitions((self.marker.topic,), None):
             raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
         committed = broker.group_offset(self._name, self.marker)
@@ -73,7 +77,6 @@ class Transactions:
             broker.set_group_offset(
                 self._name, self.marker, CommittedOffset(batch_id, json.dumps({"parallelism": now}))
             )
-        _brokers.give_back(self.connection, broker)
 
     def write(self, batch: SinkBatch[T], encoder: MessageEncoder[T]) -> None:
         """Write ``batch``, unless it was written before. Raises ``JobError``."""
@@ -94,10 +97,8 @@ class Transactions:
         return TransactionalProducer(self.connection, self._name_of(subtask), self.marker.topic)
 
     def _is_written(self, subtask: int, batch_id: int) -> bool:
-        broker = _brokers.borrow(self.connection)
-        written = self._has(broker, subtask, batch_id)
-        _brokers.give_back(self.connection, broker)
-        return written
+        with _brokers.lent(self.connection) as broker:
+            return self._has(broker, subtask, batch_id)
 
     def _has(self, broker: Broker, subtask: int, batch_id: int) -> bool:
         """Whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if its marker is of another history."""

@@ -93,7 +93,7 @@ class Batches:
                         _write_rows(connection, writer, run.records)
                     self._note(connection, batch.subtask, batch.batch_id)
         except psycopg.Error as error:
-            raise server.failure(what, error) from error
+            raise server.failure(what, error) from self.connection.presentable(error)
         finally:
             server.close()
 

@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import psycopg
 from psycopg import sql
 
 from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
-from dsv2.connectors.postgres.server import Connection, Server, named, statement
+from dsv2.connectors.postgres.server import Connection, Server, named, opened, statement
 from dsv2.connectors.postgres.split import lsn_text, parse_lsn
 from dsv2.connectors.postgres.table import FollowedTable, table_named, table_numbered
 from dsv2.errors import JobError
@@ -171,8 +170,8 @@ class Replication:
 
     def _copy_at_slot(self, connection: Connection, table: FollowedTable) -> Start:
         # The slot is kept only when the copy is there: until then it goes with its connection.
-        conninfo, slot = self._following.connection.conninfo, self._following.slot
-        with psycopg.connect(conninfo, autocommit=True, replication="database") as exporting:
+        slot = self._following.slot
+        with opened(self._following.connection, replication="database") as exporting:
             temporary = f"{slot}_{exporting.info.backend_pid}"
             create = statement(
                 "CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT", sql.Identifier(temporary)

@@ -11,15 +11,17 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg import errors, sql
 
+from dsv2.connectors.client_log import ClientLog
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.errors import JobError
 
-__all__ = ("Connection", "Server", "named", "statement")
+__all__ = ("Connection", "Server", "named", "opened", "statement")
 
 T = TypeVar("T")
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 _LOG = logging.getLogger(__name__)
+_NOTICES = ClientLog("dsv2.connectors.postgres.client")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 # How values are written as text, whatever the server is set to: the same from a table as from the log.
 _SETTINGS = b"""
@@ -95,14 +97,14 @@ class Server:
 
     def _connected(self) -> Connection:
         if self._open is None or self._open.closed:
-            self._open = psycopg.connect(self._connection.conninfo, autocommit=True)
+            self._open = opened(self._connection)
             self._open.execute(_SETTINGS)
         return self._open
 
     def _bear(self, what: str, error: psycopg.Error, deadline: float) -> None:
         failure = self.failure(what, error)
         if not _may_pass(error) or time.monotonic() > deadline:
-            raise failure from error
+            raise failure from self._connection.presentable(error)
         _LOG.warning("%s Trying again.", failure)
         self.close()
 
@@ -114,6 +116,22 @@ def _may_pass(error: psycopg.Error) -> bool:
         return False
     told = str(error)  # no connection, or a broken one: nobody there, or a server that says no
     return "FATAL" not in told or any(words in told for words in _SOON)
+
+
+def opened(connection: PostgresConnection, **options: Any) -> Connection:
+    """A new connection on which every statement commits by itself; what the server remarks goes to the log.
+
+    ``options``: more of ``psycopg.connect``. Raises ``psycopg.Error``.
+    """
+    made = psycopg.connect(connection.conninfo, autocommit=True, **options)
+
+    def log_notice(notice: errors.Diagnostic) -> None:
+        severity = notice.severity_nonlocalized or ""
+        level = logging.WARNING if severity == "WARNING" else logging.INFO
+        _NOTICES.write(level, notice.sqlstate or severity, connection.redacted(f"{severity}: {notice.message_primary}"))
+
+    made.add_notice_handler(log_notice)
+    return made
 
 
 def named(name: str) -> sql.Identifier:

@@ -200,7 +200,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
         try:
             for record in records:
                 append(extract(record))
-        except Exception as error:
+        except BaseException as error:
             raise FailedRecordError(record) from error
         if stamps:
             self._moves(greatest_timestamp(records, stamps))

@@ -113,7 +113,7 @@ def take_late(
     try:
         process: Callable[..., object] = on_late
         check_returned(process(record, output, ctx))
-    except Exception as error:
+    except BaseException as error:
         raise FailedCallbackError(name) from error
 
 

@@ -133,7 +133,7 @@ class IntervalJoin(
             raise
         except FailedCallbackError as error:
             raise FailedRecordError(record) from error
-        except Exception as error:
+        except BaseException as error:
             process_one(record, timestamp)  # has words for what cannot be joined at all
             raise FailedRecordError(record) from error
 
@@ -191,7 +191,7 @@ class IntervalJoin(
             self._key.key = key
             try:
                 self._meet(number, record, timestamp, partners)
-            except Exception as error:
+            except BaseException as error:
                 raise FailedCallbackError("process_record") from error
             if self._sides[1 - number].parts:
                 other.remove_met(key, partners)
@@ -208,7 +208,7 @@ class IntervalJoin(
         try:
             process: Callable[..., object] = self._function.process_record
             check_returned(process(left, right, self._stamping.at(timestamp), cast(RuntimeContext, self._ctx)))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("process_record") from error
 
 

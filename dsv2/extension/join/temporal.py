@@ -200,7 +200,7 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         try:
             process: Callable[..., object] = self._function.process_record
             check_returned(process(record, row, output, ctx))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("process_record") from error
 
     def _deletes(self, record: IN2) -> bool:
@@ -208,5 +208,5 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
             return False
         try:
             return self._is_deletion(record)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("is_deletion") from error

@@ -62,7 +62,7 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
                 returned = join_pair(record, right, output, ctx)
                 if returned is not None:
                     refuse_returned(returned)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("process_record") from error
         states.get_state(self._left).add(record)
 
@@ -77,6 +77,6 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
                 returned = join_pair(left, record, output, ctx)
                 if returned is not None:
                     refuse_returned(returned)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("process_record") from error
         states.get_state(self._right).add(record)

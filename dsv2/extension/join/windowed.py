@@ -73,7 +73,7 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
                 returned = join_pair(left, right, output, ctx)
                 if returned is not None:
                     refuse_returned(returned)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("process_record") from error
 
     def on_late_record1(self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:

@@ -76,7 +76,7 @@ class Callbacks:
             returned = self._on_record[side](record, *self._record_args)
             if returned is not None:
                 refuse_returned(returned)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError(self._shape.on_record[side]) from error
 
     def on_trigger(self, end: int) -> None:
@@ -84,7 +84,7 @@ class Callbacks:
         self._stamp(end)
         try:
             check_returned(self._on_trigger(*self._window_args))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("on_trigger") from error
 
     def on_clear(self, end: int) -> None:
@@ -92,7 +92,7 @@ class Callbacks:
         self._stamp(end)
         try:
             check_returned(self._on_clear(*self._window_args))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("on_clear") from error
 
     def on_late_record(self, record: Any, side: int) -> None:
@@ -103,7 +103,7 @@ class Callbacks:
         self._window.put_down()
         try:
             check_returned(self._on_late_record[side](record, *self._args))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError(self._shape.on_late_record[side]) from error
 
     def _stamp(self, end: int) -> None:
@@ -141,7 +141,7 @@ class FoldingCallbacks(Callbacks):
             if self._emit is not None:
                 result = self._emit(result, self._window, self._ctx)
             self._collect_stamped(result, self._timestamp_of(end))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
 
     def _emit_all(self, contents: dict[Any, Any], end: int) -> None:
@@ -158,7 +158,7 @@ class FoldingCallbacks(Callbacks):
         try:
             for in_hand.key, content in contents.items():
                 results.append(result_of(content))
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError("get_result") from error
         return results
 

@@ -91,7 +91,7 @@ class TimeWindows(Windows):
             raise
         except ContractError as error:
             raise FailedRecordError(record) from error
-        except Exception as error:
+        except BaseException as error:
             self._fail(error, record, timestamp, select, add_one)
 
     def on_pane_due(self, slot: int) -> None:
@@ -165,7 +165,7 @@ class TimeWindows(Windows):
 
     def _fail(
         self,
-        error: Exception,
+        error: BaseException,
         record: Any,
         timestamp: int | None,
         select: Callable[[Any], Any],
@@ -175,7 +175,7 @@ class TimeWindows(Windows):
         try:
             hash(select(record))
             is_put = timestamp is not None
-        except Exception:
+        except BaseException:
             is_put = False
         if not is_put:
             add_one(record, timestamp)

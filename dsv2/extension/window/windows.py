@@ -123,7 +123,7 @@ class Windows(ABC):
             return
         try:
             contents[place] = self._contents.put(contents[place], record, side)
-        except Exception as error:
+        except BaseException as error:
             raise FailedCallbackError(self._contents.callback) from error
 
     def _expect_early(self, entry: Entry, slot: int) -> None:

@@ -1,0 +1,53 @@
+"""Checking options against those that the client library knows, when the connector is made."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from dsv2.connectors.kafka.option_names import OPTION_NAMES
+from dsv2.connectors.secrets import ClientOptions, OptionValue
+from dsv2.errors import ConfigurationError, InternalError
+
+__all__ = ("check_options",)
+
+# The client takes options in their order and stops at one that it does not know. With such a one behind them no client
+# is made, and nothing is connected to.
+_LAST = "dsv2.last"
+_UNKNOWN = re.compile(r'No such configuration property: "(.*)"', re.DOTALL)
+
+
+def check_options(user: str, options: ClientOptions) -> None:
+    """Raise ``ConfigurationError`` for the first of ``options`` that the client library does not take.
+
+    ``user``: whose options they are. The error shows no value that may be a secret.
+    """
+    for name, value in options.items():
+        if not isinstance(name, str):
+            raise ConfigurationError(f"{user}: the names of options are strings, not {type(name).__name__}.")
+        refusal = _refusal(name, value)
+        unknown = _UNKNOWN.fullmatch(refusal)
+        if unknown is None:
+            reason = "" if str(value) in refusal else f" {refusal}"  # it may be a secret, given for the wrong option
+            raise ConfigurationError(f"{user}: librdkafka does not take the value of the option {name!r}.{reason}")
+        if unknown.group(1) != _LAST:
+            raise ConfigurationError(f"{user}: librdkafka has no option {name!r}.{_suggestion(name)}")
+
+
+def _refusal(name: str, value: OptionValue) -> str:
+    try:
+        AdminClient({name: value, _LAST: ""})
+    except KafkaException as error:
+        return str(error.args[0].str())
+    except (TypeError, ValueError) as error:
+        return str(error)
+    raise InternalError(f"librdkafka takes the option {_LAST!r}.")
+
+
+def _suggestion(name: str) -> str:
+    plain = re.sub(r"[_\-. ]+", ".", name.strip().lower())
+    found = difflib.get_close_matches(plain, OPTION_NAMES, n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,164 @@
+"""Jobs that do not go on: a callback or a sink that blocks, a worker or a planner whose process is gone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeExecutionMode, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink, ForeachBatchSink
+from dsv2.sources import DataGeneratorSource, Portion
+from runtime_spark import query
+from tests.spans import Span, Spans
+
+BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
+LONG = 60.0  # seconds until a test that hangs fails
+FOREVER = 600.0
+
+
+class Blocks(OneInputStreamProcessFunction[int, int]):
+    """Blocks on one record while there is no file; makes another file to say so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.opened, self.reached = str(folder / "opened"), str(folder / "reached")
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 7 and not os.path.exists(self.opened):
+            Path(self.reached).touch()
+            time.sleep(FOREVER)
+        output.collect(record)
+
+
+def build(
+    spark: SparkSession, function: Any, mode: RuntimeExecutionMode = STREAMING
+) -> tuple[ExecutionEnvironment, CollectSink[int]]:
+    env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
+    env.set_parallelism(2)
+    env.set_execution_mode(mode)
+    numbers = env.from_source(DataGeneratorSource(abs, count=10)).with_uid("numbers")
+    numbers.key_by(lambda number: number % 2).process(function).with_uid("blocks").to_sink(sink).with_uid("out")
+    return env, sink
+
+
+def wait_for(file: Path) -> None:
+    deadline = time.monotonic() + LONG
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def status_of(job: JobHandle) -> JobStatus:
+    return job.status
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_callback_that_blocks_is_interrupted_and_named(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
+) -> None:
+    env, _ = build(spark, Blocks(tmp_path), mode)
+    env.set_callback_timeout(500)
+    with pytest.raises(
+        UserFunctionError, match="CallbackTimeout: the callback has not returned within 500 ms"
+    ) as found:
+        env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
+    error = found.value
+    assert (error.operator, error.callback) == ("KeyedProcess (uid 'blocks')", "process_record")
+    assert (error.key, error.record) == ("1", "7")
+    assert "time.sleep(FOREVER)" in error.traceback_text
+
+
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
+    spark: SparkSession,
+    checkpoint: str,
+    tmp_path: Path,
+    mode: RuntimeExecutionMode,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(query, "_FIRST_WORD_SECONDS", 0.1)
+    env, _ = build(spark, Blocks(tmp_path), mode)
+    job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
+    wait_for(tmp_path / "reached")
+    job.stop(timeout_seconds=2.0)
+    assert status_of(job) is JobStatus.STOPPED
+    assert job.exception() is None
+    assert job.await_termination(LONG) is True
+    said = next(message for message in caplog.messages if message.startswith("stop() has waited"))
+    assert "of job 'stuck'" in said
+    assert "KeyedProcess (uid 'blocks'), defined at " in said
+    assert "call stop(timeout_seconds=...)" in said
+    if mode is STREAMING:
+        (tmp_path / "opened").touch()
+        env, sink = build(spark, Blocks(tmp_path))
+        env.execute("stuck", checkpoint_location=checkpoint)
+        assert sorted(sink.results) == list(range(10))
+
+
+def test_a_sink_on_the_driver_that_blocks_is_named(
+    spark: SparkSession, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "_CANCEL_SECONDS", 0.5)
+    entered, opened = threading.Event(), threading.Event()
+
+    def block(records: list[int], batch_id: int) -> None:
+        entered.set()
+        assert opened.wait(LONG)
+
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_source(DataGeneratorSource(abs, count=None)).to_sink(ForeachBatchSink(block)).with_uid("out")
+    job = env.execute_async("stuck", checkpoint_location=checkpoint)
+    assert entered.wait(LONG)
+    with pytest.raises(
+        JobError, match=r"'stuck' was cancelled, but it has not ended: the function of the sink .*'out'"
+    ):
+        job.stop(timeout_seconds=0)
+    opened.set()
+    assert job.await_termination(LONG) is True
+    assert status_of(job) is JobStatus.STOPPED
+
+
+def leave(record: int, output: Any, ctx: Any) -> None:
+    os._exit(3)
+
+
+class Gone(Spans):
+    def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
+        os._exit(3)
+
+
+def from_spans(spark: SparkSession) -> ExecutionEnvironment:
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    env.from_source(Gone({"a": 3})).with_uid("gone").to_sink(CollectSink())
+    return env
+
+
+@pytest.mark.parametrize(
+    ("new_env", "parts"),
+    [
+        (
+            lambda spark: build(spark, leave)[0],
+            ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"],
+        ),
+        (
+            lambda spark: build(spark, leave, BATCH)[0],
+            ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"],
+        ),
+        (from_spans, ["a Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]),
+    ],
+)
+def test_a_process_that_is_gone(
+    spark: SparkSession, checkpoint: str, new_env: Callable[[SparkSession], ExecutionEnvironment], parts: list[str]
+) -> None:
+    env = new_env(spark)
+    with pytest.raises(JobError) as failed:
+        env.execute("gone", checkpoint_location=checkpoint if env.execution_mode is STREAMING else None)
+    assert [part for part in parts if part not in str(failed.value)] == []

@@ -1,0 +1,156 @@
+"""Callbacks that block: found, interrupted, and named; those that are only many are not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import CollectSink
+from tests.support import local_environment, one_input
+
+FOREVER = 60.0  # far beyond every limit here
+
+
+def sleeps(*args: Any) -> None:
+    time.sleep(FOREVER)
+
+
+def spins(*args: Any) -> None:
+    end = time.monotonic() + FOREVER
+    while time.monotonic() < end:
+        pass
+
+
+def waits(*args: Any) -> None:
+    threading.Event().wait(FOREVER)
+
+
+def tries_again(*args: Any) -> None:
+    while True:
+        try:
+            time.sleep(FOREVER)
+        except Exception:
+            continue
+
+
+def pass_on(record: int, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+REPORTED = threading.Event()
+
+
+def until_reported(*args: Any) -> None:
+    assert REPORTED.wait(FOREVER)
+
+
+class Blocks(OneInputStreamProcessFunction[int, int]):
+    """Blocks in one of its callbacks."""
+
+    def __init__(self, callback: str, block: Callable[..., None] = sleeps) -> None:
+        self.callback, self.block = callback, block
+
+    def _may_block(self, callback: str) -> None:
+        if callback == self.callback:
+            self.block()
+
+    def open(self, ctx: Any) -> None:
+        self._may_block("open")
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        if record == 2:
+            self._may_block("process_record")
+        output.collect(record)
+
+    def end_input(self, ctx: Any) -> None:
+        self._may_block("end_input")
+
+    def close(self) -> None:
+        self._may_block("close")
+
+
+def keyed(function: Any, timeout_ms: int = 200) -> ExecutionEnvironment:
+    env = local_environment()
+    env.set_callback_timeout(timeout_ms)
+    stream = env.from_collection([1, 2, 3]).key_by(lambda number: f"key {number}").process(function)
+    stream.with_uid("blocks").to_sink(CollectSink())
+    return env
+
+
+@pytest.mark.parametrize("block", [sleeps, spins, waits, tries_again])
+def test_a_callback_that_blocks_is_named_with_key_and_record(block: Callable[..., None]) -> None:
+    with pytest.raises(UserFunctionError) as failed:
+        keyed(Blocks("process_record", block)).execute()
+    error = failed.value
+    assert (error.operator, error.callback, error.subtask) == ("KeyedProcess (uid 'blocks')", "process_record", 0)
+    assert (error.key, error.record) == ("'key 2'", "2")
+    assert error.cause_type == "CallbackTimeout"
+    assert error.cause_message == "the callback has not returned within 200 ms"
+    assert f"in {block.__name__}" in error.traceback_text  # where it blocks
+
+
+@pytest.mark.parametrize("callback", ["open", "end_input", "close"])
+def test_so_is_any_other_callback(callback: str) -> None:
+    with pytest.raises(UserFunctionError) as failed:
+        keyed(Blocks(callback)).execute()
+    assert (failed.value.callback, failed.value.cause_type) == (callback, "CallbackTimeout")
+
+
+def test_a_function_behind_another_one_is_the_one_that_is_named() -> None:
+    env = local_environment()
+    env.set_callback_timeout(200)
+    stream = env.from_collection([1, 2]).process(one_input(process_record=pass_on))
+    stream.with_uid("first").process(Blocks("process_record")).with_uid("second").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError) as failed:
+        env.execute()
+    assert failed.value.operator == "Process (uid 'second')"
+
+
+def slow(number: int) -> int:
+    time.sleep(0.02)
+    return number
+
+
+def test_many_callbacks_may_take_longer_than_one() -> None:
+    for build in (
+        lambda s: s.map(slow),
+        lambda s: s.process(one_input(process_record=lambda r, o, c: o.collect(slow(r)))),
+    ):
+        env, sink = local_environment(), CollectSink[int]()
+        env.set_callback_timeout(200)
+        build(env.from_collection(range(40))).to_sink(sink)  # type: ignore[no-untyped-call]
+        env.execute()
+        assert len(sink.results) == 40
+
+
+def test_beside_the_main_thread_it_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dsv2.runtime.callback_limit._SHORTEST_GRACE_SECONDS", 0.0)
+
+    class Seen(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            REPORTED.set()
+
+    logger, handler = logging.getLogger("dsv2.runtime.callback_limit"), Seen()
+    logger.addHandler(handler)
+    try:
+        thread = threading.Thread(target=keyed(Blocks("process_record", until_reported)).execute)
+        thread.start()
+        thread.join(FOREVER)
+    finally:
+        logger.removeHandler(handler)
+    (message,) = caplog.messages
+    assert message.startswith("A callback has not returned within 200 ms, and cannot be interrupted:")
+    assert "in until_reported" in message
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1.5, "1"])
+def test_a_limit_is_a_number_of_milliseconds(timeout_ms: Any) -> None:
+    with pytest.raises(ConfigurationError, match="A callback timeout is a whole number of ms"):
+        local_environment().set_callback_timeout(timeout_ms)

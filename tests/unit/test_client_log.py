@@ -1,0 +1,93 @@
+"""What client libraries log: in ``logging``, under documented names, a few lines of each kind in a minute."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from dsv2.clock import SystemClock
+from dsv2.connectors.client_log import ClientLog
+from dsv2.connectors.kafka import TopicPartition
+from dsv2.connectors.kafka import client_log as kafka_log
+from dsv2.connectors.kafka.broker import Broker
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.consumers import RangeConsumer
+from dsv2.connectors.kafka.producers import RecordProducer, TransactionalProducer
+from dsv2.connectors.postgres.server import _NOTICES
+from dsv2.connectors.secrets import OptionValue
+from dsv2.errors import JobError
+
+KAFKA, POSTGRES = "dsv2.connectors.kafka.client", "dsv2.connectors.postgres.client"
+UNREACHABLE = "127.0.0.1:1"
+
+
+class Seconds:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_first_of_each_kind_are_logged_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = Seconds()
+    log = ClientLog("some.client", seconds)
+    for number in range(1000):
+        log.write(logging.ERROR, "FAIL", f"failure {number}")
+    log.write(logging.WARNING, "SLOW", "slow")
+    assert caplog.messages == ["failure 0", "failure 1", "failure 2", "slow"]
+    caplog.clear()
+    seconds.now = 60.0
+    log.write(logging.ERROR, "FAIL", "failure again")
+    log.write(logging.ERROR, "FAIL", "and again")
+    assert caplog.messages == ["failure again (997 more like this were left out before.)", "and again"]
+    assert {record.name for record in caplog.records} == {"some.client"}
+
+
+def test_what_is_not_wanted_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    log = ClientLog("some.client")
+    caplog.set_level(logging.WARNING)
+    for _ in range(10):
+        log.write(logging.INFO, "FAIL", "a remark")
+    log.write(logging.ERROR, "FAIL", "a failure")
+    assert caplog.messages == ["a failure"]
+
+
+def kafka_clients_without_a_broker(connection: KafkaConnection) -> None:
+    """One of every kind, until librdkafka has reported many failures for each."""
+    broker = Broker(connection, SystemClock())
+    with pytest.raises(JobError, match="The topics cannot be listed"):
+        broker.partitions(["t"], None)
+    broker.close()
+    consumer = RangeConsumer(connection)
+    consumer.begin(TopicPartition("t", 0), 0)
+    for _ in range(10):
+        consumer.messages(1, 0.1)
+    consumer.close()
+    producer = RecordProducer(connection)
+    producer._client.poll(1.0)
+    producer.close()
+    with pytest.raises(JobError, match="cannot be begun"):
+        TransactionalProducer(connection, "id", "t")
+
+
+def test_clients_of_kafka_that_reach_no_broker_log_a_few_lines(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_log, "_LOG", ClientLog(KAFKA))
+    options: dict[str, OptionValue] = {
+        "reconnect.backoff.ms": 1,
+        "reconnect.backoff.max.ms": 10,
+        "sasl.password": "refused",
+    }
+    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, 500))
+    messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
+    assert 1 <= len(messages) <= 9  # three of a kind, and there are few kinds
+    assert any("Connect to" in message for message in messages)
+    assert not any("refused" in message for message in messages)
+    assert any("***" in message for message in messages)  # "Connection refused": that is the password as well
+    assert "rdkafka" not in "".join(capfd.readouterr())  # nothing past the loggers
+
+
+def test_notices_of_postgres_have_a_logger() -> None:
+    assert _NOTICES._logger.name == POSTGRES

@@ -1,0 +1,99 @@
+"""Clients that are kept for the next one who needs such: not when they have failed, not across a fork, not at exit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.pool import Pool
+
+ROOT = Path(__file__).parents[2]
+CONNECTION = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
+OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, 1000)
+
+# In the child nothing is left of the parent's clients, so that it can make its own, look for garbage, and exit.
+FORKING = """
+import faulthandler, gc, os, signal, sys
+faulthandler.enable()
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.consumers import consumers
+from dsv2.connectors.kafka.producers import producers
+from dsv2.connectors.kafka.transactions import _brokers
+
+connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
+pools = (consumers, producers, _brokers)
+for pool in pools:
+    pool.give_back(connection, pool.borrow(connection))
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    for pool in pools:
+        pool.borrow(connection)
+    gc.collect()
+    sys.exit(7)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 7, status
+for pool in pools:
+    with pool.lent(connection):
+        pass  # the parent goes on
+"""
+EXITING = """
+from dsv2.connectors.kafka.connection import KafkaConnection
+from dsv2.connectors.kafka.pool import Pool
+
+class Client:
+    def __init__(self, connection):
+        pass
+    def close(self):
+        print("closed")
+
+connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
+pool = Pool(Client)
+pool.give_back(connection, pool.borrow(connection))
+print("exits")
+"""
+
+
+class Client:
+    def __init__(self, connection: KafkaConnection) -> None:
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_client_is_kept_for_the_next_one_with_this_connection() -> None:
+    pool = Pool(Client)
+    with pool.lent(CONNECTION) as first, pool.lent(CONNECTION) as second, pool.lent(OTHER) as other:
+        assert len({id(first), id(second), id(other)}) == 3
+    assert second.closed  # one is enough
+    with pool.lent(CONNECTION) as again:
+        assert again is first
+        assert not again.closed
+
+
+def test_a_client_that_has_failed_is_closed_and_not_kept() -> None:
+    pool = Pool(Client)
+    with pytest.raises(KeyError), pool.lent(CONNECTION) as failed:
+        raise KeyError
+    assert failed.closed
+    with pool.lent(CONNECTION) as next_one:
+        assert next_one is not failed
+
+
+def run(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, text=True, capture_output=True, timeout=120
+    ).stdout
+
+
+def test_a_process_with_idle_clients_may_fork() -> None:
+    run(FORKING)
+
+
+def test_idle_clients_are_closed_before_the_interpreter_is_torn_down() -> None:
+    assert run(EXITING).splitlines() == ["exits", "closed"]
