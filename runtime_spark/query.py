@@ -287,7 +287,7 @@ class StreamingJob:
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # one that fails meanwhile says so to whoever waits for its end
             self.query.stop()
-            self._lease.release()
+        self._lease.release()
 
     def exception(self) -> Dsv2Error | None:
         """What the job failed with, or None."""
