@@ -124,7 +124,8 @@ def _run_subtask(
             rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
         rows.sort(key=lambda row: row[:2])
         run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores, sampled=True)
-        seal = StateSeal(job.history, (job.plan.operators[head].uid, index), run.owner, batch_id(), state.journal)
+        place, key = (job.plan.operators[head].uid, index), job.signing_key
+        seal = StateSeal(job.history, place, run.owner, batch_id(), state.journal, key)
         before = seal.open(state.read())
         if before is not None:
             run.subtask.restore(before)

@@ -11,19 +11,23 @@ import json
 import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
+from hmac import compare_digest
 from typing import Protocol, TypeAlias
 from uuid import UUID
 from zlib import crc32
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
+from dsv2.runtime.codec import SIGNED_HEADER_BYTES
 from runtime_spark.folders import Folder
 
 __all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written")
 
 JOURNAL_LENGTH = 32
 _HEADER = struct.Struct("<4s16sqHI")
-_MAGIC = b"DS2S"
+_MAGIC, _MAGIC_SIGNED = b"DS2S", b"DS2K"
+_SIGNATURE_BYTES = 32
 _STATES = "dsv2/states"
 
 Place: TypeAlias = tuple[str, int]
@@ -126,17 +130,25 @@ class StateSeal:
     """What stands around the state of one subtask, in one micro-batch of one slot."""
 
     def __init__(
-        self, history: StateHistory | None, place: Place, owner: str, batch_id: int, journal: Journal | None
+        self,
+        history: StateHistory | None,
+        place: Place,
+        owner: str,
+        batch_id: int,
+        journal: Journal | None,
+        key: bytes | None = None,
     ) -> None:
         """``history``: None in a query that dsv2 did not start, where only the micro-batch is written down.
 
-        ``owner``: the subtask, for errors.
+        ``owner``: the subtask, for errors. ``key``: signs what is around the state, together with the subtask and the
+        signature that the state has of its own.
         """
         self._history = history
         self._place = place
         self._owner = f"State of {owner}"
         self._batch_id = batch_id
         self._journal = journal
+        self._key = key
         self._before: tuple[int, ...] = ()
 
     def open(self, sealed: bytes | None) -> bytes | None:
@@ -150,10 +162,13 @@ class StateSeal:
         magic, checkpoint, written, count, checksum = _HEADER.unpack(header)
         numbers = struct.Struct(f"<{count}q")
         end = _HEADER.size + numbers.size
-        if magic != _MAGIC:
+        if magic not in (_MAGIC, _MAGIC_SIGNED):
             raise CorruptDataError(f"{self._owner}: these bytes are not state of dsv2.")
         if len(sealed) < end or crc32(sealed[_HEADER.size : end], crc32(header[:-4])) != checksum:
             raise CorruptDataError(f"{self._owner}: the bytes are damaged (the checksum of the header does not fit).")
+        if self._key is not None or magic == _MAGIC_SIGNED:
+            around, end = sealed[:end], end + _SIGNATURE_BYTES
+            self._check_signature(magic == _MAGIC_SIGNED, around, sealed[len(around) : end], sealed[end:])
         if self._history is not None and checkpoint != self._history.checkpoint.bytes:
             raise CorruptDataError(
                 f"{self._owner} is of another checkpoint: it is that of {UUID(bytes=checkpoint)}, and this one is "
@@ -171,8 +186,28 @@ class StateSeal:
             self._journal.put(self._batch_id % JOURNAL_LENGTH, self._batch_id)
         numbers = struct.pack(f"<{len(journal)}q", *journal)
         checkpoint = self._history.checkpoint.bytes if self._history is not None else bytes(16)
-        header = _HEADER.pack(_MAGIC, checkpoint, self._batch_id, len(journal), 0)[:-4]
-        return header + struct.pack("<I", crc32(numbers, crc32(header))) + numbers + state
+        magic = _MAGIC if self._key is None else _MAGIC_SIGNED
+        header = _HEADER.pack(magic, checkpoint, self._batch_id, len(journal), 0)[:-4]
+        around = header + struct.pack("<I", crc32(numbers, crc32(header))) + numbers
+        if self._key is not None:
+            around += self._signature(self._key, around, state)
+        return around + state
+
+    def _check_signature(self, is_signed: bool, around: bytes, signature: bytes, state: bytes) -> None:
+        if self._key is None or not is_signed:
+            has = "is signed, and the job has no key for it" if is_signed else "is not signed, and the job has a key"
+            raise CorruptDataError(f"{self._owner} {has}. Start with the state_key that the checkpoint was begun with.")
+        if not compare_digest(signature, self._signature(self._key, around, state)):
+            raise CorruptDataError(
+                f"{self._owner}: the signature does not fit. It was changed, or written with another key, or it is of "
+                f"another subtask."
+            )
+
+    def _signature(self, key: bytes, around: bytes, state: bytes) -> bytes:
+        digest = blake2b(repr(self._place).encode(), key=key, digest_size=_SIGNATURE_BYTES)
+        digest.update(around)
+        digest.update(state[:SIGNED_HEADER_BYTES])
+        return digest.digest()
 
     def _compare(self, written: int | None) -> None:
         history = self._history

@@ -53,9 +53,14 @@ class WorkerJob:
         """The functions that run where sources read; they keep nothing, so one object of each will do."""
         return {op.id: from_bytes(self.functions[op.id]) for op in self.plan.chained_to_sources}
 
+    @property
+    def signing_key(self) -> bytes | None:
+        """What signs state, if anything does."""
+        return None if self.state_key is None else self.state_key.value
+
     def codec(self) -> Codec:
         """A codec of the job's own types, which signs with its key."""
-        return Codec(self.registry, None if self.state_key is None else self.state_key.value)
+        return Codec(self.registry, self.signing_key)
 
     def new_subtask(
         self,

@@ -25,13 +25,15 @@ from dsv2.runtime.serde.decoder import ColumnDecoder
 from dsv2.runtime.serde.encoder import ColumnEncoder, GraphEncoder, NoTreeError
 from dsv2.runtime.serde.types import DataTypes
 
-__all__ = ("FORMAT_VERSION", "BlobKind", "Codec", "References")
+__all__ = ("FORMAT_VERSION", "SIGNED_HEADER_BYTES", "BlobKind", "Codec", "References")
 
 FORMAT_VERSION = 3
 _MAGIC = b"DSV2"
 _HEADER = struct.Struct("<4sBBII")
 _SIGNED = 0x80
 _SIGNATURE_BYTES = 32
+SIGNED_HEADER_BYTES = _HEADER.size + _SIGNATURE_BYTES
+"""What a signed blob begins with, its signature included."""
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 

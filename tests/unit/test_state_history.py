@@ -10,6 +10,8 @@ import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
 from dsv2.graph import Plan
+from dsv2.runtime.codec import BlobKind, Codec
+from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.state_history import JOURNAL_LENGTH, StateHistory, StateLedger, StateSeal, Written
@@ -119,6 +121,29 @@ def test_a_query_that_dsv2_did_not_start_only_writes_it_down() -> None:
 
 
 # --- The driver's book ------------------------------------------------------------------------------------------------
+
+
+def signing(batch_id: int, key: bytes | None = b"key", place: tuple[str, int] = PLACE) -> StateSeal:
+    history = StateHistory(ID, 0, {place: None})
+    return StateSeal(history, place, "F, subtask 1", batch_id, None, key)
+
+
+def test_with_a_key_the_state_the_subtask_and_the_micro_batch_belong_together() -> None:
+    state = Codec(TypeRegistry(), b"key").seal(BlobKind.STATE, "some state")
+    signed = signing(3).close(state)
+    assert signing(4).open(signed) == state
+    other = Codec(TypeRegistry(), b"key").seal(BlobKind.STATE, "more state")
+    older = signing(2).close(state)
+    for bytes_, opener in (
+        (signed[: -len(state)] + other, signing(4)),
+        (older[:28] + signed[28:], signing(4)),
+        (signed, signing(4, place=("f", 2))),
+        (signed, signing(4, b"other key")),
+        (signed, signing(4, None)),
+        (signing(3, None).close(state), signing(4)),
+    ):
+        with pytest.raises(CorruptDataError, match=r"signature does not fit|is (not )?signed|header does not fit"):
+            opener.open(bytes_)
 
 
 @pytest.fixture
