@@ -13,7 +13,7 @@ from storms.common.command import Arguments
 __all__ = ("main",)
 
 NAME = "nightly"
-STORMS = ("corruption", "changes", "poison", "soak", "dags", "kills")
+STORMS = ("blobs", "corruption", "changes", "poison", "soak", "dags", "kills")
 """Those that take longest come last, and get the time that the others have left."""
 _ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 from argparse import Namespace
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +18,7 @@ import pytest
 
 from dsv2 import CorruptDataError, JobError
 from dsv2.local import LocalRuntime
-from storms import changes, corruption, dags, kills, poison, soak
+from storms import blobs, changes, corruption, dags, kills, poison, soak
 from storms.common import results
 from storms.common.changes import CHANGES, Change
 from storms.common.damage import DAMAGES, Target, drop_checksums, has_checksum, targets
@@ -340,3 +343,27 @@ def test_results_of_other_code_are_forgotten(tmp_path: Path, monkeypatch: pytest
     Results(tmp_path, "changes", changes.Cell).add(changes.Cell("first", "right"))
     monkeypatch.setattr(results, "code_digest", lambda: "of other code")
     assert [*Results(tmp_path, "changes", changes.Cell)] == []
+
+
+def test_a_decoder_that_runs_code_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound: dict[str, Any] = {
+        "outcomes": {"decoded": 1, "refused": 2},
+        "events": [],
+        "fired": [],
+        "megabytes": 100,
+        "slowest_seconds": 0.1,
+    }
+    for changed, said in (
+        ({}, []),
+        ({"outcomes": {"ValueError: x": 3}}, ["ValueError: x (3 times)"]),
+        ({"events": ["os.system"]}, ["events: os.system"]),
+        ({"fired": ["__init__", "__init__"]}, ["fired: __init__"]),
+        ({"megabytes": 5000}, ["5000 MB of memory"]),
+        ({"slowest_seconds": 60.0}, ["60.0 s for one blob"]),
+    ):
+        run = CompletedProcess([], 0, json.dumps(sound | changed), "")
+        monkeypatch.setattr(subprocess, "run", lambda *_, run=run, **__: run)
+        assert blobs.run_chunk("chunk", 1, 3).bad == said
+    crash = CompletedProcess([], -11, "", "Fatal Python error: Segmentation fault")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: crash)
+    assert blobs.run_chunk("chunk", 1, 3).bad == ["the process ended with -11: Fatal Python error: Segmentation fault"]
