@@ -1,4 +1,4 @@
-"""Blobs: bytes of frames and state, changed at random and given a fitting checksum, are read in processes of their own.
+"""Blobs: bytes of frames and state, changed at random and given a fitting checksum, are read in other processes.
 
 Whatever stands in them, reading ends with data or with ``CorruptDataError``: no other error, no crash, no code of anybody
 is run, no file or socket is opened, and memory stays bounded. ``tests/hostile.py`` is what those processes run.

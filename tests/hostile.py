@@ -230,12 +230,27 @@ def _other_tree(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
             if isinstance(place[index], list) and draw.random() < 0.8:
                 place = place[index]
                 continue
-            if draw.random() < 0.3:
+            chance = draw.random()
+            if chance < 0.4:
+                place[index] = _alike(place[index], draw)
+            elif chance < 0.6:
                 place[index] = msgspec.msgpack.decode(draw.choice(others))
             else:
                 place[index] = draw.choice(_ATOMS)(draw)
             break
     return msgspec.msgpack.encode(tree)
+
+
+def _alike(value: Any, draw: random.Random) -> Any:
+    """A value of the same type: most likely to get far."""
+    if type(value) is int:
+        return value + draw.choice((-256, -1, 1, 2, 1 << 20))
+    if type(value) is str:
+        return value[: draw.randrange(len(value) + 1)] + draw.choice(("", "0", "é", ":", "\0"))
+    if type(value) is bytes and value:
+        place = draw.randrange(len(value))
+        return value[:place] + draw.randbytes(1) + value[place + draw.randrange(2) :]
+    return draw.random() if type(value) is float else None
 
 
 def main(seed: int, count: int) -> None:
