@@ -1,7 +1,7 @@
-"""Blobs: bytes of frames and state, changed at random and given a fitting checksum, are read in other processes.
+"""Blobs: bytes of frames and state, changed at random and given a fitting checksum, are read by other processes.
 
-Whatever stands in them, reading ends with data or with ``CorruptDataError``: no other error, no crash, no code of anybody
-is run, no file or socket is opened, and memory stays bounded. ``tests/hostile.py`` is what those processes run.
+Whatever stands in them, reading ends with data or with ``CorruptDataError``: no other error, no crash, no code of
+anybody is run, no file or socket is opened, and memory stays bounded. ``tests/hostile.py`` is what the processes run.
 """
 
 from __future__ import annotations

@@ -244,7 +244,7 @@ def _other_tree(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
 def _alike(value: Any, draw: random.Random) -> Any:
     """A value of the same type: most likely to get far."""
     if type(value) is int:
-        return value + draw.choice((-256, -1, 1, 2, 1 << 20))
+        return max(-(1 << 63), min(value + draw.choice((-256, -1, 1, 2, 1 << 20)), (1 << 64) - 1))
     if type(value) is str:
         return value[: draw.randrange(len(value) + 1)] + draw.choice(("", "0", "é", ":", "\0"))
     if type(value) is bytes and value:
