@@ -34,8 +34,8 @@ class Notes:
         reports = list(reports)
         names = {uid: set(kept) for uid, kept in self.fields.items()}
         for report in reports:
-            if report.get("fields"):
-                names.setdefault(report["uid"], set()).update(report["fields"])
+            if "fields_of" in report:
+                names.setdefault(report["fields_of"], set()).update(report["names"])
         keys = add_samples(self.keys, (report for report in reports if "key_of" in report))
         return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
 

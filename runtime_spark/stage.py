@@ -259,8 +259,9 @@ class _SubtaskRun:
         head, *others = self.subtask.progress()
         if state_bytes is not None:
             head["state_bytes"] = state_bytes
+        kept = [{"fields_of": uid, "names": names} for uid, names in self.subtask.kept_fields().items()]
         samples = [] if self._sampler is None else self._sampler.report()
-        self._encoder.report([head, *others, *samples])
+        self._encoder.report([head, *others, *kept, *samples])
         return self._encoder.take()
 
     def end(self) -> Iterator[list[Row]]:

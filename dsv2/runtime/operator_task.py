@@ -279,8 +279,11 @@ class OperatorTask:
             },
             "records_held": sum(gate.held_records for gate in self.gates),
             "ended": self._closed,
-            "fields": self._fields.kept,
         }
+
+    def kept_fields(self) -> list[str]:
+        """The names of the function's fields that the last ``snapshot`` holds."""
+        return self._fields.kept
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that must survive, as plain values and bytes."""

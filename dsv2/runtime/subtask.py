@@ -136,6 +136,10 @@ class Subtask:
         """Per operator of the chain what it has done so far, as plain values."""
         return [task.progress() for task in self._tasks]
 
+    def kept_fields(self) -> dict[str, list[str]]:
+        """Per uid the names of the function fields that the last ``snapshot`` holds, where there are any."""
+        return {task.operator.uid: names for task in self._tasks if (names := task.kept_fields())}
+
     def _build(self, operator: Operator) -> OperatorTask:
         outputs = [self._output(operator, number) for number in range(len(operator.output_keys))]
         channels = [

@@ -147,7 +147,9 @@ class RunningMaximum(RunningSum):
         return max(before, value)
 
 
-def run_without_uids(spark: SparkSession, folder: Path, *kinds: type[RunningSum], end: int) -> None:
+def run_without_uids(spark: SparkSession, folder: Path, end: int, **kinds: type[RunningSum]) -> None:
+    """Run ``kinds`` in this order, each into the folder of its name."""
+
     def until_end(index: int) -> Reading:
         if index >= end:
             raise OSError("not readable yet")
@@ -156,9 +158,8 @@ def run_without_uids(spark: SparkSession, folder: Path, *kinds: type[RunningSum]
     env = ExecutionEnvironment.get_instance(spark=spark)
     readings = env.from_source(DataGeneratorSource(until_end, count=COUNT, records_per_batch=PER_BATCH))
     keyed = readings.key_by(sensor_of)
-    for place, kind in enumerate(kinds):
-        path = f"{folder}/{kind.__name__}{kinds[:place].count(kind) or ''}"
-        keyed.process(kind()).to_sink(FileSink(path, schema=Value))
+    for name, kind in kinds.items():
+        keyed.process(kind()).to_sink(FileSink(f"{folder}/{name}", schema=Value))
     env.execute(checkpoint_location=f"{folder}/checkpoint")
 
 
@@ -167,21 +168,21 @@ def test_operators_without_uids_that_change_places_keep_their_state(spark: Spark
         pytest.warns(MissingUidWarning, match="keeps state and has no uid"),
         pytest.raises(UserFunctionError, match="not readable yet"),
     ):
-        run_without_uids(spark, tmp_path, RunningSum, RunningMaximum, end=PER_BATCH)
-    run_without_uids(spark, tmp_path, RunningMaximum, RunningSum, end=COUNT)
+        run_without_uids(spark, tmp_path, PER_BATCH, sums=RunningSum, maxima=RunningMaximum)
+    run_without_uids(spark, tmp_path, COUNT, maxima=RunningMaximum, sums=RunningSum)
     values: dict[str, list[int]] = {}
     for index in range(COUNT):
         values.setdefault(reading(index).sensor, []).append(reading(index).value)
-    for kind, combine in ((RunningSum, sum), (RunningMaximum, max)):
+    for name, combine in (("sums", sum), ("maxima", max)):
         expected = sorted(combine(of_key[: n + 1]) for of_key in values.values() for n in range(len(of_key)))
-        assert sorted(value for _, value in read_back(tmp_path / kind.__name__)) == expected
+        assert sorted(value for _, value in read_back(tmp_path / name)) == expected
 
 
 def test_operators_that_only_their_order_tells_apart_are_refused_before_anything_is_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationError, match="only their order tells them apart"):
-        run_without_uids(spark, tmp_path, RunningSum, RunningSum, end=COUNT)
+        run_without_uids(spark, tmp_path, COUNT, first=RunningSum, second=RunningSum)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -375,6 +375,6 @@ def test_what_is_dropped_is_a_warning_at_the_line_of_the_operator_or_an_error() 
 
 def test_reports_of_subtasks_become_notes() -> None:
     (sample,) = samples_of(PROGRAM, Tweet("a", "x"))
-    first = Notes().with_reports([{"uid": "count", "fields": ["b"]}, {"uid": "other", "fields": []}, sample])
-    second = first.with_reports([{"uid": "count", "fields": ["a"]}, {"source": "tweets"}, sample])
+    first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, sample])
+    second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, sample])
     assert second == Notes(keys=[sample], fields={"count": ["a", "b"]})

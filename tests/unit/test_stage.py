@@ -91,7 +91,7 @@ class Slot:
         slot = self.layout.slots[self._head, 0]
         sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))
         reports: list[dict[str, Any]] = json.loads(sent[sent["slot"] == REPORT_SLOT]["payload"].iloc[-1])
-        return reports
+        return [report for report in reports if "uid" in report]
 
 
 LAYOUTS = pytest.mark.parametrize("layout", StateLayout)
