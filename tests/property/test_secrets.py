@@ -169,6 +169,7 @@ def test_secret_options_of_kafka(password: str, name: str) -> None:
 
 
 @unhurried
+@example(f"{MARK}0,", "debug")  # of which the client shows a part
 @given(PASSWORDS, st.sampled_from(["security.protocol", "linger.ms", "debug", "sasl.jaas.config", "acks"]))
 def test_secrets_as_values_of_other_options_of_kafka(password: str, name: str) -> None:
     with everything_that_shows() as shown:
