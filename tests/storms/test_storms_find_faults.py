@@ -118,17 +118,14 @@ def checkpoint(tmp_path: Path) -> Path:
             file.write_text(f"number {number}" * (2 if "/1/" in place else 1))
             file.with_name(f".{file.name}.crc").write_text(f"sum {number}")
     (tmp_path / "metadata").write_text("{}")
-    (tmp_path / "dsv2/manifest").mkdir(parents=True)
-    (tmp_path / "dsv2/manifest/part-00000-12345678-1234-1234-1234-123456789abc-c000.txt").write_text("{}")
+    (tmp_path / "dsv2").mkdir()
+    (tmp_path / "dsv2/manifest.json").write_text("{}")
     return tmp_path
 
 
 def test_one_file_of_every_kind_is_a_target(checkpoint: Path) -> None:
     assert [*targets(checkpoint)] == [
-        Target(
-            "dsv2/manifest/part-N-ID-c000.txt, newest",
-            "dsv2/manifest/part-00000-12345678-1234-1234-1234-123456789abc-c000.txt",
-        ),
+        Target("dsv2/manifest.json, newest", "dsv2/manifest.json"),
         Target("metadata, newest", "metadata"),
         Target("offsets/N, newest", "offsets/11", "offsets/10"),
         Target("offsets/N, before", "offsets/10", "offsets/9"),

@@ -55,7 +55,7 @@ class Job:
         return self.sink.results
 
 
-@pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "restart": True}])
+@pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "fast": True}])
 def test_a_pause_sets_the_clock_forward_and_timers_fire_in_it(options: Any) -> None:
     job = Job(1, Pause(150), 2, Pause(30), 3, **options)
     assert job.handle.status is JobStatus.FINISHED
