@@ -81,11 +81,11 @@ def test_credentials_that_are_wrong(spark: SparkSession, kafka_broker: KafkaBrok
     }
     env = environment(spark)
     source = KafkaSource(kafka_broker.secured_servers, topics="t", decode=values(int), options=options)
-    env.from_source(source).with_name("numbers").to_sink(CollectSink[int]())
+    env.from_source(source).with_name("numbers").with_uid("in").to_sink(CollectSink[int]())
     with pytest.raises(JobError) as failed:
         run(env, checkpoint)
     told = str(failed.value)
-    assert told.startswith(f"The source numbers (uid 'numbers-0'), defined at {__file__}:")
+    assert told.startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
     assert f"at {kafka_broker.secured_servers}. The brokers refuse the credentials" in told
     assert "wr-ng" not in told
 

@@ -222,10 +222,10 @@ def test_a_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None
 def test_the_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     (tmp_path / "batch_id=7").mkdir()
     env = environment(spark)
-    env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs")
+    env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs").with_uid("out")
     with pytest.raises(ConfigurationError) as refused:
         env.execute("again", checkpoint_location=checkpoint)
-    assert str(refused.value).startswith(f"The sink Pairs (uid 'Pairs-2'), defined at {__file__}:")
+    assert str(refused.value).startswith(f"The sink Pairs (uid 'out'), defined at {__file__}:")
     assert not Path(checkpoint).exists()
 
 
@@ -234,17 +234,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     (tmp_path / "file").write_text("a file")
     env = environment(spark)
-    env.from_collection([1]).map(pair).to_sink(FileSink(tmp_path / "file" / "out", schema=Pair))
-    with pytest.raises(ConfigurationError, match=r"The sink Sink \(uid 'Sink-2'\), .*Not a directory"):
+    env.from_collection([1]).map(pair).to_sink(FileSink(tmp_path / "file" / "out", schema=Pair)).with_uid("out")
+    with pytest.raises(ConfigurationError, match=r"The sink Sink \(uid 'out'\), .*Not a directory"):
         env.execute("nowhere", checkpoint_location=checkpoint)
     assert not Path(checkpoint).exists()
 
     env = environment(spark, BATCH)
-    env.from_collection([1]).map(pair).to_sink(FileSink("nothing://bucket/out", schema=Pair)).with_name("Pairs")
+    env.from_collection([1]).map(pair).to_sink(FileSink("nothing://bucket/out", schema=Pair)).with_name(
+        "Pairs"
+    ).with_uid("out")
     with pytest.raises(ConfigurationError) as refused:
         env.execute("nowhere")
     text = str(refused.value)
-    assert text.startswith(f"The sink Pairs (uid 'Pairs-2'), defined at {__file__}:")
+    assert text.startswith(f"The sink Pairs (uid 'out'), defined at {__file__}:")
     assert "nothing://bucket/out cannot be used: org.apache.hadoop.fs.UnsupportedFileSystemException: No File" in text
 
 

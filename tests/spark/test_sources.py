@@ -263,11 +263,12 @@ def test_a_dataframe_that_does_not_fit_is_refused_before_anything_runs(spark: Sp
         (int, {}, "int has no fields with types: use a dataclass or a NamedTuple class"),
     ):
         env = environment(spark)
-        env.from_dataframe(frame, record_type, "numbers", **how).map(str).to_sink(CollectSink())  # type: ignore[arg-type]
+        rows = env.from_dataframe(frame, record_type, "numbers", **how)  # type: ignore[arg-type]
+        rows.with_uid("in").map(str).to_sink(CollectSink())
         with pytest.raises(SchemaError) as refused:
             env.execute("unfit", checkpoint_location=checkpoint)
         assert said in str(refused.value)
-        assert str(refused.value).startswith(f"The source numbers (uid 'numbers-0'), defined at {__file__}:")
+        assert str(refused.value).startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
         assert not Path(checkpoint).exists()
 
 

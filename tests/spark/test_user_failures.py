@@ -154,10 +154,11 @@ def test_a_job_whose_function_failed_can_be_corrected_and_goes_on(spark: SparkSe
 
 def test_a_source_that_fails_shows_the_users_own_frames(spark: SparkSession, checkpoint: str) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
-    env.from_source(DataGeneratorSource(lambda index: 1 // (index - 3), count=5), "numbers").to_sink(CollectSink())
+    source = DataGeneratorSource(lambda index: 1 // (index - 3), count=5)
+    env.from_source(source, "numbers").with_uid("in").to_sink(CollectSink())
     with pytest.raises(UserFunctionError) as failed:
         env.execute("fails", checkpoint_location=checkpoint)
-    assert (failed.value.operator, failed.value.callback) == ("numbers (uid 'numbers-0')", "read")
+    assert (failed.value.operator, failed.value.callback) == ("numbers (uid 'in')", "read")
     assert failed.value.cause_type == "ZeroDivisionError"
     assert set(re.findall('File "(.*)"', failed.value.traceback_text)) == {__file__}
 
