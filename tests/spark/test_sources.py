@@ -112,7 +112,7 @@ def options(mode: RuntimeExecutionMode, checkpoint: str) -> dict[str, Any]:
 
 def see(env: ExecutionEnvironment, frame: DataFrame, parallelism: int, uid: str, **how: Any) -> CollectSink[Seen]:
     sink = CollectSink[Seen]()
-    source = env.from_dataframe(frame, Numbered, **how).with_parallelism(parallelism)
+    source = env.from_dataframe(frame, Numbered, **how).with_uid(f"rows of {uid}").with_parallelism(parallelism)
     source.process(See()).with_parallelism(parallelism).with_uid(uid).to_sink(sink)
     return sink
 
@@ -137,7 +137,8 @@ def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str,
     for record_type in (Order, Brief, dict, Row):
         sinks[record_type] = CollectSink()
         # Through an operator, so that the records travel and are decoded as any other record is.
-        env.from_dataframe(frame, record_type).map(lambda record: record).to_sink(sinks[record_type])
+        rows_of_type = env.from_dataframe(frame, record_type).with_uid(record_type.__name__)
+        rows_of_type.map(lambda record: record).to_sink(sinks[record_type])
     env.execute("types", **options(mode, checkpoint))
     rows: list[dict[str, Any]] = [dict(zip(COLUMNS, row, strict=True)) for row in ORDERS]
     expected: dict[type, list[Any]] = {
@@ -167,7 +168,8 @@ def test_each_split_keeps_its_order_at_any_parallelism(
         assert {record.subtask for record in sink.results} == {stable_hash(s) % parallelism for s in range(7)}
         assert progress.operators[f"see-{parallelism}"].counters == {"opened": parallelism, "ended": parallelism}
     if mode is STREAMING:
-        cuts = [len(records) for records in sinks[2]._batches.values()]
+        [batches] = sinks[2]._batches.values()
+        cuts = [len(records) for records in batches.values()]
         assert cuts == [250, 250, 200]
         assert progress.batch_id == 2
 
@@ -180,7 +182,8 @@ def test_without_split_by_a_partition_stays_together(spark: SparkSession, checkp
     sink = see(env, frame, 3, "see", records_per_batch=50)
     env.execute("partitions", checkpoint_location=checkpoint)
     assert by_split(sink.results) == {split: list(range(split * 100, split * 100 + 100)) for split in range(4)}
-    assert len(sink._batches) == 8
+    [batches] = sink._batches.values()
+    assert len(batches) == 8
 
 
 def test_a_dataframe_behind_a_shuffle_loses_no_rows(spark: SparkSession, checkpoint: str) -> None:
