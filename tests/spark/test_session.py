@@ -250,8 +250,8 @@ def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: Spar
 def test_a_checkpoint_that_cannot_be_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     for place, reason in (
-        (str(tmp_path / "file"), "Parent path is not a directory"),
-        (str(tmp_path / "file" / "below"), "Parent path is not a directory"),
+        (str(tmp_path / "file"), "Not a directory"),
+        (str(tmp_path / "file" / "below"), "Not a directory"),
         ("nothing://bucket/job", 'No FileSystem for scheme "nothing"'),
     ):
         env, _ = environment(spark, 1, count=2)
