@@ -14,8 +14,8 @@ __all__ = ("check_uids",)
 def check_uids(plan: Plan) -> None:
     """Look at the operators that keep state and have only an automatic uid.
 
-    Warns of each function, at the line that made the operator. Raises ``ConfigurationError`` for those that are told
-    apart by nothing but their order: a program in which they have changed places would take one's state for another's.
+    Warns of each function, at the line that made the operator. Raises ``ConfigurationError`` for those that differ
+    only in their order: if two of them changed places, each would take over the state of the other.
     """
     unnamed = [operator for operator in plan.operators if operator.automatic_uid and may_keep_state(operator.body)]
     if twins := [operator for operator in unnamed if operator.twin is not None]:

@@ -52,7 +52,7 @@ def _methods(classes: Iterable[type]) -> Iterator[str]:
 
 
 def _meant(name: str, callbacks: Iterable[str]) -> list[str]:
-    """Those of ``callbacks`` that ``name`` is nearly, also in Java's spelling, or of which it has some of the words."""
+    """The ``callbacks`` whose names are similar to ``name``, also in Java's spelling, or share words with it."""
     by_letters = {callback.replace("_", ""): callback for callback in sorted(callbacks)}
     if found := get_close_matches(name.replace("_", "").lower(), by_letters, 1, _SIMILAR):
         return [by_letters[found[0]]]

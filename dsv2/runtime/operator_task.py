@@ -204,11 +204,11 @@ class OperatorTask:
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         """Raise a ``JobError``: no order of reading could keep what both watermarks promise."""
-        told = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
+        sent = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
         raise JobError(
             f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}, input {input_index}: "
             f"aligned watermarks cross, so the subtasks upstream would wait for one another forever. What each of them "
-            f"has sent first: {told}. Send aligned watermarks in the same order in every subtask, or declare all but "
+            f"has sent first: {sent}. Send aligned watermarks in the same order in every subtask, or declare all but "
             f"one of them without aligned()."
         )
 
