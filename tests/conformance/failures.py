@@ -265,7 +265,10 @@ FAILURES = (
     Failure(
         "broadcast",
         lambda env: (
-            numbers(env).connect_and_process(numbers(env).broadcast(), FailingRule()).with_uid("bad")  # here
+            numbers(env)
+            .with_uid("numbers")
+            .connect_and_process(numbers(env).with_uid("rules").broadcast(), FailingRule())  # here
+            .with_uid("bad")
         ),
         {**SEVENTH, "key": None},
         operator="Broadcast-TwoInput-Process (uid 'bad')",
