@@ -42,12 +42,12 @@ class KeySampler:
         if select is None or not len(records) or number in self._samples:
             return
         self._samples[number] = None
-        record = records[0]
         try:
+            record = records[0]
             data = self._codec.dumps(record)
             key = select(record)
             hashed = stable_hash(key)
-        except Exception:  # processing the record says more
+        except Exception:  # processing the records says more, and an Arrow function needs no record
             return
         if len(data) <= _LARGEST:
             self._samples[number] = {

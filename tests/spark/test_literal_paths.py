@@ -90,7 +90,7 @@ def test_one_collect_sink_for_two_runs_has_all_records(spark: SparkSession, tmp_
     sink = CollectSink[int]()
     for number in (1, 2):
         env = ExecutionEnvironment.get_instance(spark=spark)
-        env.from_collection([number]).to_sink(sink)
-        env.from_collection([10 * number]).to_sink(sink)
+        env.from_collection([number]).with_uid("ones").to_sink(sink)
+        env.from_collection([10 * number]).with_uid("tens").to_sink(sink)
         env.execute(checkpoint_location=f"{tmp_path}/{number}")
     assert sorted(sink.results) == [1, 2, 10, 20]
