@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import threading
 import time
@@ -24,6 +23,7 @@ from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure
+from runtime_spark.job_group import JobGroup
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.sinks import SinkWriter
@@ -33,7 +33,6 @@ from runtime_spark.tasks import Tasks
 
 __all__ = ("BatchJob", "StreamingJob")
 
-_BATCH_JOBS = itertools.count()  # of this process
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
 _CANCEL_SECONDS = 20.0  # Spark gives a worker two seconds to end its task before it kills it
@@ -366,7 +365,7 @@ class BatchJob:
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession
-        self._group = f"dsv2-batch-{next(_BATCH_JOBS)}"
+        self._group = JobGroup(self._spark, plan.job_name)
         self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
         self._thread.start()
         self._keeper = _Keeper(self._ends_within)
@@ -377,8 +376,7 @@ class BatchJob:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # As for a streaming query: what is cancelled is interrupted.
-        self._spark.sparkContext.setJobGroup(self._group, self._plan.job_name, interruptOnCancel=True)
+        self._group.add_thread()
         try:
             written = self._writer.write(self._frames, 0)
             self._reports.add(0, [report for report in written if "uid" in report])
@@ -427,7 +425,7 @@ class BatchJob:
 
     def _cancel(self) -> None:
         self._cancelled = True
-        self._spark.sparkContext.cancelJobGroup(self._group)
+        self._group.cancel()
         self._thread.join(_CANCEL_SECONDS)
         if self._thread.is_alive():
             raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")

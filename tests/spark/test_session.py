@@ -292,8 +292,10 @@ def test_the_session_has_to_be_one() -> None:
 def test_nothing_reaches_around_the_public_api_of_the_session() -> None:
     # What is below it is missing in Spark Connect; and the session is the user's own.
     forbidden = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "getOrCreate", "builder"}
-    # Only files are beyond the session: PySpark reads and writes them by jobs, and takes paths for patterns.
-    files = [file for file in Path(runtime_spark.__file__).parent.rglob("*.py") if file.name != "folders.py"]
+    # Three things are beyond the session: files, which PySpark reads and writes by jobs, taking paths for patterns;
+    # which tasks are running, which messages leave out where Spark does not say it; and cancelling batch jobs.
+    beyond = {"folders.py", "tasks.py", "job_group.py"}
+    files = [file for file in Path(runtime_spark.__file__).parent.rglob("*.py") if file.name not in beyond]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     by_string = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
