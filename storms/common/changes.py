@@ -131,8 +131,8 @@ CHANGES: Sequence[Change] = (
     ),
     # --- records ---
     Change(
-        "fields of the record swapped",
-        _RIGHT,
+        "fields of the record swapped",  # and with them what the selector of 'table' is made with
+        _EITHER,
         [("    key: str\n    place: str\n", "    place: str\n    key: str\n"), ('{"column": 0}', '{"column": 1}')],
         ["'table'"],
     ),
@@ -169,7 +169,7 @@ CHANGES: Sequence[Change] = (
         [(_MAP, 'records.map(same).with_uid("first").map(same).with_uid("mapped").key_by')],
         ["'first'"],
     ),
-    Change("another class under the same uid", _EITHER, [("process(InField())", "process(Declared())")], ["'field'"]),
+    Change("another class under the same uid", _WARNED, [("process(InField())", "process(Declared())")], ["field"]),
     Change("parallelism of the job", _EITHER, [("env.set_parallelism(2)", "env.set_parallelism(3)")], ["parallelism"]),
     Change(
         "parallelism of an operator",
