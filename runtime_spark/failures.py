@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import dsv2.errors
@@ -25,6 +25,7 @@ _CRASHED = re.compile(
     re.DOTALL,
 )
 _PLANNER_GONE = re.compile(r"terminated with exception:\s+SQLSTATE")
+_NO_STATE = "[CANNOT_LOAD_STATE_STORE"
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
 _NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
 
@@ -55,15 +56,18 @@ def usable(what: str) -> Iterator[None]:
         raise ConfigurationError(f"{what} cannot be used: {_said(error)}") from error
 
 
-def job_failure(error: BaseException, job_name: str, tasks: Tasks | None = None) -> Dsv2Error:
+def job_failure(
+    error: BaseException, job_name: str, tasks: Tasks | None = None, failed: Callable[[], list[int]] = list
+) -> Dsv2Error:
     """What to tell the user about ``error``, which Spark raised.
 
-    ``tasks``: those of the job, to name what ran where a worker is gone.
+    ``tasks``: those of the job, to name what ran where a worker is gone. ``failed``: finds the numbers of those that
+    have failed.
     """
     if isinstance(error, Dsv2Error):
         return error
     if (found := _MARK.search(str(error))) is None:
-        return JobError(f"Job {job_name!r} {_explained(error, tasks)}")
+        return JobError(f"Job {job_name!r} {_explained(error, tasks, failed)}")
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
@@ -72,7 +76,7 @@ def job_failure(error: BaseException, job_name: str, tasks: Tasks | None = None)
     return rebuilt
 
 
-def _explained(error: BaseException, tasks: Tasks | None) -> str:
+def _explained(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:
     """What a failure of Spark's own means, with the way out where it is known."""
     text = str(error)
     if (crashed := _CRASHED.search(text)) is not None:
@@ -84,6 +88,8 @@ def _explained(error: BaseException, tasks: Tasks | None) -> str:
             f"for want of memory perhaps, or it crashed. Its last words are in the log of the driver. Start the job "
             f"again: it goes on from its checkpoint."
         )
+    if _NO_STATE in text:
+        return _state_unreadable(error, tasks, failed)
     if "cannot grow beyond 2GB" in text:
         return (
             "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. Read less at a "
@@ -116,6 +122,17 @@ def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:
     return (
         f"failed: a Python worker of Spark ended unexpectedly, in task {task} of a stage. It was killed, for want of "
         f"memory perhaps, or native code crashed, or os._exit was called.{ran}{where}"
+    )
+
+
+def _state_unreadable(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:
+    numbers = [] if tasks is None else failed()
+    of = [name for number in numbers for name in tasks.subtasks_in(number)] if tasks is not None else []
+    folders = ", ".join(f"state/<level>/{number}" for number in numbers) or "state"
+    return (
+        f"failed: State of {' or '.join(of) or 'a subtask'} cannot be read: a file in {folders} of the checkpoint is "
+        f"damaged or missing. Put back a backup of the whole checkpoint, or start from a new checkpoint_location. "
+        f"Spark says: {_said(error)}"
     )
 
 

@@ -5,7 +5,6 @@ Spark itself sees only binary state and would continue with a program that means
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from dsv2.graph.record_types import declared_type
 from dsv2.runtime.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.watermark import WatermarkDeclaration
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.class_changes import class_changes, classes_of
 from runtime_spark.fingerprint import PYTHON, fingerprint
 from runtime_spark.folders import Folder
@@ -268,7 +268,7 @@ def read_manifest(checkpoint: Folder) -> Manifest | None:
 def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout, checkpoint_id: UUID) -> None:
     """Make ``checkpoint`` one of ``plan``, before its first start. ``checkpoint_id``: another one for each."""
     manifest = {"checkpoint_id": str(checkpoint_id), **manifest_of(plan, layout)}
-    checkpoint.write(_MANIFEST, json.dumps(manifest).encode())
+    checkpoint.write(_MANIFEST, to_json(manifest))
 
 
 def read_checkpoint_id(checkpoint: Folder) -> UUID:
@@ -288,9 +288,9 @@ def _read(checkpoint: Folder) -> Manifest | None:
         return None
     place = checkpoint.place(_MANIFEST)
     try:
-        manifest: dict[str, Any] = json.loads(data)
+        manifest = from_json(data)
     except ValueError as error:
         raise IncompatibleCheckpointError(f"The manifest {place} is damaged: {error}. {_RESTORE}") from error
-    if not isinstance(manifest, dict) or not {"manifest_version", "format_version"} <= manifest.keys():
+    if not {"manifest_version", "format_version"} <= manifest.keys():
         raise IncompatibleCheckpointError(f"The manifest {place} is damaged: it is not one of dsv2. {_RESTORE}")
     return manifest

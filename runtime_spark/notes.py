@@ -7,12 +7,12 @@ start is compared with the manifest only.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dsv2.errors import IncompatibleCheckpointError
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 from runtime_spark.key_samples import KeySample, add_samples
 
@@ -56,7 +56,7 @@ class NoteBook:
         self._number = numbers[-1]
         name = _name(self._number)
         try:
-            self.notes = Notes(**json.loads(self._checkpoint.read(name) or b""))
+            self.notes = Notes(**from_json(self._checkpoint.read(name)))
         except Exception as error:
             raise IncompatibleCheckpointError(
                 f"The notes in {self._checkpoint.place(name)} are damaged: {error}. The job can be started without "
@@ -68,7 +68,7 @@ class NoteBook:
         if notes == self.notes:
             return
         self._number += 1
-        self._checkpoint.write(_name(self._number), json.dumps(asdict(notes)).encode())
+        self._checkpoint.write(_name(self._number), to_json(asdict(notes)))
         self._checkpoint.delete(_name(self._number - 1))
         self.notes = notes
 

@@ -170,7 +170,7 @@ class StreamingJob:
             self._checkpoint.add(batch_id, written)
         except Exception as error:
             if not self._cancelled:
-                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
+                self._failure = self._failure_of(error)
             raise
         of_operators = [report for report in written if "uid" in report]
         self._reports.add(batch_id, of_operators)
@@ -228,7 +228,7 @@ class StreamingJob:
             self._lease.release()
             if self._refuse_batches and self._failure is None:
                 return True
-            failure = self._failure or job_failure(error, self._plan.job_name, self._writer.tasks)
+            failure = self._failure or self._failure_of(error)
             self._failure = failure
             asked(self)
             raise failure from None
@@ -296,10 +296,16 @@ class StreamingJob:
     def _found_failure(self) -> Dsv2Error | None:
         if self._failure is None and not self._refuse_batches:
             if (error := self.query.exception()) is not None:
-                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
+                self._failure = self._failure_of(error)
             elif not self.query.isActive and not self._stopped:
                 self._failure = self._unprocessed()
         return self._failure
+
+    def _failure_of(self, error: BaseException) -> Dsv2Error:
+        def failed() -> list[int]:
+            return self._writer.tasks.failed(self._spark, str(self.query.runId))
+
+        return job_failure(error, self._plan.job_name, self._writer.tasks, failed)
 
     def _unprocessed(self) -> Dsv2Error | None:
         """What is wrong if all input has ended, and not everything has been processed."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 from dsv2.errors import CorruptDataError
 from dsv2.sinks import SinkRunInfo
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.checkpoint_log import Beginning
 from runtime_spark.folders import Folder
 
@@ -25,14 +24,14 @@ def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning) -> SinkRunI
         first_batch, runs = _read(checkpoint)
         earlier = runs if first_batch == beginning.batch_id else runs[-1:]
     entry = {"first_batch": beginning.batch_id, "runs": [*earlier, run_id]}
-    checkpoint.write(_RUNS, json.dumps(entry).encode())
+    checkpoint.write(_RUNS, to_json(entry))
     return SinkRunInfo(run_id, beginning.batch_id, tuple(earlier))
 
 
 def _read(checkpoint: Folder) -> tuple[int, list[str]]:
     data = checkpoint.read(_RUNS)
     try:
-        entry = json.loads(data or b"")
+        entry = from_json(data)
         return int(entry["first_batch"]), [str(run) for run in entry["runs"]]
     except (KeyError, TypeError, ValueError) as error:
         found = "is missing" if data is None else f"is damaged: {error!r}"

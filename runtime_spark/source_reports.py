@@ -15,6 +15,7 @@ from dsv2.errors import CorruptDataError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.alignment import AlignmentBoard
 from dsv2.runtime.source_offset import Report
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 
 __all__ = ("FileBoard", "ReportArchive", "ReportFile")
@@ -115,7 +116,7 @@ class ReportArchive:
     def _read(self, batch_id: int) -> dict[str, list[Report]]:
         name = _name(batch_id)
         try:
-            reports = json.loads(self._checkpoint.read(name) or b"")["reports"]
+            reports = from_json(self._checkpoint.read(name))["reports"]
             if not all(isinstance(of_source, list) for of_source in reports.values()):
                 raise ValueError("it holds something else than reports of sources")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -127,7 +128,7 @@ class ReportArchive:
 
     def _archive(self, batch_id: int) -> None:
         entry = {"batch_id": batch_id, "reports": self._latest}
-        self._checkpoint.write(_name(batch_id), json.dumps(entry).encode())
+        self._checkpoint.write(_name(batch_id), to_json(entry))
         self._archived = [*(number for number in self._archived if number != batch_id), batch_id]
         while len(self._archived) > 2:
             self._checkpoint.delete(_name(self._archived.pop(0)))

@@ -7,7 +7,6 @@ is older or newer than the offsets, or that is another job's, is refused.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from zlib import crc32
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
 from dsv2.runtime.codec import SIGNED_HEADER_BYTES
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 
 __all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written")
@@ -67,7 +67,7 @@ class StateLedger:
         by_uid: dict[str, list[int | None]] = {}
         for uid, subtask in self._places:
             by_uid.setdefault(uid, []).append(self._written[uid, subtask])
-        self._checkpoint.write(_name(batch_id), json.dumps(by_uid).encode())
+        self._checkpoint.write(_name(batch_id), to_json({"written": by_uid}))
         self._entries.add(batch_id)
         for old in [entry for entry in self._entries if entry < batch_id - self._retained]:
             self._delete(old)
@@ -82,7 +82,7 @@ class StateLedger:
         if batch_id not in self._entries:
             return dict.fromkeys(self._places, batch_id)
         try:
-            by_uid = json.loads(self._checkpoint.read(_name(batch_id)) or b"")
+            by_uid = from_json(self._checkpoint.read(_name(batch_id)))["written"]
             return {(uid, subtask): _number(by_uid[uid][subtask]) for uid, subtask in self._places}
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(

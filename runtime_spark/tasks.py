@@ -1,8 +1,9 @@
-"""Which subtasks run in a task of Spark: what to say of one that runs for long, or whose worker is gone."""
+"""Which subtasks run in a task of Spark: what to say of one that runs for long, or has failed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -43,10 +44,18 @@ class Tasks:
         store = context._jsc.sc().statusStore()
         numbers = set[int]()
         for stage in context.statusTracker().getActiveStageIds():
-            tasks = store.taskList(stage, 0, _MOST)
-            numbers |= {
-                tasks.apply(place).index() for place in range(tasks.size()) if tasks.apply(place).status() == "RUNNING"
-            }
+            numbers |= _numbers(store.taskList(stage, 0, _MOST), "RUNNING")
+        return sorted(numbers)
+
+    def failed(self, spark: SparkSession, run_id: str) -> list[int]:
+        """The numbers of the tasks that have failed in the jobs of a query's run."""
+        context = spark.sparkContext
+        store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
+        numbers = set[int]()
+        for job in tracker.getJobIdsForGroup(run_id):
+            info = tracker.getJobInfo(job)
+            for stage in () if info is None or info.status != "FAILED" else info.stageIds:
+                numbers |= _numbers(store.taskList(stage, 0, _MOST), "FAILED")
         return sorted(numbers)
 
     def _run_in_slot(self, operator_id: int) -> tuple[Operator, ...]:
@@ -54,6 +63,11 @@ class Tasks:
         if operator.kind is OperatorKind.SINK:
             return (operator,) if isinstance(operator.body, ParallelSink) else ()
         return self.plan.chains[operator_id]
+
+
+def _numbers(tasks: Any, status: str) -> set[int]:
+    found = [tasks.apply(place) for place in range(tasks.size())]
+    return {task.index() for task in found if task.status() == status}
 
 
 def _named(operator: Operator) -> str:

@@ -99,6 +99,19 @@ def test_of_a_planner_that_is_gone_the_sources_are_named() -> None:
     assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: a Python process")
 
 
+def test_of_state_that_cannot_be_read_the_subtasks_and_the_folder_are_named() -> None:
+    unreadable = Exception(
+        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.  SQLSTATE: 58030\n"
+        "\tat org.apache.spark.sql.errors\nCaused by: java.io.EOFException: Stream ended prematurely"
+    )
+    text = str(job_failure(unreadable, "job", tasks(), lambda: [1]))
+    assert text.startswith("Job 'job' failed: State of KeyedProcess (uid 'count'), defined at ")
+    assert ", subtask 1 or KeyedProcess (uid 'total'), defined at " in text
+    assert "a file in state/<level>/1 of the checkpoint is damaged or missing. Put back a backup" in text
+    assert text.endswith("Caused by: java.io.EOFException: Stream ended prematurely")
+    assert "State of a subtask cannot be read: a file in state of the checkpoint" in str(job_failure(unreadable, "job"))
+
+
 def test_a_place_that_spark_cannot_use_is_named() -> None:
     with pytest.raises(ConfigurationError) as refused, usable("The path x"):
         raise OSError(OF_THE_JVM)

@@ -203,7 +203,9 @@ def test_entries_of_micro_batches_that_spark_has_forgotten_go(folder: Folder, pl
     assert folder.numbers("dsv2/states", suffix=".json") == [*range(39, 50)]
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", "{}", '{"f": [1], "g": [2]}', '{"f": [1, "x"], "g": [2]}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "7", "{}", '{"written": {"f": [1], "g": [2]}}', '{"written": {"f": [1, "x"], "g": [2]}}']
+)
 def test_a_damaged_entry_is_named(folder: Folder, plan: Plan, text: str) -> None:
     folder.write("dsv2/states/4.json", text.encode())
     with pytest.raises(CorruptDataError, match=rf"{folder.path}/dsv2/states/4\.json is damaged: .* from a backup"):
@@ -214,4 +216,4 @@ def test_a_damaged_entry_is_named(folder: Folder, plan: Plan, text: str) -> None
 def test_entries_are_json_for_people(folder: Folder, plan: Plan) -> None:
     ledger = StateLedger(folder, plan, 3, 100)
     ledger.add(3, {("f", 1)})
-    assert json.loads(folder.read("dsv2/states/3.json") or b"") == {"f": [2, 3], "g": [2]}
+    assert json.loads(folder.read("dsv2/states/3.json") or b"")["written"] == {"f": [2, 3], "g": [2]}

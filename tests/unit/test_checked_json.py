@@ -1,0 +1,39 @@
+"""Files of JSON with a checksum: no change of a byte goes unnoticed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runtime_spark.checked_json import from_json, to_json
+
+ENTRY = {"first_batch": 17, "runs": ["b1b11630", "é"], "written": {"sum": [3, None]}, "share": 0.25}
+
+
+def test_what_is_written_is_read() -> None:
+    assert from_json(to_json(ENTRY)) == ENTRY
+    assert json.loads(to_json(ENTRY)).items() >= ENTRY.items()  # for people
+
+
+def test_what_somebody_writes_by_hand_needs_no_checksum() -> None:
+    assert from_json(b'{"first_batch": 0, "runs": []}') == {"first_batch": 0, "runs": []}
+
+
+def test_each_changed_bit_is_found() -> None:
+    data = to_json(ENTRY)
+    for place in range(len(data)):
+        for bit in range(8):
+            changed = bytes((*data[:place], data[place] ^ 1 << bit, *data[place + 1 :]))
+            try:
+                read = from_json(changed)
+            except ValueError:
+                continue
+            # All that may change is the name of the checksum, and then it is an entry beside the others.
+            assert read.items() >= ENTRY.items(), changed
+
+
+@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"7", b'"x"', b'{"runs": [], "crc32": 1}'])
+def test_what_is_no_whole_entry_is_refused(data: bytes | None) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_json(data)
