@@ -29,6 +29,7 @@ from dsv2.runtime.types import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration
+from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.layout import Layout
 from runtime_spark.stage import StreamingStage, streaming_stage
 from runtime_spark.worker import pack_job
@@ -205,9 +206,10 @@ def test_the_manifest_is_json_for_people(folder: Path) -> None:
     [
         (lambda text: text[: len(text) // 2], "is damaged: "),
         (lambda text: "{}", "is damaged: it is not one of dsv2."),
-        (lambda text: "7", "is damaged: it is not one of dsv2."),
+        (lambda text: "7", "is damaged: it is not a JSON object."),
+        (lambda text: text.replace('"format_version": ', '"format_version": 9'), "is damaged: its crc32 is not "),
         (
-            lambda text: text.replace('"format_version": ', '"format_version": 9'),
+            lambda text: to_json({**from_json(text.encode()), "format_version": 9}).decode(),
             "it was written with state format 9",
         ),
     ],
