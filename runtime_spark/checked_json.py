@@ -18,12 +18,12 @@ def to_json(entry: Mapping[str, Any]) -> bytes:
 
 
 def from_json(data: bytes | None) -> dict[str, Any]:
-    """The entry. Raises ``ValueError`` if ``data`` is not whole. What has no checksum was written by hand."""
+    """The entry. Raises ``ValueError`` if ``data`` is not whole. An entry without a checksum was written by hand."""
     entry = json.loads(data or b"")
     if not isinstance(entry, dict):
         raise ValueError("it is not a JSON object")
     if entry.pop(_CHECKSUM, None) not in (None, found := _checksum(entry)):
-        raise ValueError(f"its {_CHECKSUM} is not {found}, so it was changed (without {_CHECKSUM} it is not checked)")
+        raise ValueError(f"its {_CHECKSUM} is not {found}: the file was changed")
     return entry
 
 

@@ -79,15 +79,18 @@ def _check_schemas(checkpoint: Folder) -> None:
 
 
 def _check_schema(data: bytes) -> None:
-    """As Java's ``writeUTF`` writes them: a version, and in version 2 for each schema a number of pieces, and those."""
+    """A version; in version 2 then the schemas of keys and of values, each a number of pieces and the pieces.
+
+    Texts are written by Java's ``writeUTF``.
+    """
     version, rest = _java_text(data)
     _check_version(version)
     for _ in range(2 if version == "v2" else 0):
         pieces, rest = int.from_bytes(rest[:4], "big"), rest[4:]
         schema = ""
-        while pieces > 0:
+        for _ in range(pieces):
             piece, rest = _java_text(rest)
-            schema, pieces = schema + piece, pieces - 1
+            schema += piece
         if not isinstance(json.loads(schema), dict):
             raise ValueError("a schema is not a JSON object")
 

@@ -126,8 +126,8 @@ def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:
 
 
 def _state_unreadable(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:
-    numbers = [] if tasks is None else failed()
-    of = [name for number in numbers for name in tasks.subtasks_in(number)] if tasks is not None else []
+    numbers = failed()
+    of = [] if tasks is None else [name for number in numbers for name in tasks.subtasks_in(number)]
     folders = ", ".join(f"state/<level>/{number}" for number in numbers) or "state"
     return (
         f"failed: State of {' or '.join(of) or 'a subtask'} cannot be read: a file in {folders} of the checkpoint is "

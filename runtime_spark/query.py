@@ -349,10 +349,7 @@ class _Waiting:
 
 
 def _in_spark(tasks: Tasks, spark: SparkSession, doing: str) -> str:
-    try:
-        numbers = tasks.running(spark)
-    except Exception:  # Spark's own books, which it does not promise to anyone
-        numbers = []
+    numbers = tasks.running(spark)
     found = [name for number in numbers for name in tasks.subtasks_in(number)]
     running = f"; tasks {', '.join(map(str, numbers))} are running, in which {'; '.join(found)} may be" if found else ""
     return f"Spark says {doing!r}{running}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -39,24 +40,19 @@ class Tasks:
         return found
 
     def running(self, spark: SparkSession) -> list[int]:
-        """The numbers of the tasks that run now in the session, of this job or of others."""
-        context = spark.sparkContext
-        store = context._jsc.sc().statusStore()
-        numbers = set[int]()
-        for stage in context.statusTracker().getActiveStageIds():
-            numbers |= _numbers(store.taskList(stage, 0, _MOST), "RUNNING")
-        return sorted(numbers)
+        """The numbers of the tasks that run now in the session, of any job; empty if Spark does not say."""
+        with suppress(Exception):
+            return _numbers(spark, spark.sparkContext.statusTracker().getActiveStageIds(), "RUNNING")
+        return []
 
     def failed(self, spark: SparkSession, run_id: str) -> list[int]:
-        """The numbers of the tasks that have failed in the jobs of a query's run."""
-        context = spark.sparkContext
-        store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
-        numbers = set[int]()
-        for job in tracker.getJobIdsForGroup(run_id):
-            info = tracker.getJobInfo(job)
-            for stage in () if info is None or info.status != "FAILED" else info.stageIds:
-                numbers |= _numbers(store.taskList(stage, 0, _MOST), "FAILED")
-        return sorted(numbers)
+        """The numbers of the tasks that have failed in the jobs of a query's run; empty if Spark does not say."""
+        with suppress(Exception):
+            tracker = spark.sparkContext.statusTracker()
+            jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run_id)]
+            stages = [stage for job in jobs if job is not None and job.status == "FAILED" for stage in job.stageIds]
+            return _numbers(spark, stages, "FAILED")
+        return []
 
     def _run_in_slot(self, operator_id: int) -> tuple[Operator, ...]:
         operator = self.plan.operators[operator_id]
@@ -65,9 +61,11 @@ class Tasks:
         return self.plan.chains[operator_id]
 
 
-def _numbers(tasks: Any, status: str) -> set[int]:
-    found = [tasks.apply(place) for place in range(tasks.size())]
-    return {task.index() for task in found if task.status() == status}
+def _numbers(spark: SparkSession, stages: Iterable[int], status: str) -> list[int]:
+    store = spark.sparkContext._jsc.sc().statusStore()  # not public, and missing in Spark Connect
+    lists = [store.taskList(stage, 0, _MOST) for stage in stages]
+    tasks = [tasks.apply(place) for tasks in lists for place in range(tasks.size())]
+    return sorted({task.index() for task in tasks if task.status() == status})
 
 
 def _named(operator: Operator) -> str:

@@ -132,7 +132,7 @@ CHANGES: Sequence[Change] = (
     ),
     # --- records ---
     Change(
-        "fields of the record swapped",  # and with them what the selector of 'table' is made with
+        "fields of the record swapped",  # and the argument that makes the selector of 'table'
         _EITHER,
         [("    key: str\n    place: str\n", "    place: str\n    key: str\n"), ('{"column": 0}', '{"column": 1}')],
         ["'table'"],

@@ -84,10 +84,10 @@ def test_credentials_that_are_wrong(spark: SparkSession, kafka_broker: KafkaBrok
     env.from_source(source).with_name("numbers").with_uid("in").to_sink(CollectSink[int]())
     with pytest.raises(JobError) as failed:
         run(env, checkpoint)
-    told = str(failed.value)
-    assert told.startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
-    assert f"at {kafka_broker.secured_servers}. The brokers refuse the credentials" in told
-    assert "wr-ng" not in told
+    message = str(failed.value)
+    assert message.startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
+    assert f"at {kafka_broker.secured_servers}. The brokers refuse the credentials" in message
+    assert "wr-ng" not in message
 
 
 # --- Messages --------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_each_changed_bit_is_found() -> None:
                 read = from_json(changed)
             except ValueError:
                 continue
-            # All that may change is the name of the checksum, and then it is an entry beside the others.
+            # Only the name of the checksum may change unnoticed: it is one more entry then.
             assert read.items() >= ENTRY.items(), changed
 
 
