@@ -24,6 +24,7 @@ from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
 from runtime_spark.run_history import begin_run
 from runtime_spark.state_history import StateHistory, StateLedger
+from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
 
 __all__ = ("Checkpoint",)
 
@@ -47,6 +48,7 @@ class Checkpoint:
         before = read_manifest(self.folder)
         self._is_new = before is None
         self._beginning = beginning_of(self.folder)
+        check_state_metadata(self.folder)
         self._note_book = NoteBook(self.folder)
         self._notes = Notes() if before is None else self._compare(before, allow_non_restored_state)
         self.id = uuid4() if self._is_new else read_checkpoint_id(self.folder)
@@ -68,6 +70,7 @@ class Checkpoint:
                 )
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
+            relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
             run = begin_run(self.folder, run_id, self._beginning)
             own_outputs(self._spark, self._plan, self.id)

@@ -26,7 +26,6 @@ def beginning_of(checkpoint: Folder) -> Beginning:
     """Where the next run of ``checkpoint`` begins. Raises ``CorruptDataError``, naming the file that is damaged."""
     offsets, commits = checkpoint.numbers("offsets"), checkpoint.numbers("commits")
     _check_metadata(checkpoint, begun=bool(offsets))
-    _check_schemas(checkpoint)
     if not offsets:
         return Beginning(0, repeats=False)
     last = offsets[-1]
@@ -60,46 +59,6 @@ def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:
             f"{checkpoint.place('metadata')} {found}. It holds the id of Spark's query and nothing else. Put it back "
             f'from a backup, or write {{"id":"<any UUID>"}} into it.'
         ) from error
-
-
-def _check_schemas(checkpoint: Folder) -> None:
-    """Of the state of each level: Spark reads them in the driver, and says little of one that is damaged."""
-    for level in checkpoint.numbers("state"):
-        name = f"state/{level}/0/_metadata/schema"
-        data = checkpoint.read(name)
-        if data is None:
-            continue  # Spark writes it again
-        try:
-            _check_schema(data)
-        except ValueError as error:
-            raise CorruptDataError(
-                f"{checkpoint.place(name)} is damaged: {_said(error)}. It holds the types of Spark's state and none of "
-                f"its contents. Put it back from a backup, or delete it: then it is written again."
-            ) from error
-
-
-def _check_schema(data: bytes) -> None:
-    """A version; in version 2 then the schemas of keys and of values, each a number of pieces and the pieces.
-
-    Texts are written by Java's ``writeUTF``.
-    """
-    version, rest = _java_text(data)
-    _check_version(version)
-    for _ in range(2 if version == "v2" else 0):
-        pieces, rest = int.from_bytes(rest[:4], "big"), rest[4:]
-        schema = ""
-        for _ in range(pieces):
-            piece, rest = _java_text(rest)
-            schema += piece
-        if not isinstance(json.loads(schema), dict):
-            raise ValueError("a schema is not a JSON object")
-
-
-def _java_text(data: bytes) -> tuple[str, bytes]:
-    end = 2 + int.from_bytes(data[:2], "big")
-    if len(data) < max(end, 3):
-        raise ValueError("it is cut off")
-    return data[2:end].decode("utf-8"), data[end:]
 
 
 def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:

@@ -50,6 +50,10 @@ class Folder(ABC):
         """The path of ``name``, for errors."""
         return f"{self.path}/{name}"
 
+    def uri(self, name: str) -> str:
+        """The path of ``name`` as Spark records it: with its scheme, and nothing escaped."""
+        return self.place(name)
+
 
 class LocalFolder(Folder):
     """On a disk of this machine, where Hadoop starts processes to set the rights of each file."""
@@ -76,6 +80,9 @@ class LocalFolder(Folder):
 
     def delete(self, name: str) -> None:
         Path(self.path, name).unlink(missing_ok=True)
+
+    def uri(self, name: str) -> str:
+        return f"file:{self.place(name)}"
 
 
 class _HadoopFolder(Folder):

@@ -1,4 +1,4 @@
-"""Checkpoints of which files were replaced by older ones: refused, naming the micro-batches, with nothing written."""
+"""Checkpoints with state that was replaced by older state or cut short: refused by name, with nothing written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from dsv2 import CorruptDataError, Dsv2Error, ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
+from dsv2 import (
+    CorruptDataError,
+    Dsv2Error,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobError,
+    UserFunctionError,
+)
 from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.programs import Reading, build, read_back, reading
 
@@ -83,6 +90,49 @@ def test_changes_of_a_micro_batch_that_are_missing_in_between_are_refused(
         pytest.skip("A value is written whole in each micro-batch.")
     replace_by_the_version_before(job[0], COMPLETE - 1)
     assert_refused(spark, job, CorruptDataError, f"is not whole: what micro-batch {COMPLETE - 2} has written")
+
+
+def test_state_that_spark_cannot_read_is_refused_naming_its_subtasks(
+    spark: SparkSession, job: tuple[Path, StateLayout]
+) -> None:
+    (of_task_1,) = [
+        file for file in (job[0] / "checkpoint/state/2/1").rglob(f"{COMPLETE}.*") if file.suffix in _CHANGES
+    ]
+    content = of_task_1.read_bytes()
+    of_task_1.write_bytes(content[: len(content) // 2])
+    assert_refused(spark, job, JobError, r"State of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
+
+
+def test_a_checkpoint_that_was_moved_goes_on(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+    """With a map, Spark has recorded where the types of state were."""
+    folder, layout = job
+    moved = folder.with_name("moved")
+    shutil.move(folder, moved)
+    shutil.copytree(moved, folder)
+    run(spark, folder, layout, whole=True)
+    whole = read_back(folder / "out")
+    shutil.rmtree(folder)
+    run(spark, moved, layout, whole=True)
+    assert read_back(moved / "out") == whole
+
+
+def test_lost_types_of_state_are_taken_from_a_new_checkpoint(
+    spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
+) -> None:
+    folder, layout = job
+    if layout is not StateLayout.MAP:
+        pytest.skip("Spark writes them again.")
+    run(spark, Path(shutil.copytree(folder, tmp_path / "intact")), layout, whole=True)
+    types = [f"state/{level}/{name}" for level in range(3) for name in ("_metadata", "_stateSchema")]
+    shutil.rmtree(folder / "checkpoint" / types[2])
+    assert_refused(spark, job, CorruptDataError, "replace state/1/_metadata and state/1/_stateSchema by those")
+    with pytest.raises(UserFunctionError):
+        run(spark, tmp_path / "new", layout, whole=False)
+    for name in types:
+        shutil.rmtree(folder / "checkpoint" / name, ignore_errors=True)
+        shutil.move(tmp_path / "new/checkpoint" / name, folder / "checkpoint" / name)
+    run(spark, folder, layout, whole=True)
+    assert read_back(folder / "out") == read_back(tmp_path / "intact/out")
 
 
 def test_state_of_another_checkpoint_is_refused(

@@ -95,42 +95,6 @@ def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
         beginning_of(folder)
 
 
-def java_text(text: str) -> bytes:
-    return len(text).to_bytes(2, "big") + text.encode()
-
-
-ONE = (1).to_bytes(4, "big")
-SCHEMA = java_text("v2") + ONE + java_text('{"type":"struct"}') + ONE + java_text('{"type":"struct","fields":[]}')
-IN_PIECES = java_text("v2") + ONE + java_text("{}") + (2).to_bytes(4, "big") + java_text('{"type"') + java_text(":7}")
-
-
-@pytest.mark.parametrize("schema", [SCHEMA, IN_PIECES, java_text("v3") + b"of another Spark"])
-def test_whole_schemas_of_state_are_no_reason_to_refuse(tmp_path: Path, schema: bytes) -> None:
-    folder = checkpoint_with(tmp_path, 2, 2)
-    folder.write("state/0/0/_metadata/schema", schema)
-    folder.write("state/1/0/1.delta", b"of a level whose schema is missing")
-    assert beginning_of(folder) == Beginning(2, repeats=False)
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        b"",
-        b"\0",
-        SCHEMA[: len(SCHEMA) // 2],
-        SCHEMA[:-1],
-        SCHEMA.replace(b"v2", b"w2"),
-        SCHEMA.replace(b'"fields"', b'2fields"'),
-        SCHEMA.replace(b'{"type"', b'["type"'),
-    ],
-)
-def test_a_damaged_schema_of_state_is_named(tmp_path: Path, schema: bytes) -> None:
-    folder = checkpoint_with(tmp_path, 2, 2)
-    folder.write("state/1/0/_metadata/schema", schema)
-    with pytest.raises(CorruptDataError, match=rf"^{tmp_path}/state/1/0/_metadata/schema is damaged: .* or delete it"):
-        beginning_of(folder)
-
-
 # --- Runs, for sinks --------------------------------------------------------------------------------------------------
 
 
