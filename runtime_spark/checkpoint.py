@@ -25,6 +25,7 @@ from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_o
 from runtime_spark.run_history import begin_run
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
+from runtime_spark.uncommitted_state import discard_uncommitted_state
 
 __all__ = ("Checkpoint",)
 
@@ -70,6 +71,7 @@ class Checkpoint:
                 )
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
+            discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
             run = begin_run(self.folder, run_id, self._beginning)
