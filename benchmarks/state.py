@@ -36,7 +36,7 @@ from benchmarks.common import (
 from benchmarks.common.outside import OutsideSpark
 from dsv2 import Collector, Dsv2Error, ExecutionEnvironment, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.report.short_repr import shorten
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import BaseSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
 from dsv2.graph import Plan
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.driver_processes import describe_driver

@@ -16,8 +16,8 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.arrow import records_of
 from dsv2.arrow.schema import can_be_columns
 from dsv2.graph import Operator
-from dsv2.runtime.keys import stable_hash
-from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sources import DataFrameSource
 from runtime_spark.failures import marked_failures
 from runtime_spark.indexed_feed import DEFAULT_RECORDS_PER_BATCH

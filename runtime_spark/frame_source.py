@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.callback_limit import callback_limit
-from dsv2.runtime.frames import Frame
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.reading import Order

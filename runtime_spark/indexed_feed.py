@@ -14,8 +14,8 @@ from typing import Any
 from dsv2.clock import Clock
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
-from dsv2.runtime.adaptive_limit import AdaptiveLimit
-from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, Interruption
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner

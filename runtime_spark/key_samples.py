@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.keys import stable_hash
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.key_groups import stable_hash
 
 __all__ = ("KeySample", "KeySampler", "add_samples", "changed_keys", "readable_samples")
 

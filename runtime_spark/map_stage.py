@@ -24,8 +24,8 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from dsv2.errors import ConfigurationError
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.page_store import PageStores, in_entries
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.page_store import PageStores, in_entries
 from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.stage import run_slot
 from runtime_spark.state_history import Journal

@@ -17,7 +17,7 @@ from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
-from dsv2.runtime.progress import job_progress
+from dsv2.runtime.report.progress import job_progress
 from dsv2.sources import BaseSource, IndexedSource, Stop
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.graph import Operator
-from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import Emit, Frame
-from dsv2.runtime.source_offset import ReaderOrder
-from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.split_reading import SplitReading
+from dsv2.runtime.exchange.frames import Emit, Frame
+from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.offsets import ReaderOrder
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import BaseSource, IndexedSource, Source
 from runtime_spark.closures import from_bytes
 from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row

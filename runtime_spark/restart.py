@@ -7,7 +7,7 @@ import warnings
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.stateful import mentioned_names
-from dsv2.runtime.codec import Codec
+from dsv2.runtime.serde.codec import Codec
 from runtime_spark.key_samples import changed_keys, readable_samples
 from runtime_spark.manifest import Manifest, differences, essence
 from runtime_spark.notes import Notes

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.errors import SerializationError
 from dsv2.graph import Plan
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.frames import Control, Frame, Timestamps
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.exchange.frames import Control, Frame, Timestamps
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.layout import REPORT_SLOT, Layout
 
 __all__ = (

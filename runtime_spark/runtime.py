@@ -21,7 +21,7 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.graph.missing_uids import check_uids
 from dsv2.job import JobHandle, RunOptions, Trigger
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
 from runtime_spark.checkpoint import Checkpoint

@@ -14,8 +14,8 @@ from pyspark.storagelevel import StorageLevel
 
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.sink_calls import write_on_driver
+from dsv2.runtime.report.sink_calls import write_on_driver
+from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
 from runtime_spark.failures import marked_failures
 from runtime_spark.folders import Folder, open_folder

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import OperatorKind, Plan
-from dsv2.runtime.alignment import AlignmentBoard
-from dsv2.runtime.source_offset import Report
+from dsv2.runtime.sources.alignment import AlignmentBoard
+from dsv2.runtime.sources.offsets import Report
 from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator
-from dsv2.runtime.adaptive_limit import AdaptiveLimit
-from dsv2.runtime.alignment import AlignmentBoard
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, ReaderOrder, orders
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.sources.alignment import AlignmentBoard
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, orders
 from dsv2.sources import Source
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
 from runtime_spark.reading import portion_rows

@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
-from dsv2.runtime.callback_limit import callback_limit
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.page_store import PageStores, in_blob
-from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.key_samples import KeySampler

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
-from dsv2.runtime.codec import SIGNED_HEADER_BYTES
+from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
 from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 

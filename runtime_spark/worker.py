@@ -16,12 +16,12 @@ from pyspark import (
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.job_context import JobContext
-from dsv2.runtime.page_store import PageStores, in_blob
-from dsv2.runtime.subtask import Subtask
-from dsv2.runtime.timers import BatchTime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.page_store import PageStores, in_blob
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource
 from dsv2.watermark import WatermarkDeclaration

@@ -10,8 +10,8 @@ import psycopg
 
 from dsv2.clock import SystemClock
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink
 from tests.support import local_environment, operator_named
 

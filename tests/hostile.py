@@ -33,8 +33,8 @@ import pyarrow as pa
 
 from dsv2 import CorruptDataError
 from dsv2.arrow.records import records_of
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 
 __all__ = ("Armed", "codec", "watched_events")
 

@@ -23,13 +23,13 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.codec import Codec, References
-from dsv2.runtime.frames import END, START, STATUS, WATERMARK, Control, Frame
-from dsv2.runtime.job_context import JobContext
-from dsv2.runtime.page_store import in_entries
-from dsv2.runtime.subtask import Subtask
-from dsv2.runtime.timers import BatchTime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import Codec, References
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.page_store import in_entries
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import CollectSink
 
 __all__ = (

@@ -21,7 +21,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.runtime.frames import STATUS
+from dsv2.runtime.exchange.frames import STATUS
 from dsv2.sinks import CollectSink
 from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations
 from dsv2.watermark import WatermarkDeclaration

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.state import GroupState
 
 from benchmarks.common.stopwatch import Stopwatch
 from dsv2.graph import OperatorKind, Plan
-from dsv2.runtime.outputs import EdgeOutput
-from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.subtask import Subtask
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.exchange.outputs import EdgeOutput
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import DataGeneratorSource, IndexedSource
 from runtime_spark import stage
 from runtime_spark.frame_source import feed_for

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyspark.sql.classic.dataframe import DataFrame
 
-from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.operator.subtask import Subtask
 from runtime_spark import stage
 from runtime_spark.frame_source import FrameStreamReader
 from runtime_spark.indexed_feed import IndexedFeed

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
 
 __all__ = ("subtasks_of",)
 

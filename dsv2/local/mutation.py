@@ -10,8 +10,8 @@ from typing import Any
 
 from dsv2.errors import RecordMutatedError, SerializationError
 from dsv2.graph import Operator
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import Codec
 
 __all__ = ("MutationCheck",)
 

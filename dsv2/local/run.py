@@ -15,11 +15,11 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
-from dsv2.runtime.alignment import LocalBoard
-from dsv2.runtime.frames import Frame
-from dsv2.runtime.job_context import JobContext
-from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.subtask import Subtask
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.sources.alignment import LocalBoard
+from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import Interruption, Source
 
 __all__ = ("LocalRun",)

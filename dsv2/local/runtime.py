@@ -15,12 +15,12 @@ from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
 from dsv2.local.sinks import LocalSinks
-from dsv2.runtime.callback_limit import callback_limit
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.job_context import JobContext
-from dsv2.runtime.progress import job_progress
-from dsv2.runtime.timers import BatchTime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.operator.callback_limit import callback_limit
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
 from dsv2.tracebacks import short_traceback

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dsv2.graph import Operator
-from dsv2.runtime.frames import Frame
-from dsv2.runtime.sink_calls import begin, name_of, write_in_task, write_on_driver
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun, SinkRunInfo
 
 __all__ = ("LocalSinks",)

@@ -12,9 +12,9 @@ from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.failure import raise_user_failure
-from dsv2.runtime.frames import Emit
-from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.exchange.frames import Emit
+from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import IndexedSource, Interruption
 
 __all__ = ("Interruptions", "SourceReader", "own_copy")

@@ -11,12 +11,12 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import own_copy
-from dsv2.runtime.alignment import AlignmentBoard
-from dsv2.runtime.frames import Emit
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, ReaderOrder, Report, orders
-from dsv2.runtime.source_task import SourceTask
-from dsv2.runtime.split_reading import SplitReading
+from dsv2.runtime.exchange.frames import Emit
+from dsv2.runtime.sources.alignment import AlignmentBoard
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, ReaderOrder, Report, orders
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import Source
 
 __all__ = ("SplitReader", "SplitSourceRun")

@@ -6,9 +6,9 @@ from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.frames import Frame
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import BlobKind, Codec
 
 __all__ = ("Wire",)
 

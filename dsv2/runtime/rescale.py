@@ -12,10 +12,10 @@ from typing import Any
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.fields import difference_of_fields
-from dsv2.runtime.keyed_store import PagedKeyedStore
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.state.fields import difference_of_fields
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 
 __all__ = ("rescale",)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.functions import check_timestamp
-from dsv2.runtime.frames import END, STATUS, WATERMARK, Control, Frame, Timestamps
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame, Timestamps
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 
 __all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")

@@ -14,17 +14,17 @@ from dsv2.job import OperatorProgress
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.source_reader import own_copy
 from dsv2.local.wire import Wire
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.frames import Frame
-from dsv2.runtime.job_context import JobContext
-from dsv2.runtime.keyed_store import Domain
-from dsv2.runtime.keys import subtask_of
-from dsv2.runtime.operator_task import OperatorTask
-from dsv2.runtime.progress import job_progress
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.operator_task import OperatorTask
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.rescale import rescale
-from dsv2.runtime.subtask import Subtask
-from dsv2.runtime.timers import BatchTime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.keyed_store import Domain
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord, from_frame, to_frame
 from dsv2.tracebacks import short_traceback

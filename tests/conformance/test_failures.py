@@ -10,7 +10,7 @@ import pytest
 from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, UserFunctionError
 from dsv2.job import JobRuntime
 from dsv2.local import LocalRuntime
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
 from tests.conformance import failures, failures_contracts
 from tests.conformance.failing import Failure
 from tests.support import our_files

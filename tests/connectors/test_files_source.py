@@ -22,8 +22,8 @@ from dsv2.connectors.files import FileFormat, FilesSource, csv_rows, json_lines,
 from dsv2.errors import ConfigurationError, JobError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock
 from tests.support import local_environment, operator_named, unhurried

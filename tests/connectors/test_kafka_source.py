@@ -25,8 +25,8 @@ from dsv2.connectors.kafka import (
     values,
 )
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
 from tests.support import local_environment, operator_named

@@ -18,7 +18,7 @@ from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.server import Server
-from dsv2.runtime.source_offset import orders
+from dsv2.runtime.sources.offsets import orders
 from tests.followed import Reader, Run, Table, state_after, told
 
 NewTable: TypeAlias = Callable[[str], Table]

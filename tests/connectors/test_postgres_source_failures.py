@@ -12,7 +12,7 @@ import pytest
 from components.postgres import PostgresServer
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
-from dsv2.runtime.source_offset import orders
+from dsv2.runtime.sources.offsets import orders
 from tests.followed import Reader, Run, Table, told
 
 NewTable: TypeAlias = Callable[[str], Table]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsv2.arrow.hashing import subtasks_of
 from dsv2.errors import InvalidKeyError
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
 
 M = (1 << 61) - 1  # the modulus of Python's hash of numbers, around which mistakes would hide
 EDGES = st.builds(lambda factor, off: M * factor + off, st.integers(-3, 3), st.integers(-1, 1))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
-from dsv2.runtime.frames import END, STATUS, WATERMARK
-from dsv2.runtime.gate import InputGate
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK
+from dsv2.runtime.exchange.gate import InputGate
 from dsv2.testing import IdleStatus, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark, WatermarkDeclaration
 from dsv2.watermark.event_time import (

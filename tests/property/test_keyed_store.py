@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
-from dsv2.runtime.keys import subtask_of
-from dsv2.runtime.page_store import in_blob, in_entries
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.state.page_store import in_blob, in_entries
 from tests.support import CountingCodec, KeptEntries, long_lists, unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]

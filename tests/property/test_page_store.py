@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import CorruptDataError
-from dsv2.runtime.codec import FORMAT_VERSION, Codec
-from dsv2.runtime.deadlines import Deadlines
-from dsv2.runtime.keyed_store import Domain, PagedKeyedStore
-from dsv2.runtime.page_store import BlobPages, EntryPages, PageStore, in_entries
-from dsv2.runtime.pages import KEYS_PER_PAGE, PagedMap, Pages
-from dsv2.runtime.panes import Panes
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import FORMAT_VERSION, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.deadlines import Deadlines
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_entries
+from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
+from dsv2.runtime.state.panes import Panes
 from dsv2.sinks import CollectSink
 from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input, unhurried
 

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.page_store import in_blob
-from dsv2.runtime.panes import Pane, Panes
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.page_store import in_blob
+from dsv2.runtime.state.panes import Pane, Panes
 from tests.support import CountingCodec, long_lists, unhurried
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dsv2 import IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.keys import subtask_of
 from dsv2.runtime.rescale import rescale
+from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
 from dsv2.state import (
     ListStateDeclaration,

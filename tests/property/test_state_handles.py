@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.contexts import NO_KEY, PartitionState
-from dsv2.runtime.keyed_store import PagedKeyedStore
-from dsv2.runtime.state import FunctionStates
-from dsv2.runtime.timers import BatchTime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.function_states import FunctionStates
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.partition import PartitionState
+from dsv2.runtime.state.timers import BatchTime
 from dsv2.state import (
     RedistributionStrategy,
     StateDeclaration,

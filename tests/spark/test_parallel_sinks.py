@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dsv2 import Collector, ExecutionEnvironment, JobError, PartitionedContext, RuntimeExecutionMode
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink, ParallelSink, SinkBatch, SinkInfo
 
 STREAMING = RuntimeExecutionMode.STREAMING

@@ -25,7 +25,7 @@ from dsv2 import (
     UserFunctionError,
 )
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration

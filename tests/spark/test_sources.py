@@ -27,7 +27,7 @@ from dsv2 import (
     Trigger,
 )
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.keys import stable_hash
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING

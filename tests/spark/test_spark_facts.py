@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2 import ExecutionEnvironment
 from dsv2.clock import SystemClock
 from dsv2.graph import Plan
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime
 from runtime_spark.layout import Layout, spark_partition

@@ -13,9 +13,9 @@ import pytest
 from dsv2 import ConfigurationError, Trigger
 from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.graph import Operator
-from dsv2.runtime.adaptive_limit import AdaptiveLimit
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
 from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
 from runtime_spark.indexed_feed import CountingFeed

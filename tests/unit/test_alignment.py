@@ -14,9 +14,9 @@ from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, Partiti
 from dsv2.errors import JobError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.alignment import LocalBoard
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, Offset, Report, orders
+from dsv2.runtime.sources.alignment import LocalBoard
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, Report, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     Portion,

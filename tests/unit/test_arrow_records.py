@@ -20,9 +20,9 @@ from dsv2.arrow.encoding import narrowed
 from dsv2.arrow.records import table_of
 from dsv2.columnar import Columnar, column_names
 from dsv2.errors import SchemaError
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.keys import subtask_of
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import subtask_of
 
 
 class Everything(NamedTuple):

@@ -10,7 +10,7 @@ import pytest
 
 from dsv2 import CorruptDataError, InternalError, SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.shortened import shorten
+from dsv2.runtime.report.short_repr import shorten
 from dsv2.sinks import CollectSink
 from dsv2.watermark import new_builder
 from tests.support import (

@@ -131,13 +131,13 @@ def test_many_callbacks_may_take_longer_than_one() -> None:
 
 
 def test_beside_the_main_thread_it_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dsv2.runtime.callback_limit._SHORTEST_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("dsv2.runtime.operator.callback_limit._SHORTEST_GRACE_SECONDS", 0.0)
 
     class Seen(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             REPORTED.set()
 
-    logger, handler = logging.getLogger("dsv2.runtime.callback_limit"), Seen()
+    logger, handler = logging.getLogger("dsv2.runtime.operator.callback_limit"), Seen()
     logger.addHandler(handler)
     try:
         thread = threading.Thread(target=keyed(Blocks("process_record", until_reported)).execute)

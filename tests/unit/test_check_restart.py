@@ -16,9 +16,9 @@ from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStr
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.stateful import mentioned_names
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.keys import stable_hash
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.fingerprint import PYTHON

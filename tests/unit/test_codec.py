@@ -25,9 +25,9 @@ from pyspark.sql import Row
 
 from dsv2 import CorruptDataError, SerializationError
 from dsv2.graph import RegisteredType
-from dsv2.runtime.codec import Codec
 from dsv2.runtime.serde import nodes
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from dsv2.arrow import records_of, schema_of
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
 from dsv2.columnar import Columnar, WholeNumbers
-from dsv2.runtime.frames import ChannelWriter, Frame
-from dsv2.runtime.gathered import COLUMNAR_FRAME_RECORDS
-from dsv2.runtime.outputs import EdgeOutput
+from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS
+from dsv2.runtime.exchange.frames import ChannelWriter, Frame
+from dsv2.runtime.exchange.outputs import EdgeOutput
 from tests.support import elements, local_environment, one_input, operator_named, unhurried, unpacked, watermark
 
 

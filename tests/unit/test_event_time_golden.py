@@ -20,8 +20,8 @@ from typing import Any, NoReturn, TypeAlias
 import pytest
 
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.runtime.frames import STATUS, WATERMARK
-from dsv2.runtime.gate import InputGate
+from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, EventTimeOfInputs
 from tests.support import Signal, driven, one_input, two_inputs, watermark
 

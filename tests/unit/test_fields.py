@@ -11,10 +11,10 @@ import pytest
 
 from dsv2 import SerializationError
 from dsv2.functions import MapFunction, OneInputStreamProcessFunction
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.contexts import Metrics, Tally
-from dsv2.runtime.fields import FunctionFields
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.report.metrics import DefaultCounter, DefaultMetricGroup
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.fields import FunctionFields
 from dsv2.sinks import CollectSink
 from tests.support import local_environment, operator_named
 
@@ -39,7 +39,9 @@ class Watched:
         operator = operator_named(env.build_plan(), "f")
         self.function = function
         self.codec = Codec(TypeRegistry([Point, *classes]))
-        self.fields = FunctionFields(function, operator, self.codec, {Tally.reference_kind: Metrics().counter})
+        self.fields = FunctionFields(
+            function, operator, self.codec, {DefaultCounter.reference_kind: DefaultMetricGroup().counter}
+        )
         if state is not None:
             self.fields.restore(state)
 

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.clock import Clock, SystemClock
-from dsv2.runtime.frames import END, START, Control
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.exchange.frames import END, START, Control
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource, IndexedSource
 from runtime_spark.closures import from_bytes, to_bytes

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import UserFunctionError
-from dsv2.runtime.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
-from dsv2.runtime.keys import subtask_of
-from dsv2.runtime.outputs import EdgeOutput
-from dsv2.runtime.source_task import SourceTask
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
+from dsv2.runtime.exchange.outputs import EdgeOutput
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
 from tests.support import (
     ENDED,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dsv2 import IncompatibleCheckpointError, InternalError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.runtime.frames import Timestamps
-from dsv2.runtime.gate import InputGate
+from dsv2.runtime.exchange.frames import Timestamps
+from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
 from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, unhurried, watermark

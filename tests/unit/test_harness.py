@@ -21,7 +21,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.testing import (
     EndOfInput,

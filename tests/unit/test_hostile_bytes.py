@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from dsv2 import CorruptDataError
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.fields import FunctionFields
-from dsv2.runtime.keyed_store import PagedKeyedStore
 from dsv2.runtime.serde import nodes
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.fields import FunctionFields
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
 from tests import hostile
 from tests.hostile import Armed, Pair, Point

@@ -14,9 +14,9 @@ from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, Partiti
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, Offset, WatermarkOrder, orders
-from dsv2.runtime.source_readers import Readers
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     HybridSource,

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError, RuntimeExecutionMode
-from dsv2.runtime.keys import stable_hash, subtask_of
+from dsv2.runtime.state.key_groups import stable_hash, subtask_of
 from tests.support import unhurried
 
 ROOT = Path(__file__).parent.parent.parent

@@ -18,8 +18,8 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 from dsv2 import ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import OperatorKind
-from dsv2.runtime.subtask import Subtask
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations

@@ -15,7 +15,7 @@ from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction, OneInpu
 from dsv2.graph import Plan
 from dsv2.job import RunOptions
 from dsv2.local import LocalRuntime
-from dsv2.runtime.outputs import EdgeOutput
+from dsv2.runtime.exchange.outputs import EdgeOutput
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult

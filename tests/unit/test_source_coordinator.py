@@ -12,9 +12,9 @@ import pytest
 
 from dsv2.errors import ContractError, JobError
 from dsv2.graph import Operator
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, Offset, WatermarkOrder, orders
-from dsv2.runtime.source_readers import Readers
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     DataclassSerializer,

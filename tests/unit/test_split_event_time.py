@@ -19,9 +19,9 @@ from dsv2.extension.event_time import (
 )
 from dsv2.functions import FailedRecordError
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, Offset, ReaderOrder, Report, orders
-from dsv2.runtime.split_watermarks import ReaderClock, SplitTime, combined
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, ReaderOrder, Report, orders
+from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime, combined
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, Portion, Records, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.testing import ManualClock

@@ -10,11 +10,11 @@ import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.frames import Frame
-from dsv2.runtime.page_store import PageStores, in_blob, in_entries
-from dsv2.runtime.progress import job_progress
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.exchange.frames import Frame
+from dsv2.runtime.report.progress import job_progress
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.page_store import PageStores, in_blob, in_entries
 from dsv2.sinks import CollectSink
 from runtime_spark import StateLayout, stage, state_limit
 from runtime_spark.failures import job_failure

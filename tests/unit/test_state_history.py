@@ -10,8 +10,8 @@ import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
 from dsv2.graph import Plan
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.state_history import JOURNAL_LENGTH, StateHistory, StateLedger, StateSeal, Written

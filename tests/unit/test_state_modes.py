@@ -17,7 +17,7 @@ from dsv2 import (
     SerializationError,
     StateDeclarationError,
 )
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import (
     BroadcastStateDeclaration,
     ListStateDeclaration,

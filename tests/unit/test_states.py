@@ -11,8 +11,8 @@ import pytest
 
 from dsv2 import SerializationError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.codec import BlobKind, Codec
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.state import (
     ListStateDeclaration,
     RedistributionMode,

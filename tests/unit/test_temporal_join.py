@@ -12,8 +12,8 @@ from dsv2 import ConfigurationError, ExecutionEnvironment, PlanError, UserFuncti
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.local import LocalRuntime
-from dsv2.runtime.keyed_store import Entry, PagedKeyedStore
-from dsv2.runtime.keys import subtask_of
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.keyed_store import Entry, PagedKeyedStore
 from dsv2.sinks import CollectSink
 from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import new_builder

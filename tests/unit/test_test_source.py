@@ -12,7 +12,7 @@ from dsv2 import ConfigurationError, ExecutionEnvironment, JobError, JobStatus, 
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.local import LocalRuntime
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, ManualClock, Pause, Stop, TestSource
 from runtime_spark.failures import job_failure

@@ -13,8 +13,8 @@ from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.source_coordinator import SourceCoordinator
-from dsv2.runtime.source_offset import BEFORE_START, NOTHING_SENT, orders
+from dsv2.runtime.sources.coordinator import SourceCoordinator
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock

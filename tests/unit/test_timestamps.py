@@ -13,7 +13,7 @@ from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.frames import ChannelWriter, Frame, Timestamps
+from dsv2.runtime.exchange.frames import ChannelWriter, Frame, Timestamps
 from dsv2.sinks import CollectSink
 from dsv2.testing import (
     OneInputHarness,

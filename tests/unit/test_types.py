@@ -23,8 +23,8 @@ from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.connectors.kafka import DeadLetter, KafkaMessage, KafkaSource, dead_letters, values
 from dsv2.connectors.postgres import PostgresSource, RowChange
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.runtime.codec import Codec
-from dsv2.runtime.types import TypeRegistry
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource, HybridSource, Source
 from dsv2.streams import NonKeyedPartitionStream
@@ -178,7 +178,7 @@ def test_what_code_merely_calls_is_not_for_bytes_to_call(monkeypatch: pytest.Mon
 
 IN_A_WORKER = """
 import sys, cloudpickle
-from dsv2.runtime.codec import Codec
+from dsv2.runtime.serde.codec import Codec
 registry, data, names = cloudpickle.load(open(sys.argv[1], "rb"))
 codec = Codec(registry)
 values = codec.loads(codec.dumps(codec.loads(data, "there")), "there and back")

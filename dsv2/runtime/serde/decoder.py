@@ -15,9 +15,9 @@ from typing import Any, Final
 from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.layouts import EnumLayout, RecordLayout, SubclassLayout
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
-from dsv2.runtime.serde.types import DataTypes
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
 
 __all__ = ("ColumnDecoder",)

@@ -12,10 +12,10 @@ from typing import Any
 from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import SerializationError
 from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde.data_types import DataTypes
 from dsv2.runtime.serde.layouts import EnumLayout, Layout, RecordLayout, SubclassLayout, name_of, shown
 from dsv2.runtime.serde.nodes import ATOMIC, MANY, MAX_DEPTH, MAX_WIDTH, Node
 from dsv2.runtime.serde.references import Reference
-from dsv2.runtime.serde.types import DataTypes
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES, Container, Converter
 
 __all__ = ("ColumnEncoder", "GraphEncoder", "NoTreeError")

@@ -1,0 +1,1 @@
+"""What travels between subtasks, and where it goes."""

@@ -1,0 +1,195 @@
+"""What travels between subtasks: records of one channel in order, with control elements between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from dsv2.columnar import Columnar
+from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, GatheredColumns
+
+__all__ = (
+    "END",
+    "MAX_FRAME_RECORDS",
+    "START",
+    "STATUS",
+    "WATERMARK",
+    "ChannelWriter",
+    "Control",
+    "Emit",
+    "Frame",
+    "Timestamps",
+)
+
+WATERMARK: Final = 0
+STATUS: Final = 1
+END: Final = 2
+START: Final = 3  # opens a subtask that may get nothing else
+
+Control: TypeAlias = tuple[int, int, str, int | bool]
+"""(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
+
+Timestamps: TypeAlias = Sequence[int | None] | None
+"""In ms, one for each record; None if no record has one, which is what most pipelines are."""
+
+MAX_FRAME_RECORDS: Final = 8192
+
+
+class Frame:
+    """Elements of one channel: from one upstream subtask to one downstream subtask.
+
+    ``records``, which may be columnar, and ``controls`` (by position) give the order. Frames of a channel are received
+    in the order of sending.
+    """
+
+    __slots__ = ("channel", "controls", "operator", "records", "subtask", "timestamps")
+
+    def __init__(
+        self,
+        operator: int,
+        subtask: int,
+        channel: int,
+        records: Sequence[Any],
+        controls: list[Control],
+        timestamps: Timestamps = None,
+    ) -> None:
+        self.operator = operator
+        self.subtask = subtask
+        self.channel = channel
+        self.records = records
+        self.controls = controls
+        self.timestamps = timestamps
+
+    def split(self, at: int) -> tuple[Frame, Frame]:
+        """Two frames that say the same: the first with ``at`` records."""
+        before = [control for control in self.controls if control[0] < at]
+        after = [(position - at, *control) for position, *control in self.controls if position >= at]
+        stamps = self.timestamps
+        early, late = (None, None) if stamps is None else (stamps[:at], stamps[at:])
+        return (
+            Frame(self.operator, self.subtask, self.channel, self.records[:at], before, early),
+            Frame(self.operator, self.subtask, self.channel, self.records[at:], after, late),  # type: ignore[arg-type]
+        )
+
+
+Emit: TypeAlias = Callable[[Frame], None]
+
+
+class ChannelWriter:
+    """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own.
+
+    ``append_stamped`` adds a record with a timestamp; both may be mixed. Columns are gathered by themselves.
+    """
+
+    __slots__ = (
+        "_columns",
+        "append",
+        "append_stamped",
+        "appends",
+        "channel",
+        "controls",
+        "count",
+        "operator",
+        "records",
+        "subtask",
+        "timestamps",
+        "whole",
+    )
+
+    def __init__(self, operator: int, subtask: int, channel: int) -> None:
+        self.operator = operator
+        self.subtask = subtask
+        self.channel = channel
+        self.count = 0  # records in frames so far, and in columns
+        self.records: list[Any] = []
+        self.timestamps: list[int | None] = []  # may end before the records do: the others have none
+        self._columns = GatheredColumns()  # before the records
+        self.controls: list[Control] = []  # between the columns if there are any, else between the records
+        self.whole: list[Frame] = []  # frames that are done, before all that
+        self.append = self.records.append
+        self.append_stamped = _stamped_append(self.records, self.timestamps)
+        self.appends = (self.append, self.timestamps.append)
+
+    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+        """Add a control element behind the records so far."""
+        if self.records:
+            self._close_columns()
+        self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
+
+    def extend(self, records: Sequence[Any], timestamps: Timestamps) -> None:
+        """Add a run of records. Columns stay columns, in frames of their own."""
+        if isinstance(records, Columnar):
+            self._extend_columns(records, timestamps)
+            return
+        if timestamps is not None:
+            self.pad()
+            self.timestamps.extend(timestamps)
+        self.records.extend(records)
+
+    def pad(self) -> None:
+        """Give the records so far that lack a timestamp None; called before records are added by ``appends``."""
+        self.timestamps.extend([None] * (len(self.records) - len(self.timestamps)))
+
+    def flush(self, emit: Emit) -> None:
+        """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
+        self._close_frame()
+        self.flush_whole(emit)
+
+    def flush_whole(self, emit: Emit) -> None:
+        """Send the frames that are done."""
+        frames, self.whole = self.whole, []
+        for frame in frames:
+            while len(frame.records) > MAX_FRAME_RECORDS and not isinstance(frame.records, Columnar):
+                head, frame = frame.split(MAX_FRAME_RECORDS)
+                emit(head)
+            emit(frame)
+
+    def _extend_columns(self, records: Columnar[Any], timestamps: Timestamps) -> None:
+        # Channels are received in turns, frame by frame: one that went on behind a control would leave others behind.
+        if self.records or (self.controls and self.controls[-1][0]):
+            self._close_frame()
+        for start in range(0, len(records), COLUMNAR_FRAME_RECORDS):
+            piece = slice(start, start + COLUMNAR_FRAME_RECORDS)
+            part, stamps = records[piece], None if timestamps is None else timestamps[piece]
+            if not self._columns.fits(part, stamps):
+                self._close_columns()
+            self._columns.add(part, stamps)
+        self.count += len(records)
+
+    def _close_columns(self) -> None:
+        if self._columns.count:
+            records, stamps = self._columns.take()
+            self.whole.append(self._new_frame(records, stamps))
+
+    def _close_frame(self) -> None:
+        self._close_columns()
+        if not self.records and not self.controls:
+            return
+        records, stamps = self.records[:], self._take_timestamps()
+        self.whole.append(self._new_frame(records, stamps))
+        self.count += len(records)
+        self.records.clear()  # keeps the list, to which the collectors hold a bound append
+
+    def _new_frame(self, records: Sequence[Any], timestamps: Timestamps) -> Frame:
+        controls, self.controls = self.controls, []
+        return Frame(self.operator, self.subtask, self.channel, records, controls, timestamps)
+
+    def _take_timestamps(self) -> Timestamps:
+        if not self.timestamps:
+            return None
+        self.pad()
+        taken = self.timestamps[:]
+        self.timestamps.clear()
+        return taken
+
+
+def _stamped_append(records: list[Any], timestamps: list[int | None]) -> Callable[[Any, int | None], None]:
+    append, stamp = records.append, timestamps.append
+
+    def append_stamped(record: Any, timestamp: int | None) -> None:
+        if len(timestamps) != len(records):
+            timestamps.extend([None] * (len(records) - len(timestamps)))
+        append(record)
+        stamp(timestamp)
+
+    return append_stamped

@@ -1,0 +1,127 @@
+"""The contexts that functions get, for every function kind (Flink ``datastream.impl.context``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dsv2.context import RuntimeExecutionMode
+from dsv2.errors import ContractError, UndeclaredWatermarkError
+from dsv2.runtime.exchange.current_timestamp import CurrentTimestamp
+from dsv2.runtime.report.metrics import DefaultMetricGroup
+from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
+from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+
+__all__ = ("DefaultJobInfo", "DefaultTaskInfo", "NonPartitioned", "Partitioned", "WatermarkEmitter")
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultJobInfo:
+    """``JobInfo``."""
+
+    job_name: str
+    execution_mode: RuntimeExecutionMode
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultTaskInfo:
+    """``TaskInfo``."""
+
+    task_name: str
+    parallelism: int
+    max_parallelism: int
+    index_of_this_subtask: int
+    attempt_number: int
+
+
+class WatermarkEmitter:
+    """``WatermarkManager``."""
+
+    __slots__ = ("_declarations", "_send")
+
+    def __init__(
+        self, declarations: Mapping[str, WatermarkDeclaration], send: Callable[[str, int | bool], None]
+    ) -> None:
+        self._declarations = declarations
+        self._send = send
+
+    def emit_watermark(self, watermark: Watermark) -> None:
+        """Send ``watermark`` behind the records collected so far."""
+        declaration = self._declarations.get(getattr(watermark, "identifier", ""))
+        if declaration is None:
+            raise UndeclaredWatermarkError(self._explain(watermark))
+        expected = BoolWatermark if isinstance(declaration, BoolWatermarkDeclaration) else LongWatermark
+        if type(watermark) is not expected:
+            raise ContractError(
+                f"Watermark {declaration.identifier!r} is declared as {expected.__name__}: {watermark}."
+            )
+        self._send(watermark.identifier, watermark.value)
+
+    def _explain(self, watermark: object) -> str:
+        if not isinstance(watermark, LongWatermark | BoolWatermark):
+            return f"emit_watermark takes a watermark made by declaration.new_watermark(value), not {watermark!r}."
+        known = ", ".join(map(repr, sorted(self._declarations))) or "none"
+        return (
+            f"Watermark {watermark.identifier!r} is not declared by any function or source of the job (declared: "
+            f"{known}). Return its declaration from declare_watermarks()."
+        )
+
+
+class NonPartitioned:
+    """``NonPartitionedContext``, of one or two outputs."""
+
+    __slots__ = ("_apply", "job_info", "metric_group", "state_manager", "task_info", "watermark_manager")
+
+    def __init__(
+        self,
+        job_info: DefaultJobInfo,
+        task_info: DefaultTaskInfo,
+        metric_group: DefaultMetricGroup,
+        watermark_manager: WatermarkEmitter,
+        state_manager: SubtaskStates,
+        apply: Callable[[Callable[..., None]], None],
+    ) -> None:
+        self.job_info = job_info
+        self.task_info = task_info
+        self.metric_group = metric_group
+        self.watermark_manager = watermark_manager
+        self.state_manager = state_manager
+        self._apply = apply
+
+    def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
+        """Call ``function`` once for every partition of this subtask."""
+        self._apply(function)
+
+
+class Partitioned:
+    """``PartitionedContext``, of one or two outputs."""
+
+    __slots__ = (
+        "_moment",
+        "job_info",
+        "metric_group",
+        "non_partitioned_context",
+        "processing_time_manager",
+        "state_manager",
+        "task_info",
+    )
+
+    def __init__(
+        self,
+        non_partitioned_context: NonPartitioned,
+        state_manager: PartitionState,
+        processing_time_manager: PartitionTimers,
+        moment: CurrentTimestamp,
+    ) -> None:
+        self.non_partitioned_context = non_partitioned_context
+        self.state_manager = state_manager
+        self.processing_time_manager = processing_time_manager
+        self._moment = moment
+        self.job_info = non_partitioned_context.job_info
+        self.task_info = non_partitioned_context.task_info
+        self.metric_group = non_partitioned_context.metric_group
+
+    @property
+    def timestamp(self) -> int | None:
+        """The timestamp of the record or timer in hand, in ms."""
+        return self._moment.timestamp

@@ -1,0 +1,359 @@
+"""One process operator in one subtask: what goes on downstream, when, and what is kept.
+
+The function itself is called by ``FunctionCalls``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from dsv2.errors import JobError
+from dsv2.functions import CollectAll, ProcessFunction
+from dsv2.graph import Operator
+from dsv2.runtime.exchange.frames import END, START, WATERMARK, Timestamps
+from dsv2.runtime.exchange.gate import InputGate
+from dsv2.runtime.exchange.outputs import Collect, CollectStamped, Output
+from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
+from dsv2.runtime.operator.job_context import JobContext
+from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.state.fields import FunctionFields
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.state.page_store import PageStore
+from dsv2.runtime.state.timers import TimerService
+from dsv2.watermark import (
+    BoolWatermark,
+    BoolWatermarkDeclaration,
+    LongWatermark,
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkHandlingStrategy,
+)
+from dsv2.watermark.combiner import Combiner, new_combiner
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    IDLE_STATUS,
+    LONG_MAX,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    EventTimeOfInputs,
+)
+from dsv2.watermark.handling import is_forwarded
+
+__all__ = ("OperatorTask",)
+
+R = TypeVar("R")
+
+
+class OperatorTask:
+    """Runs one function. Driven through its gates (by frames, or by the operator it is chained to)."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        subtask: int,
+        function: ProcessFunction,
+        channels: Sequence[int],
+        outputs: Sequence[Output],
+        job: JobContext,
+    ) -> None:
+        self.operator = operator
+        self._subtask = subtask
+        self._job = job
+        self._outputs = outputs
+        owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
+        self._store = PagedKeyedStore(job.codec, owner, function.remember_keys, self._page_store)
+        self._event_time = EventTimeOfInputs(len(channels))
+        self._sender = TimeSender(self._control)
+        event_timers = TimerService(Domain.EVENT_TIME, self._store)
+        processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
+        self._calls = FunctionCalls(
+            operator,
+            subtask,
+            function,
+            outputs,
+            job,
+            self._store,
+            Timing(self._event_time, event_timers, processing_timers),
+            send_watermark=self._emit_watermark,
+            has_ended=self._all_inputs_ended,
+        )
+        self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
+        self._watermarks: dict[str, int | bool] = {}
+        self._across_inputs: dict[str, Combiner] = {}
+        self._ended_inputs: set[int] = set()
+        self._idle_inputs: set[int] = set()
+        self._idle = False
+        self._opened = False
+        self._closed = False
+        self._records_in = 0
+        self._chained_in = DefaultCounter()
+        self.gates = [InputGate(index, count, job.declarations, self) for index, count in enumerate(channels)]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all inputs have ended and the function is closed."""
+        return self._closed
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the function wants many records at once."""
+        return self._calls.takes_columns
+
+    def collectors(self) -> tuple[Collect, CollectStamped, CollectAll]:
+        """What an operator chained upstream calls with each record, without and with a timestamp, and with many."""
+        return self._calls.collectors(self._chained_in)
+
+    def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
+        """What an operator chained upstream calls with each control element."""
+        self._calls.process_gathered()
+        self.gates[0].receive(0, [], [(0, kind, identifier, value)])
+
+    def open(self) -> None:
+        """Call ``open`` of the function and tell downstream that there is something here; once per subtask."""
+        self._opened = True
+        self._control(START, "", 0)
+        self._calls.init()
+        self._calls.open()
+
+    def close(self) -> None:
+        """Call ``close`` of the function, at the end or after a failure; only once."""
+        if self._opened and not self._closed:
+            self._closed = True
+            self._calls.close()
+
+    def begin_batch(self) -> None:
+        """Remove what has expired, and fire the timers that are due by the wall clock."""
+        if not self._closed:
+            self._calls.states.expire()
+            self._calls.fire_processing_timers(self._job.time.now_ms)
+            self._follow_clock()
+
+    def end_batch(self) -> None:
+        """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
+        self._calls.process_gathered()
+        self.begin_batch()
+        if not self._closed:
+            self._calls.tick(self._job.time.now_ms)
+
+    def next_deadline(self) -> int | None:
+        """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
+        return None if self._closed else self._calls.next_time_by_clock()
+
+    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
+        """Records of one channel of an input, in order."""
+        self._records_in += len(records)
+        self._calls.process(input_index, records, timestamps)
+
+    def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
+        """A combined watermark of an input: show it to the function, then send it on if that is agreed."""
+        if identifier == EVENT_TIME:
+            self._on_event_time(input_index, value)
+            return
+        self._watermarks[identifier] = value
+        declaration = self._job.declarations[identifier]
+        is_bool = isinstance(declaration, BoolWatermarkDeclaration)
+        watermark = BoolWatermark(bool(value), identifier) if is_bool else LongWatermark(value, identifier)
+        if not self._agrees(input_index, watermark, declaration.default_handling_strategy):
+            return
+        if len(self.gates) > 1 and declaration.combination_policy.combine_across_inputs:
+            combiner = self._across(declaration)
+            self._forward(identifier, combiner, combiner.update(input_index, value))
+        else:
+            self._control(WATERMARK, identifier, value)
+
+    def _on_event_time(self, input_index: int, time: int) -> None:
+        if time != PROCESSING_TIME:
+            self._watermarks[EVENT_TIME] = time
+            if self._passes_time(input_index, LongWatermark(time, EVENT_TIME)):
+                self._move_event_time(self._event_time.update(input_index, time))
+            return
+        self._watermarks[USE_PROCESSING_TIME] = True
+        if self._passes_time(input_index, BoolWatermark(True, USE_PROCESSING_TIME)):
+            self._move_event_time(self._event_time.update(input_index, time))
+            if self.gates[input_index].idle and input_index not in self._idle_inputs:
+                self.on_status(input_index, True)  # which the function has kept to itself so far
+
+    def on_status(self, input_index: int, idle: bool) -> None:
+        """An input went idle or active again; the operator is idle when all of its live inputs are."""
+        for identifier, combiner in self._across_inputs.items():
+            change = combiner.deactivate if idle else combiner.activate
+            self._forward(identifier, combiner, change(input_index))
+        if self._passes_time(input_index, BoolWatermark(idle, IDLE_STATUS)):
+            (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
+            moved = self._event_time.set_idle(input_index, idle)
+            if not idle:
+                self._report_idle()  # first: receivers ignore the event time of who is idle
+            self._move_event_time(moved)
+            self._report_idle()
+
+    def on_end(self, input_index: int) -> None:
+        """An input has ended; after the last one, close and pass the end on."""
+        self._ended_inputs.add(input_index)
+        self._idle_inputs.discard(input_index)
+        self._end_time(input_index)
+        self._calls.end(input_index)
+        for identifier, combiner in self._across_inputs.items():
+            self._forward(identifier, combiner, combiner.end(input_index))
+        if self._all_inputs_ended():
+            self._control(END, "", 0)
+            self.close()
+        else:
+            self._report_idle()
+
+    def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
+        """Raise a ``JobError``: no order of reading could keep what both watermarks promise."""
+        sent = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
+        raise JobError(
+            f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}, input {input_index}: "
+            f"aligned watermarks cross, so the subtasks upstream would wait for one another forever. What each of them "
+            f"has sent first: {sent}. Send aligned watermarks in the same order in every subtask, or declare all but "
+            f"one of them without aligned()."
+        )
+
+    def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
+        """Whether an event time or idle status counts; functions with event time have no say in it."""
+        if self._calls.has_event_time or watermark.identifier not in self._job.declarations:
+            return True
+        return self._agrees(input_index, watermark, WatermarkHandlingStrategy.FORWARD)
+
+    def _move_event_time(self, time: int | None) -> None:
+        if time is None:
+            return
+        # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
+        # window are late in the next one.)
+        if time == PROCESSING_TIME:
+            self._follow_clock()
+        elif self._calls.has_event_time:
+            self._calls.fire_event_timers(time)
+            self._calls.event_time_watermark(time)
+        if not self._all_inputs_ended():  # the end itself says the same
+            self._sender.send(time)
+
+    def _follow_clock(self) -> None:
+        if not self._event_time.uses_processing_time:
+            return
+        moved = self._event_time.follow_clock(self._job.time.now_ms)
+        if self._calls.has_event_time:
+            self._calls.fire_event_timers(self._event_time.current)  # also those that were set since it moved
+            if moved is not None:
+                self._calls.event_time_watermark(moved)
+
+    def _end_time(self, input_index: int) -> None:
+        if self._passes_time(input_index, LongWatermark(LONG_MAX, EVENT_TIME)):
+            self._move_event_time(self._event_time.end(input_index))
+        if self._all_inputs_ended():
+            self._calls.fire_processing_timers(LONG_MAX, last=True)
+            if self._calls.has_event_time:
+                self._calls.fire_event_timers(LONG_MAX)  # those that have been set since all time was over
+
+    def records_received(self) -> int:
+        """Number of records of all inputs so far."""
+        return self._records_in + self._chained_in.count
+
+    def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
+        """``visitor(ctx)`` in the partition ``key``, between the callbacks; for test harnesses."""
+        return self._calls.visit(key, visitor)
+
+    def keys(self) -> list[Any]:
+        """The partitions of a keyed function; for test harnesses."""
+        return list(self._store)
+
+    def timers(self, domain: int, key: Any) -> list[int]:
+        """The pending timers of ``key``, in ms; for test harnesses."""
+        return list((self._store.find(key) or {}).get(domain, ()))
+
+    def progress(self) -> dict[str, Any]:
+        """Counts, watermarks and metrics as plain values."""
+        return {
+            "uid": self.operator.uid,
+            "subtask": self._subtask,
+            "records_in": self.records_received(),
+            "records_out": sum(output.records_sent() for output in self._outputs),
+            "watermarks": dict(self._watermarks),
+            "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
+            "gauges": {
+                name: self._calls.attributed(f"gauge {name!r}", read)
+                for name, read in self._calls.metrics.gauges.items()
+            },
+            "records_held": sum(gate.held_records for gate in self.gates),
+            "ended": self._closed,
+        }
+
+    def kept_fields(self) -> list[str]:
+        """The names of the function's fields that the last ``snapshot`` holds."""
+        return self._fields.kept
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that must survive, as plain values and bytes."""
+        return {
+            "fields": self._calls.attributed("__getstate__", self._fields.snapshot),
+            "store": self._store.snapshot(),
+            "subtask_state": self._calls.states.snapshot(),
+            "gates": [gate.snapshot() for gate in self.gates],
+            "watermarks": self._watermarks,
+            "across_inputs": {identifier: c.snapshot() for identifier, c in self._across_inputs.items()},
+            "event_time": self._event_time.snapshot(),
+            "sent_time": self._sender.snapshot(),
+            "inputs": (sorted(self._ended_inputs), sorted(self._idle_inputs), self._idle),
+            "lifecycle": (self._opened, self._closed),
+            "records_in": self.records_received(),
+            "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over an earlier ``snapshot``; the function is not opened again."""
+        for name, count in state["counters"].items():
+            self._calls.metrics.counters[name] = DefaultCounter(name, count)
+        self._event_time.restore(state["event_time"])
+        self._sender.restore(state["sent_time"])
+        self._calls.init()
+        self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
+        self._store.restore(state["store"])
+        self._calls.states.restore(state["subtask_state"])
+        for gate, gate_state in zip(self.gates, state["gates"], strict=True):
+            gate.restore(gate_state)
+        self._watermarks = state["watermarks"]
+        for identifier, combiner_state in state["across_inputs"].items():
+            self._across(self._job.declarations[identifier]).restore(combiner_state)
+        ended, idle, self._idle = state["inputs"]
+        self._ended_inputs, self._idle_inputs = set(ended), set(idle)
+        self._opened, self._closed = state["lifecycle"]
+        self._records_in = state["records_in"]
+
+    def _page_store(self, name: str, owner: str) -> PageStore:
+        return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # others of the chain have theirs
+
+    def _all_inputs_ended(self) -> bool:
+        return len(self._ended_inputs) == len(self.gates)
+
+    def _agrees(self, input_index: int, watermark: Watermark, strategy: WatermarkHandlingStrategy) -> bool:
+        return is_forwarded(self._calls.watermark(input_index, watermark), strategy)
+
+    def _emit_watermark(self, identifier: str, value: int | bool) -> None:
+        self._sender.emit(identifier, value, self._job.time.now_ms)
+
+    def _control(self, kind: int, identifier: str, value: int | bool) -> None:
+        for output in self._outputs:
+            output.control(kind, identifier, value)
+
+    def _forward(self, identifier: str, combiner: Combiner, combined: int | bool | None) -> None:
+        while combined is not None:
+            self._control(WATERMARK, identifier, combined)
+            combined = combiner.following()
+
+    def _across(self, declaration: WatermarkDeclaration) -> Combiner:
+        combiner = self._across_inputs.get(declaration.identifier)
+        if combiner is None:
+            inactive = self._ended_inputs | {index for index, gate in enumerate(self.gates) if gate.idle}
+            combiner = new_combiner(declaration, len(self.gates), inactive)
+            self._across_inputs[declaration.identifier] = combiner
+        return combiner
+
+    def _report_idle(self) -> None:
+        live = len(self.gates) - len(self._ended_inputs)
+        idle = live > 0 and len(self._idle_inputs) == live
+        if idle != self._idle:
+            self._idle = idle
+            self._sender.forward_status(idle)

@@ -1,0 +1,82 @@
+"""What one subtask sends of event time, by the rules of senders (FLIP-326)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dsv2.runtime.exchange.frames import STATUS, WATERMARK
+from dsv2.watermark.event_time import (
+    EVENT_TIME,
+    IDLE_STATUS,
+    LONG_MIN,
+    PROCESSING_TIME,
+    USE_PROCESSING_TIME,
+    SentEventTime,
+)
+
+__all__ = ("TimeSender",)
+
+
+class TimeSender:
+    """Sends watermarks by ``control(kind, identifier, value)``."""
+
+    def __init__(self, control: Callable[[int, str, int | bool], None]) -> None:
+        self._control = control
+        self._sent = SentEventTime()
+
+    def emit(self, identifier: str, value: int | bool, now_ms: int) -> None:
+        """Send what user code emits at ``now_ms``. Raises ``ContractError`` for event time against the rules."""
+        if identifier == IDLE_STATUS:
+            self.declare_status(bool(value))
+        elif identifier == EVENT_TIME:
+            self._emit_time(value, now_ms)
+        elif identifier == USE_PROCESSING_TIME:
+            self._emit_time(PROCESSING_TIME if value else LONG_MIN, now_ms)
+        else:
+            self._control(WATERMARK, identifier, value)
+
+    def check(self, time: int, now_ms: int) -> None:
+        """As ``SentEventTime.check``."""
+        self._sent.check(time, now_ms)
+
+    def send(self, time: int) -> None:
+        """Send an event time, which may be ``PROCESSING_TIME``, if it is anything new."""
+        if not self._sent.sends(time):
+            return
+        if time == PROCESSING_TIME:
+            self._control(WATERMARK, USE_PROCESSING_TIME, True)
+        elif self._sent.inputs_idle and not self._sent.idle:
+            # The function has not said that it is idle, so its event time counts: as if it had come a moment earlier.
+            self._control(STATUS, "", False)
+            self._control(WATERMARK, EVENT_TIME, time)
+            self._control(STATUS, "", True)
+        else:
+            self._control(WATERMARK, EVENT_TIME, time)
+
+    def declare_status(self, idle: bool) -> None:
+        """Send what user code says: that nothing comes for now, or that something does again."""
+        self._sent.idle = idle
+        self._sent.inputs_idle = False
+        self._control(STATUS, "", idle)
+
+    def forward_status(self, idle: bool) -> None:
+        """Send that nothing comes in for now, or that something does again.
+
+        Who has declared to be idle stays so: it may have nothing to say although something comes in.
+        """
+        self._sent.inputs_idle = idle
+        if idle or not self._sent.idle:
+            self._control(STATUS, "", idle)
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """State as plain built-in values, for ``restore``."""
+        return self._sent.snapshot()
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Take over the state of an earlier ``snapshot``."""
+        self._sent.restore(state)
+
+    def _emit_time(self, time: int, now_ms: int) -> None:
+        self._sent.check(time, now_ms)
+        self.send(time)

@@ -1,0 +1,1 @@
+"""What is reported of a job: failures, progress, metrics."""

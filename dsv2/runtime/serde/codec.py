@@ -1,0 +1,183 @@
+"""Bytes that outlive a process: every frame and every state blob is written and read here.
+
+Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; its highest bit says that the
+blob is signed), payload length (4), CRC-32 of the payload (4), signature if there is one (32), payload. The payload is
+MessagePack: trees of plain values that describe columns of data (``dsv2.runtime.serde.nodes``). What they describe is
+built from the classes of data that the job brings, field by field. No function can be named in them, so bytes cannot
+run code.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any, TypeAlias, TypeVar
+from zlib import crc32
+
+import msgspec
+
+from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.runtime.serde import nodes
+from dsv2.runtime.serde.data_types import DataTypes
+from dsv2.runtime.serde.decoder import ColumnDecoder
+from dsv2.runtime.serde.encoder import ColumnEncoder, GraphEncoder, NoTreeError
+
+__all__ = ("FORMAT_VERSION", "SIGNED_HEADER_BYTES", "BlobKind", "Codec", "References")
+
+FORMAT_VERSION = 3
+_MAGIC = b"DSV2"
+_HEADER = struct.Struct("<4sBBII")
+_SIGNED = 0x80
+_SIGNATURE_BYTES = 32
+SIGNED_HEADER_BYTES = _HEADER.size + _SIGNATURE_BYTES
+"""What a signed blob begins with, its signature included."""
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder().decode
+
+T = TypeVar("T")
+
+References: TypeAlias = Mapping[str, Callable[[str], Any]]
+"""By the kind of a ``Reference``, what finds the object of a name."""
+
+
+class BlobKind(IntEnum):
+    """What a blob holds, so that one is not taken for the other."""
+
+    FRAME = 1
+    STATE = 2
+    PAGE = 3
+
+
+class Codec:
+    """Encodes and decodes for one job.
+
+    A *column* is a sequence of independent values: an object that two of them share becomes two. Within a value an
+    object in two places stays one, and a value may contain itself.
+    """
+
+    def __init__(self, types: DataTypes, key: bytes | None = None) -> None:
+        """``key``: signs what outlives the job, and refuses what is not signed with it."""
+        self._types = types
+        self._key = key
+        self._encoder = ColumnEncoder(types)
+
+    def dumps(self, value: Any) -> bytes:
+        """``value`` as bytes. Raises ``SerializationError`` if it cannot be turned into any."""
+        return self._dumps(lambda encoder: self._node(value, encoder))
+
+    def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
+        """Columns, of any lengths, as bytes. Raises as ``dumps``."""
+        return self._dumps(lambda encoder: [self._column(values, encoder) for values in columns])
+
+    def loads(self, data: bytes, owner: str, references: References | None = None) -> Any:
+        """The value of ``dumps``. ``references``: finds objects of the runtime, which only fields of functions hold.
+
+        Raises ``CorruptDataError``, naming ``owner``, for what ``dumps`` cannot make.
+        """
+        decoder = ColumnDecoder(self._types, references or {}, len(data))
+        return _read(data, owner, lambda node: _only(decoder.column(node)))
+
+    def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
+        """The columns of ``dumps_columns``. Raises ``CorruptDataError``, naming ``owner``."""
+        types, limit = self._types, len(data)
+
+        def column(node: Any) -> Sequence[Any]:
+            return ColumnDecoder(types, {}, limit, lambda part: self.loads(part, "A value")).column(node)
+
+        return _read(data, owner, lambda found: list(map(column, found)))
+
+    def _dumps(self, nodes_of: Callable[[ColumnEncoder], Any]) -> bytes:
+        try:
+            try:
+                return _pack(nodes_of(self._encoder))
+            except (OverflowError, UnicodeEncodeError):
+                return _pack(nodes_of(ColumnEncoder(self._types, careful=True)))
+        except SerializationError:
+            raise
+        except Exception as error:  # whatever a property or a registered function on the way raises
+            raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
+
+    def _node(self, value: Any, encoder: ColumnEncoder) -> Any:
+        try:
+            return encoder.column([value])
+        except NoTreeError:
+            return GraphEncoder(self._types, encoder.careful).graph(value)
+
+    def _column(self, values: Sequence[Any], encoder: ColumnEncoder) -> Any:
+        try:
+            return encoder.column(values)
+        except NoTreeError:
+            return nodes.SEPARATE, list(map(self.dumps, values))
+
+    def seal(self, kind: BlobKind, value: Any) -> bytes:
+        """``value`` as a blob with header and checksum."""
+        return self.wrap(kind, self.dumps(value))
+
+    def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
+        """The value of a blob. Raises ``CorruptDataError``, naming ``owner``, if anything about it does not fit."""
+        return self.loads(self.unwrap(kind, blob, owner), owner)
+
+    def seal_columns(self, kind: BlobKind, columns: Sequence[Sequence[Any]]) -> bytes:
+        """As ``seal``."""
+        return self.wrap(kind, self.dumps_columns(columns))
+
+    def unseal_columns(self, kind: BlobKind, blob: bytes, owner: str) -> list[Sequence[Any]]:
+        """As ``unseal``."""
+        return self.loads_columns(self.unwrap(kind, blob, owner), owner)
+
+    def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
+        """The bytes of ``dumps`` as a blob."""
+        if self._key is None or kind is BlobKind.FRAME:  # frames live no longer than a micro-batch
+            return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
+        header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
+        return header + _signature(self._key, header, payload) + payload
+
+    def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
+        """The bytes of ``dumps`` in a blob, not copied. Raises as ``unseal``."""
+        if len(blob) < _HEADER.size:
+            raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
+        magic, version, found, length, checksum = _HEADER.unpack_from(blob)
+        is_signed = bool(found & _SIGNED)
+        payload = memoryview(blob)[_HEADER.size + is_signed * _SIGNATURE_BYTES :]
+        if magic != _MAGIC or found & ~_SIGNED != kind:
+            raise CorruptDataError(f"{owner}: these bytes are not a {kind.name.lower()} of dsv2.")
+        if version != FORMAT_VERSION:
+            raise CorruptDataError(
+                f"{owner}: written in format {version}, this version of dsv2 reads format {FORMAT_VERSION}."
+            )
+        if len(payload) != length or crc32(payload) != checksum:
+            raise CorruptDataError(f"{owner}: the bytes are damaged (length or checksum does not fit).")
+        if kind is not BlobKind.FRAME:
+            self._check_signature(is_signed, memoryview(blob), payload, owner)
+        return payload  # type: ignore[return-value]  # decoders take any buffer
+
+    def _check_signature(self, is_signed: bool, blob: memoryview, payload: memoryview, owner: str) -> None:
+        if is_signed != (self._key is not None):
+            has = "is signed, and the job has no key for it" if is_signed else "is not signed, and the job has a key"
+            raise CorruptDataError(f"{owner}: it {has}. Start with the state_key that the checkpoint was begun with.")
+        header, signature = bytes(blob[: _HEADER.size]), bytes(blob[_HEADER.size : -len(payload) or None])
+        if self._key is not None and not compare_digest(signature, _signature(self._key, header, payload)):
+            raise CorruptDataError(f"{owner}: the signature does not fit. It was changed, or written with another key.")
+
+
+def _signature(key: bytes, header: bytes, payload: bytes | memoryview) -> bytes:
+    digest = blake2b(header, key=key, digest_size=_SIGNATURE_BYTES)
+    digest.update(payload)
+    return digest.digest()
+
+
+def _read(data: bytes, owner: str, values_of: Callable[[Any], T]) -> T:
+    try:
+        return values_of(_unpack(data))
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{owner}: {error}") from error
+    except Exception as error:
+        raise CorruptDataError(f"{owner}: The bytes cannot be decoded: {error}") from error
+
+
+def _only(values: Sequence[Any]) -> Any:
+    (value,) = values
+    return value

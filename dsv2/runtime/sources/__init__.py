@@ -1,0 +1,1 @@
+"""Sources: readers, splits and offsets."""

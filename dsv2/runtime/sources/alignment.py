@@ -1,0 +1,136 @@
+"""Watermark alignment: splits that are too far ahead of the slowest source of their group are not read for now.
+
+(FLIP-182, FLIP-217; Flink ``SourceCoordinator``, ``SourceOperator.checkSplitWatermarkAlignment``)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.errors import ContractError
+from dsv2.graph import Operator, Plan
+from dsv2.runtime.sources.readers import HeldSplit, ReaderState
+from dsv2.sources import SplitEnumerator, SupportsPauseOrResumeSplits, WatermarkAlignment
+from dsv2.watermark.event_time import LONG_MIN
+
+__all__ = ("Aligner", "AlignmentBoard", "LocalBoard")
+
+
+class AlignmentBoard(ABC):
+    """Where the sources of one job tell each other where they are in event time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._members: dict[str, list[int]] = {}
+        for operator in plan.operators:
+            if operator.watermarks is not None and operator.watermarks.alignment is not None:
+                self._members.setdefault(operator.watermarks.alignment.group, []).append(operator.id)
+
+    def least(self, group: str) -> tuple[bool, int | None]:
+        """Whether all sources of ``group`` have told, and where the slowest is; None if nobody is to be waited for."""
+        told = [self._read(operator_id) for operator_id in self._members[group]]
+        times = [time for is_there, time in told if is_there and time is not None]
+        return all(is_there for is_there, _ in told), min(times, default=None)
+
+    @abstractmethod
+    def tell(self, operator_id: int, time: int | None) -> None:
+        """A source is at ``time`` (ms); None: it is idle or has ended."""
+
+    @abstractmethod
+    def _read(self, operator_id: int) -> tuple[bool, int | None]:
+        """Whether a source has told, and what."""
+
+
+class LocalBoard(AlignmentBoard):
+    """For sources whose coordinators live in one process."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self._times: dict[int, int | None] = {}
+
+    def tell(self, operator_id: int, time: int | None) -> None:
+        self._times[operator_id] = time
+
+    def _read(self, operator_id: int) -> tuple[bool, int | None]:
+        return operator_id in self._times, self._times.get(operator_id)
+
+
+class Aligner:
+    """Pauses and resumes the splits of one source. ``max_desired``: who is beyond this event time (ms) is paused."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        alignment: WatermarkAlignment,
+        board: AlignmentBoard,
+        clock: Clock,
+        max_desired: int | None,
+    ) -> None:
+        self._operator = operator
+        self._alignment = alignment
+        self._board = board
+        self._clock = clock
+        self._next_update = clock.now_ms()
+        self.max_desired = max_desired
+        self.waits_for_others = False
+        """Whether splits are paused for another source's sake."""
+        self.resumes_soon = False
+        """Whether splits that are paused may be read on when the group is looked at next."""
+
+    def align(self, readers: Sequence[ReaderState], enumerator: SplitEnumerator[Any, Any]) -> None:
+        """Say which splits are paused in the next micro-batch. Raises ``ContractError`` for one that cannot be."""
+        singly = isinstance(enumerator, SupportsPauseOrResumeSplits)
+        if not singly and not self._alignment.allow_unaligned_splits:
+            self._check_single(readers, enumerator)
+        own = _least(split for reader in readers for split in reader.splits.values())
+        self._board.tell(self._operator.id, own)
+        everyone, least = self._board.least(self._alignment.group)
+        fresh = None if least is None else least + self._alignment.max_drift_ms
+        now = self._clock.now_ms()
+        if everyone and now >= self._next_update:
+            self.max_desired, self._next_update = fresh, now + self._alignment.interval_ms
+        ahead = _ahead(readers, self.max_desired, singly=singly)
+        still_ahead = _ahead(readers, fresh, singly=singly)
+        self._pause(readers, ahead, enumerator)
+        self.waits_for_others = bool(ahead) and own is not None and least is not None and least < own
+        self.resumes_soon = everyone and not ahead <= still_ahead
+
+    def _check_single(self, readers: Sequence[ReaderState], enumerator: SplitEnumerator[Any, Any]) -> None:
+        most = max(len(reader.splits) for reader in readers)
+        if most > 1:
+            raise ContractError(
+                f"{most} splits of one reader are to be aligned, and {type(enumerator).__qualname__} cannot pause "
+                f"single ones. Give it pause_or_resume_splits, or align whole readers only: "
+                f"with_watermark_alignment(..., allow_unaligned_splits=True)."
+            )
+
+    def _pause(self, readers: Sequence[ReaderState], ahead: Set[str], enumerator: SplitEnumerator[Any, Any]) -> None:
+        splits = [split for reader in readers for split in reader.splits.values()]
+        to_pause = [split for split in splits if not split.paused and split.at.split_id in ahead]
+        to_resume = [split for split in splits if split.paused and split.at.split_id not in ahead]
+        for split in (*to_pause, *to_resume):
+            split.paused = not split.paused
+        if (to_pause or to_resume) and isinstance(enumerator, SupportsPauseOrResumeSplits):
+            enumerator.pause_or_resume_splits([split.at for split in to_pause], [split.at for split in to_resume])
+
+
+def _ahead(readers: Sequence[ReaderState], max_desired: int | None, *, singly: bool) -> set[str]:
+    """The ids of the splits that are beyond ``max_desired``: each for itself, or all of a reader together."""
+    if max_desired is None:
+        return set()
+    found: set[str] = set()
+    for reader in readers:
+        together = _least(reader.splits.values())
+        for split_id, split in reader.splits.items():
+            time = split.watermark if singly else together
+            if time is not None and time > max_desired:
+                found.add(split_id)
+    return found
+
+
+def _least(splits: Iterable[HeldSplit]) -> int | None:
+    """Where splits are that are not idle; None if there is none. One that has said nothing is at the beginning."""
+    times = [LONG_MIN if split.watermark is None else split.watermark for split in splits if not split.idle]
+    return min(times, default=None)

@@ -1,0 +1,229 @@
+"""What the driver does for a source with splits: from one offset to the next."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dsv2.clock import Clock
+from dsv2.errors import ContractError, Dsv2Error, JobError
+from dsv2.graph import Operator
+from dsv2.runtime.report.failure import NOT_OF_THE_USER
+from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
+from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard
+from dsv2.runtime.sources.offsets import BEFORE_START, Offset, Report, content
+from dsv2.runtime.sources.readers import HeldSplit, Readers
+from dsv2.sources import (
+    Portion,
+    ReaderInfo,
+    Serializer,
+    Source,
+    SplitEnumerator,
+    SupportsSplitReassignmentOnRecovery,
+)
+
+__all__ = ("SourceCoordinator",)
+
+
+class SourceCoordinator:
+    """Decides on the micro-batches of one source, one after the other (Flink ``SourceCoordinator``).
+
+    ``board``: where aligned sources meet; None: nobody is aligned. ``limited``: whether the source's own limit counts.
+    ``adaptive``: a limit of the job besides, if micro-batches are to take a certain time.
+    """
+
+    def __init__(
+        self,
+        source: Source[Any, Any, Any],
+        operator: Operator,
+        clock: Clock,
+        board: AlignmentBoard | None = None,
+        *,
+        limited: bool = True,
+        adaptive: AdaptiveLimit | None = None,
+    ) -> None:
+        self._source = source
+        self._operator = operator
+        self._strategy = operator.watermarks
+        self._clock = clock
+        self._splits: Serializer[Any] = source.split_serializer
+        self._states: Serializer[Any] = source.enumerator_state_serializer
+        self._board = board
+        self._limited = limited
+        self._adaptive = adaptive
+        self._offset: Offset | None = None
+        self._aligner: Aligner | None = None
+        self._readers: Readers
+        self._enumerator: SplitEnumerator[Any, Any]
+
+    def next(
+        self, offset: Offset, limit: int | None = None, *, refresh: bool = True, reports: Iterable[Report] = ()
+    ) -> Offset:
+        """Where the micro-batch behind ``offset`` ends; ``offset`` itself if nothing is new.
+
+        ``limit``: what it may hold at most, in the source's unit; the source's own may be lower. ``refresh``: take a
+        new look at what there is. ``reports``: what readers have found out, of which those of the micro-batch up to
+        ``offset`` count.
+        """
+        if self._adaptive is not None:
+            self._adaptive.measure()
+        if offset != self._offset:
+            self._start(offset)
+            refresh = True
+        self._readers.limit_per_batch = self._adaptive_limit()
+        batch = offset["batch"] + 1
+        for reader in self._readers.states:
+            reader.begin_batch()
+        with self._calling("refresh" if refresh else "hand_out"):
+            (self._enumerator.refresh if refresh else self._enumerator.hand_out)()
+        self._readers.learn(report for report in reports if report["batch"] == offset["batch"])
+        if self._aligner is not None:
+            with self._calling("pause_or_resume_splits"):
+                self._aligner.align(self._readers.states, self._enumerator)
+        adaptive = self._adaptive_limit()
+        size = self._plan(self._least_limit(limit, adaptive), batch)
+        now_ms = self._clock.now_ms()
+        for reader in self._readers.states:
+            reader.end_batch(batch, now_ms, self._strategy)
+        there = self._snapshot(batch, now_ms)
+        if content(there) == content(offset) and not self._readers.any_tells:
+            return offset
+        self._offset = there
+        if self._adaptive is not None and adaptive is not None:
+            self._adaptive.begin(full=size >= adaptive)
+        return there
+
+    @property
+    def ended(self) -> bool:
+        """Whether all readers have been told to end."""
+        return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether another source has to go on before this one does."""
+        return self._aligner is not None and self._aligner.waits_for_others
+
+    @property
+    def resumes_soon(self) -> bool:
+        """Whether there is more to read when aligned sources look at each other next."""
+        return self._aligner is not None and self._aligner.resumes_soon
+
+    @property
+    def has_more_for_certain(self) -> bool:
+        """Whether something comes, even if there is nothing new now: a job that reads what is there waits for it."""
+        ends = self._source.bounded and not self.ended and not self.waits_for_others
+        return ends or self.resumes_soon
+
+    def commit(self, offset: Offset) -> None:
+        """What lies before ``offset`` has been processed for good."""
+        if self._offset is not None:
+            splits = [self._splits.from_json(split["at"]) for reader in offset["readers"] for split in reader["splits"]]
+            with self._calling("notify_checkpoint_complete"):
+                self._enumerator.notify_checkpoint_complete(splits)
+
+    def close(self) -> None:
+        """Close the enumerator, if there is one."""
+        if self._offset is not None:
+            self._offset = None
+            with self._calling("close"):
+                self._enumerator.close()
+
+    def _start(self, offset: Offset) -> None:
+        self.close()
+        self._readers = Readers(self._operator.parallelism, self._clock, self._splits, offset.get("readers", ()))
+        if self._board is not None and self._strategy is not None and self._strategy.alignment is not None:
+            max_desired = offset.get("max_desired")
+            alignment = self._strategy.alignment
+            self._aligner = Aligner(self._operator, alignment, self._board, self._clock, max_desired)
+        restored = None if offset == BEFORE_START else self._states.from_json(offset["enumerator"])
+        with self._calling("create_enumerator"):
+            self._enumerator = self._source.create_enumerator(self._readers, restored)
+        self._offset = offset
+        self._readers.limit_per_batch = self._adaptive_limit()
+        with self._calling("start"):
+            self._enumerator.start()
+        for subtask, held in enumerate(self._readers.reported):
+            self._register(subtask, held)
+
+    def _register(self, subtask: int, held: list[HeldSplit]) -> None:
+        """Register a reader, with what it held in the run before."""
+        if isinstance(self._source, SupportsSplitReassignmentOnRecovery):
+            info = ReaderInfo(subtask, tuple(split.at for split in held))
+        else:
+            info = ReaderInfo[Any](subtask)
+            self._readers.states[subtask].splits = {split.at.split_id: split for split in held}
+        self._readers.registered_readers[subtask] = info
+        with self._calling("add_reader"):
+            self._enumerator.add_reader(info)
+
+    def _adaptive_limit(self) -> int | None:
+        return None if self._adaptive is None else self._adaptive.of(self._enumerator.least_per_batch)
+
+    def _least_limit(self, *limits: int | None) -> int | None:
+        own = self._enumerator.limit_per_batch if self._limited else None
+        return min((one for one in (*limits, own) if one is not None), default=None)
+
+    def _plan(self, limit: int | None, batch: int) -> int:
+        """Advance all splits within ``limit``: each round gives those that have more to read an equal share.
+
+        Returns how much is read.
+        """
+        size = 0
+        left = [held for held in self._readers.all_held() if not held.paused]
+        first = batch % len(left) if left else 0
+        left = left[first:] + left[:first]  # so that a small limit reaches every split in its turn
+        while left and (limit is None or limit > 0):
+            share = None if limit is None else max(1, limit // len(left))
+            eager = []
+            for held in left:
+                if limit is not None and limit <= 0:
+                    break
+                portion = self._advance(held, share)
+                if portion is None:
+                    continue
+                held.advance(portion)
+                size += portion.size
+                if limit is not None:
+                    limit -= portion.size
+                    if not portion.last:
+                        eager.append(held)
+            left = eager
+        return size
+
+    def _advance(self, held: HeldSplit, limit: int | None) -> Portion[Any] | None:
+        with self._calling("advance"):
+            portion = self._enumerator.advance(held.at, limit)
+            if portion is not None and portion.stop.split_id != held.at.split_id:
+                raise ContractError(f"{held.at} cannot be read up to {portion.stop}, which is another split.")
+        return portion
+
+    def _snapshot(self, batch: int, now_ms: int) -> Offset:
+        with self._calling("snapshot_state"):
+            state = self._states.to_json(self._enumerator.snapshot_state())
+        readers = [reader.to_json(self._splits) for reader in self._readers.states]
+        there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
+        if self._aligner is not None:
+            there["max_desired"] = self._aligner.max_desired
+        written: Offset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists
+        return written
+
+    @contextmanager
+    def _calling(self, callback: str) -> Iterator[None]:
+        try:
+            yield
+        except NOT_OF_THE_USER:
+            raise
+        except BaseException as error:
+            ours = isinstance(error, Dsv2Error)
+            told = str(error) if ours else f"{type(error).__qualname__}: {error}\n{_traceback(error)}"
+            raise JobError(
+                f"The source {self._operator}, defined at {self._operator.location}, failed on the driver, in "
+                f"{callback}: {told}"
+            ) from error
+
+
+def _traceback(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))

@@ -1,0 +1,171 @@
+"""What one reader does in one micro-batch: the portions of its splits, one after the other, and what it has to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.functions import FailedRecordError, greatest_timestamp
+from dsv2.graph import Operator, Plan
+from dsv2.runtime.operator.contexts import WatermarkEmitter
+from dsv2.runtime.operator.time_sender import TimeSender
+from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder, WatermarkOrder
+from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
+from dsv2.sources import Records, Source, SourceReader
+from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
+from dsv2.watermark.event_time import PROCESSING_TIME
+
+__all__ = ("SplitReading",)
+
+
+class _Context(WatermarkEmitter):
+    """The reader's view (``SourceReaderContext``)."""
+
+    def __init__(
+        self,
+        order: ReaderOrder,
+        parallelism: int,
+        sender: TimeSender,
+        task: SourceTask,
+        declarations: Mapping[str, WatermarkDeclaration],
+    ) -> None:
+        super().__init__(declarations, self._send_watermark)
+        self.subtask = order.subtask
+        self.parallelism = parallelism
+        self._now_ms = order.now_ms
+        self._sender = sender
+        self._task = task
+
+    def mark_idle(self) -> None:
+        """Nothing comes for now."""
+        self._sender.declare_status(True)
+
+    def mark_active(self) -> None:
+        """There are records again."""
+        self._sender.declare_status(False)
+
+    def count(self, name: str, amount: int = 1) -> None:
+        """Add to a counter."""
+        self._task.count(name, amount)
+
+    def _send_watermark(self, identifier: str, value: int | bool) -> None:
+        self._sender.emit(identifier, value, self._now_ms)
+
+
+class SplitReading:
+    """Does what ``order`` says, and hands it to ``task``."""
+
+    def __init__(
+        self, source: Source[Any, Any, Any], plan: Plan, operator: Operator, order: ReaderOrder, task: SourceTask
+    ) -> None:
+        self._source = source
+        self._operator = operator
+        self._order = order
+        self._task = task
+        self._sender = task.sender
+        self._sender.restore(order.sender)
+        self._reports = plan.readers_report(operator)
+        self._declarations = plan.declarations
+        self._ctx = _Context(order, operator.parallelism, self._sender, task, plan.declarations)
+        self._clock: ReaderClock | None = None
+        if operator.watermarks is not None:
+            times = {split.stop.split_id: SplitTime(split.watermark, split.idle, split.last) for split in order.splits}
+            self._clock = ReaderClock(operator.watermarks, times, order.sent)
+
+    def run(self) -> Iterator[int]:
+        """Everything, the start and the end of the source as well.
+
+        Yields the number of records of each run when it has been handed on. Raises ``UserFunctionError`` for what the
+        reader raises.
+        """
+        if self._order.first:
+            self._begin()
+        if ACTIVE in self._order.tells:
+            self._sender.forward_status(False)
+        yield from self._do_steps()
+        self._task.end_portion()
+        if self._clock is not None:
+            self._send_time(self._clock.finish())
+        if IDLE in self._order.tells:
+            self._sender.forward_status(True)
+        if self._order.last:
+            self._task.end()
+
+    def report(self) -> Report | None:
+        """What the driver has to know when everything is read, if there is anything."""
+        if not self._reports:
+            return None
+        splits = {} if self._clock is None else self._clock.splits
+        return {
+            "source": self._operator.uid,
+            "batch": self._order.batch,
+            "subtask": self._order.subtask,
+            "parallelism": self._operator.parallelism,
+            "splits": {split_id: split.watermark for split_id, split in splits.items() if not split.last},
+            "sent": None if self._clock is None else self._clock.sent,
+            "sender": self._sender.snapshot(),
+        }
+
+    def _begin(self) -> None:
+        self._task.start()
+        if self._operator.watermarks is not None and not self._operator.watermarks.emits:
+            self._sender.send(PROCESSING_TIME)
+
+    def _do_steps(self) -> Iterator[int]:
+        reader: SourceReader[Any, Any] | None = None
+        try:
+            for step in self._order.steps:
+                if isinstance(step, WatermarkOrder):
+                    with self._calling("emit_watermark"):
+                        self._ctx.emit_watermark(self._watermark(step))
+                elif step.start is not None:
+                    if reader is None:
+                        with self._calling("create_reader"):
+                            reader = self._source.create_reader(self._ctx)
+                    with self._calling("read"):
+                        for run in reader.read(step.start, step.stop):
+                            yield self._send(step, run)
+        finally:
+            if reader is not None:
+                reader.close()
+
+    @contextmanager
+    def _calling(self, callback: str) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            strategy = self._operator.watermarks
+            if isinstance(error, FailedRecordError) and strategy is not None and strategy.extract_timestamp is not None:
+                callback = "extract_timestamp"
+            raise_user_failure(self._operator, self._order.subtask, callback, error)
+
+    def _send(self, portion: SplitOrder, run: Records[Any]) -> int:
+        if not isinstance(run, Records):
+            raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
+        records = run.records if isinstance(run.records, Columnar) else list(run.records)
+        if run.timestamps is not None and len(run.timestamps) != len(records):
+            raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
+        if self._clock is not None:
+            for piece, stamps, time in self._clock.take(portion.stop.split_id, records, run.timestamps):
+                self._task.send(piece, stamps)
+                self._send_time(time)
+            return len(records)
+        if run.timestamps is not None and not isinstance(run.timestamps, WholeNumbers):
+            stamped = [pair for pair in zip(records, run.timestamps, strict=True) if pair[1] is not None]
+            if stamped:
+                greatest_timestamp(*zip(*stamped, strict=True))
+        self._task.send(records, run.timestamps)
+        return len(records)
+
+    def _watermark(self, step: WatermarkOrder) -> Watermark:
+        if isinstance(self._declarations.get(step.identifier), BoolWatermarkDeclaration):
+            return BoolWatermark(bool(step.value), step.identifier)
+        return LongWatermark(step.value, step.identifier)
+
+    def _send_time(self, time: int | None) -> None:
+        if time is not None:
+            self._sender.send(time)

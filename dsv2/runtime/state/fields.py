@@ -1,0 +1,161 @@
+"""A process function's instance fields as checkpointed state.
+
+Only fields that changed since the function was built are kept, so that a restarted program may change the others (a
+threshold given to the constructor, say) and be obeyed. A function that defines ``__getstate__`` is kept as that says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.functions import WrappingFunction
+from dsv2.graph import Operator
+from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.serde.codec import Codec, References
+from dsv2.runtime.state.handles import Handle
+from dsv2.runtime.state.partition import EventTimers
+
+__all__ = ("FunctionFields", "difference_of_fields")
+
+# What objects of the runtime are for people to read.
+_SHOWN: References = {
+    DefaultCounter.reference_kind: "counter {!r}".format,
+    EventTimers.reference_kind: lambda name: "event time",
+    Handle.reference_kind: "state {!r}".format,
+}
+_ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
+
+
+class FunctionFields:
+    """Watches one function object; made right after it was built or unpickled, before any callback."""
+
+    def __init__(
+        self,
+        function: object,
+        operator: Operator,
+        codec: Codec,
+        references: References,
+    ) -> None:
+        """``references``: finds the objects of the runtime that the function keeps in its fields."""
+        self._wrapping = function
+        self._kept_of_wrapping: Collection[str] = ()
+        if isinstance(function, WrappingFunction):
+            self._kept_of_wrapping = function.kept_fields
+            function = function.wrapped
+        self._function = function
+        self._operator = operator
+        self._codec = codec
+        self._references = references
+        self._custom = type(function).__getstate__ is not object.__getstate__
+        self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
+        self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
+        self._changed: set[str] = set()
+
+    @property
+    def kept(self) -> list[str]:
+        """The names of the fields that ``snapshot`` holds; none if ``__getstate__`` says what it holds."""
+        return sorted(self._changed)
+
+    def snapshot(self) -> bytes:
+        """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be."""
+        fields = self._snapshot()
+        if not self._kept_of_wrapping:
+            return fields
+        return self._codec.dumps((fields, {name: getattr(self._wrapping, name) for name in self._kept_of_wrapping}))
+
+    def _snapshot(self) -> bytes:
+        if self._custom:
+            return self._dumps(self._function.__getstate__(), "what __getstate__ returned")
+        fields = _as_dict(object.__getstate__(self._function))
+        for name, value in fields.items():
+            if name not in self._changed and self._differs(name, value):
+                self._check(name, value)
+                self._changed.add(name)
+        changed = {name: fields[name] for name in fields if name in self._changed}
+        removed = sorted(self._pristine.keys() - fields.keys())
+        try:
+            return self._codec.dumps((changed, removed))
+        except SerializationError:
+            for name, value in changed.items():
+                self._check(name, value)
+            raise
+
+    def restore(self, data: bytes) -> None:
+        """Put the fields of an earlier ``snapshot`` back."""
+        state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
+        if self._kept_of_wrapping:
+            data, kept = state
+            for name, value in kept.items():
+                setattr(self._wrapping, name, value)
+            state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
+        if self._custom:
+            restore_state = getattr(self._function, "__setstate__", None)
+            if restore_state is not None:
+                restore_state(state)
+            else:
+                self._set(_as_dict(state))
+            return
+        changed, removed = state
+        self._set(changed)
+        for name in removed:
+            if hasattr(self._function, name):
+                object.__delattr__(self._function, name)
+        self._changed = set(changed)
+
+    def _set(self, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self._function, name, value)
+
+    def _differs(self, name: str, value: Any) -> bool:
+        if name not in self._pristine:
+            return True
+        same = value is self._pristine[name]
+        before = self._pristine_bytes[name]
+        if same and (before is None or isinstance(value, _ATOMS)):
+            return False  # a callable, a lock: part of the program, not of its state
+        return before is None or self._try_dumps(value) != before
+
+    def _try_dumps(self, value: Any) -> bytes | None:
+        try:
+            return self._codec.dumps(value)
+        except SerializationError:
+            return None
+
+    def _check(self, name: str, value: Any) -> None:
+        # Reading back as well: what was once written has to be readable, or the job could never start again.
+        self._dumps(value, f"field {name!r} ({type(value).__qualname__})", read_back=True)
+
+    def _dumps(self, value: Any, what: str, read_back: bool = False) -> bytes:
+        try:
+            data = self._codec.dumps(value)
+            if read_back:
+                self._codec.loads(data, "Read back", self._references)
+            return data
+        except (SerializationError, CorruptDataError) as error:
+            raise SerializationError(
+                f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
+                f"Fields of a function are part of its state: keep plain values in them, or define __getstate__ "
+                f"(without the field) and __setstate__ (which builds it again)."
+            ) from error
+
+
+def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:
+    """In words what two snapshots of fields of ``function``, which are not the same, differ in."""
+    function = function.wrapped if isinstance(function, WrappingFunction) else function
+    if type(function).__getstate__ is not object.__getstate__:
+        return "what __getstate__ returned"
+    kept = [codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second)]
+    for name in sorted({*kept[0], *kept[1]}):
+        values = [shorten(fields[name]) if name in fields else "what the program says" for fields in kept]
+        if values[0] != values[1]:
+            return f"the field {name!r} of the function: {values[0]} and {values[1]}"
+    return "fields of the function"
+
+
+def _as_dict(state: Any) -> dict[str, Any]:
+    # What __getstate__ returns by default: a dict, None, or (dict or None, slots).
+    plain, slots = state if isinstance(state, tuple) else (state, None)
+    return {**(plain or {}), **(slots or {})}

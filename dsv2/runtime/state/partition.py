@@ -1,0 +1,173 @@
+"""State and timers of the current key, as functions reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsv2.errors import ContractError, UndeclaredStateError
+from dsv2.functions import check_timestamp
+from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.serde.references import Reference
+from dsv2.runtime.state.handles import Handle
+from dsv2.runtime.state.keyed_store import Entry, PagedKeyedStore
+from dsv2.runtime.state.timers import BatchTime, TimerService
+from dsv2.state import RedistributionMode, StateDeclaration
+from dsv2.watermark.event_time import EventTimeOfInputs
+
+__all__ = ("EventTimers", "PartitionState", "PartitionTimers", "SubtaskStates")
+
+
+class PartitionState:
+    """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
+
+    __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes", "touched")
+
+    def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
+        self._keyed = keyed
+        self._store = store
+        self.panes = store.panes  # where extensions want them
+        self.key = NO_KEY
+        self.touched = store.touched
+        self.handles: Mapping[str, Handle] = {}
+        self.new_handle: Callable[[StateDeclaration, Callable[[], Entry]], Handle]  # where extensions want it
+
+    @property
+    def current_key(self) -> Any:
+        """The key of the record in hand."""
+        if self.key is NO_KEY:
+            raise ContractError(
+                "There is no current key here (open, watermarks, broadcast records and end of input concern all "
+                "partitions): use ctx.apply_to_all_partitions."
+                if self._keyed
+                else "The key is only defined for functions on a keyed stream: call key_by before process."
+            )
+        return self.key
+
+    def touch(self) -> None:
+        """Have what is kept of the current key at hand."""
+        self._store.touch(self.current_key)
+
+    def entry(self) -> Entry:
+        """The live entry of the current key, made if there is none; extensions keep their state in it."""
+        return self._store.live.get(self.key) or self._store.entry(self.current_key)
+
+    def find(self) -> Entry | None:
+        """The entry of the current key to look at, or None; what is changed in it may be lost."""
+        return self._store.find(self.key)
+
+    def get_state(self, declaration: Any) -> Any:
+        """The handle on a state."""
+        handle = self.handles.get(getattr(declaration, "name", ""))
+        if handle is not None and handle.declaration is declaration:
+            return handle  # the short way: this may be asked for at each record
+        handle = self.get_state_optional(declaration)
+        if handle is None:
+            known = ", ".join(map(str, (handle.declaration for handle in self.handles.values()))) or "none"
+            raise UndeclaredStateError(
+                f"{declaration} is not declared (declared: {known}). Return its declaration from uses_states()."
+            )
+        return handle
+
+    def get_state_optional(self, declaration: Any) -> Any:
+        """The handle on a state, or None."""
+        if not isinstance(declaration, StateDeclaration):
+            raise ContractError(f"A state is asked for by its declaration, not by {declaration!r}.")
+        handle = self.handles.get(declaration.name)
+        if handle is None or handle.declaration is declaration or handle.declaration.matches(declaration):
+            return handle
+        raise UndeclaredStateError(
+            f"uses_states() returns another declaration of {declaration.name!r}:\n  asked for: {declaration!r}\n"
+            f"  declared:  {handle.declaration!r}"
+        )
+
+    def require_keyed(self, what: str) -> None:
+        """Raise ``ContractError`` if the function is not keyed."""
+        if not self._keyed:
+            raise ContractError(f"{what} is only there for functions on a keyed stream: call key_by before process.")
+
+
+class SubtaskStates:
+    """``SubtaskStateManager``."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: PartitionState) -> None:
+        self._partition = partition
+
+    def get_state(self, declaration: Any) -> Any:
+        """The handle on a state."""
+        return _without_key(self._partition.get_state(declaration))
+
+    def get_state_optional(self, declaration: Any) -> Any:
+        """The handle on a state, or None."""
+        handle = self._partition.get_state_optional(declaration)
+        return None if handle is None else _without_key(handle)
+
+
+def _without_key(handle: Handle) -> Handle:
+    if handle.declaration.redistribution_mode is RedistributionMode.NONE:
+        raise ContractError(
+            f"{handle.declaration} belongs to a key, and a NonPartitionedContext has states of the subtask only: reach "
+            f"it through ctx.apply_to_all_partitions."
+        )
+    return handle
+
+
+class PartitionTimers:
+    """``ProcessingTimeManager``: timers of the current key."""
+
+    __slots__ = ("_partition", "_time", "_timers")
+
+    def __init__(self, partition: PartitionState, timers: TimerService, time: BatchTime) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._time = time
+
+    def register_timer(self, timestamp: int) -> None:
+        """Call ``on_processing_timer`` for the current key at ``timestamp`` ms."""
+        check_timestamp(timestamp)
+        self._timers.register(self._partition.current_key, timestamp)
+
+    def delete_timer(self, timestamp: int) -> None:
+        """Take it back."""
+        self._timers.delete(self._partition.current_key, timestamp)
+
+    def current_time(self) -> int:
+        """Milliseconds since the epoch."""
+        self._partition.require_keyed("Processing time")
+        return self._time.now_ms
+
+
+class EventTimers(Reference):
+    """``EventTimeManager``: event timers of the current key. A function may keep it in a field."""
+
+    __slots__ = ("_inputs", "_partition", "_timers")
+
+    reference_kind = "event time manager"
+
+    def __init__(self, partition: PartitionState, timers: TimerService, inputs: EventTimeOfInputs) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._inputs = inputs
+
+    @property
+    def reference_name(self) -> str:
+        return ""
+
+    def register_timer(self, timestamp: int) -> None:
+        """Call ``on_event_timer`` for the current key when event time has reached ``timestamp`` ms."""
+        check_timestamp(timestamp)
+        self._timers.register(self._partition.current_key, timestamp)
+
+    def delete_timer(self, timestamp: int) -> None:
+        """Take it back."""
+        self._timers.delete(self._partition.current_key, timestamp)
+
+    def current_time(self) -> int:
+        """Event time here, in ms."""
+        return self._inputs.current
+
+    def uses_processing_time(self) -> bool:
+        """Whether it is the wall clock."""
+        return self._inputs.uses_processing_time

@@ -1,0 +1,105 @@
+"""Keyed timers of one operator in one subtask, in event time or in processing time.
+
+A timer is known by its key and time, so registering it twice is registering it once. Those of a key are part of its
+entry in the keyed store; each page of the store knows its earliest, so what is not due costs nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from heapq import heappop, heappush
+from operator import itemgetter
+from typing import Any
+
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
+
+__all__ = ("BatchTime", "TimerService")
+
+
+_timestamp = itemgetter(0)
+
+
+class BatchTime:
+    """Processing time, which stands still within a micro-batch, so that a repeated one repeats itself exactly."""
+
+    __slots__ = ("now_ms",)
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+
+class TimerService:
+    """The timers of one ``domain``. The caller says which key is meant, and what firing is."""
+
+    def __init__(self, domain: int, store: PagedKeyedStore) -> None:
+        self._domain = domain
+        self._store = store
+        self._until: int | None = None  # set while timers fire
+        self._meanwhile: list[tuple[int, int, Any]] = []  # registered since then, and due: a heap
+        self._order = 0
+
+    def register(self, key: Any, timestamp: int) -> None:
+        """Set a timer of ``key`` to ``timestamp``; nothing happens if there is one."""
+        entry = self._store.entry(key)
+        timers = entry.get(self._domain)
+        if timers is None:
+            entry[self._domain] = [timestamp]
+        else:
+            place = bisect_left(timers, timestamp)
+            if place < len(timers) and timers[place] == timestamp:
+                return
+            timers.insert(place, timestamp)
+        if self._until is not None and timestamp <= self._until:
+            self._order += 1
+            heappush(self._meanwhile, (timestamp, self._order, key))
+        else:
+            self._store.add_deadline(self._domain, key, timestamp)
+
+    def delete(self, key: Any, timestamp: int) -> None:
+        """Take a timer back; nothing happens if there is none."""
+        self._remove(key, timestamp)
+
+    def advance(self, time: int, fire: Callable[[int, Any], None], *, last: bool = False) -> None:
+        """Call ``fire(timestamp, key)`` for every timer up to ``time``, in order of time.
+
+        Timers that are registered meanwhile and are due fire as well; not if this is the ``last`` time, because one
+        that registers itself anew would never come to an end.
+        """
+        first = self._store.next_deadline(self._domain)
+        if first is None or first > time:
+            return
+        due = self._store.take_due(self._domain, time)
+        due.sort(key=_timestamp)  # stable: those of one time stay in their repeatable order
+        self._until = None if last else time
+        try:
+            for timestamp, key in due:
+                while self._meanwhile and self._meanwhile[0][0] < timestamp:
+                    self._fire_meanwhile(fire)
+                if self._remove(key, timestamp):
+                    fire(timestamp, key)
+            while self._meanwhile:
+                self._fire_meanwhile(fire)
+        finally:
+            self._until = None
+            self._meanwhile.clear()
+
+    def next_time(self) -> int | None:
+        """When the next timer is due, or a time before it if that one was taken back; None if there is none."""
+        return self._store.next_deadline(self._domain)
+
+    def _fire_meanwhile(self, fire: Callable[[int, Any], None]) -> None:
+        timestamp, _, key = heappop(self._meanwhile)
+        if self._remove(key, timestamp):
+            fire(timestamp, key)
+
+    def _remove(self, key: Any, timestamp: int) -> bool:
+        entry = self._store.entry(key)
+        timers = entry.get(self._domain, ())
+        place = bisect_left(timers, timestamp)
+        if place == len(timers) or timers[place] != timestamp:
+            return False
+        del timers[place]
+        if not timers:
+            del entry[self._domain]
+        return True
