@@ -22,8 +22,8 @@ from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.reading import Order
 from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_arrow
+from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
 __all__ = ("PACE_SECONDS", "Feed", "Offset", "Planner", "feed_for", "frame_source_class")
@@ -92,7 +92,7 @@ class OrderFeed(Feed):
 
     def rows(self, job: WorkerJob, operator: Operator, portion: Any) -> Iterator[list[Row]]:
         slot = job.layout.slots[job.plan.read_by[operator.id], portion.subtask]
-        yield [(slot, ORDER_CHANNEL, 0, to_bytes(Order(operator.id, portion)))]
+        yield [(slot, ORDER_CHANNEL, 0, to_bytes(ReadOrder(operator.id, portion)))]
 
 
 def feed_for(plan: Plan, operator_id: int, feed: Feed) -> Feed:

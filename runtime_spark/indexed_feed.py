@@ -20,8 +20,8 @@ from dsv2.sources import CollectionSource, IndexedSource, Interruption
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
 from runtime_spark.interruptions import Interruptions
-from runtime_spark.reading import Split, portion_rows
 from runtime_spark.rows import FrameEncoder, Row
+from runtime_spark.source_read import IndexRange, range_rows
 from runtime_spark.worker import WorkerJob
 
 __all__ = ("DEFAULT_RECORDS_PER_BATCH", "IndexedFeed", "StartFeed", "TickFeed")
@@ -94,14 +94,14 @@ class CountingPlanner(Planner):
         stop = max(stop, position)
         return {"position": stop, "ended": True} if stop == count else {"position": stop}
 
-    def portions(self, start: Offset, end: Offset) -> Sequence[Split]:
+    def portions(self, start: Offset, end: Offset) -> Sequence[IndexRange]:
         begin, stop = start["position"], end["position"]
         self._interruptions.begin(begin)
         if start == end:
             return []
         first, last = begin == _BEFORE_START, _has_ended(end)
         subtasks = range(self._feed.subtasks(self._operator))
-        return [Split(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
+        return [IndexRange(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
 
     def commit(self, offset: Offset) -> None:
         pass  # nobody waits for it
@@ -155,8 +155,8 @@ class IndexedFeed(CountingFeed):
         self.interruptions = source.interruptions
         self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
 
-    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
-        yield from portion_rows(job, operator, self.source, portion)
+    def rows(self, job: WorkerJob, operator: Operator, portion: IndexRange) -> Iterator[list[Row]]:
+        yield from range_rows(job, operator, self.source, portion)
 
 
 class StartFeed(CountingFeed):
@@ -164,7 +164,7 @@ class StartFeed(CountingFeed):
 
     records_per_second = 0.0
 
-    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
+    def rows(self, job: WorkerJob, operator: Operator, portion: IndexRange) -> Iterator[list[Row]]:
         encoder = FrameEncoder(job.plan, job.layout, job.codec())
         task = SourceTask(job.plan, operator, portion.subtask, encoder.emit, job.source_functions)
         task.start()
@@ -185,7 +185,7 @@ class TickFeed(CountingFeed):
     def subtasks(self, operator: Operator) -> int:
         return 1
 
-    def rows(self, job: WorkerJob, operator: Operator, portion: Split) -> Iterator[list[Row]]:
+    def rows(self, job: WorkerJob, operator: Operator, portion: IndexRange) -> Iterator[list[Row]]:
         yield [(0, 0, number, b"") for number in range(portion.start, portion.stop)]
 
 

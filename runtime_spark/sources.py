@@ -22,9 +22,9 @@ from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
 from runtime_spark.frame_source import Feed, feed_for, frame_source_class
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
-from runtime_spark.reading import Split
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
+from runtime_spark.source_read import IndexRange
 from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.worker import load_job
@@ -124,7 +124,7 @@ def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, o
 def _indexed_batch(spark: SparkSession, source: IndexedSource[Any], operator: Operator, packed: bytes) -> DataFrame:
     count = source.count
     assert count is not None
-    splits = [Split(subtask, 0, count, True, True) for subtask in range(operator.parallelism)]
+    splits = [IndexRange(subtask, 0, count, True, True) for subtask in range(operator.parallelism)]
     return _batch_frames(spark, IndexedFeed(source), splits, operator.id, packed)
 
 

@@ -15,8 +15,8 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, orders
 from dsv2.sources import Source
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
-from runtime_spark.reading import portion_rows
 from runtime_spark.rows import Row
+from runtime_spark.source_read import range_rows
 from runtime_spark.source_reports import ReportFile
 from runtime_spark.worker import WorkerJob
 
@@ -50,7 +50,7 @@ class SplitFeed(Feed):
         return SplitPlanner(self.source, coordinator, self._reports)
 
     def rows(self, job: WorkerJob, operator: Operator, portion: ReaderOrder) -> Iterator[list[Row]]:
-        yield from portion_rows(job, operator, self.source, portion)
+        yield from range_rows(job, operator, self.source, portion)
 
 
 class SplitPlanner(Planner):

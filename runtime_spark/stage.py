@@ -25,8 +25,8 @@ from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.key_samples import KeySampler
-from runtime_spark.reading import Order, Reading
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.source_read import ReadOrder, SourceRead
 from runtime_spark.state_history import Journal, StateSeal
 from runtime_spark.state_limit import check_state_size
 from runtime_spark.worker import WorkerJob, batch_id, forget_modules, load_job, patient_collector
@@ -207,7 +207,7 @@ class _SubtaskRun:
         self._job = job
         self._codec = job.codec()
         self._sampler = KeySampler(job.plan, head, self._codec) if sampled else None
-        self._readings: list[Reading] = []
+        self._readings: list[SourceRead] = []
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
         stores = page_stores(self._codec)
@@ -225,8 +225,8 @@ class _SubtaskRun:
         """No rows come any more."""
         yield from self._read(before=_END)
 
-    def _begin_reading(self, order: Order) -> None:
-        reading = Reading(self._job, order, self._encoder.report)
+    def _begin_reading(self, order: ReadOrder) -> None:
+        reading = SourceRead(self._job, order, self._encoder.report)
         if self._advance(reading):
             self._readings.append(reading)
 
@@ -240,7 +240,7 @@ class _SubtaskRun:
             if not self._advance(reading):
                 self._readings.remove(reading)
 
-    def _advance(self, reading: Reading) -> bool:
+    def _advance(self, reading: SourceRead) -> bool:
         try:
             return reading.advance()
         except BaseException:

@@ -23,8 +23,8 @@ from runtime_spark import stage
 from runtime_spark.frame_source import feed_for
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
-from runtime_spark.reading import Split
 from runtime_spark.rows import COLUMNS, FrameEncoder, Row, decode_frame
+from runtime_spark.source_read import IndexRange
 from runtime_spark.worker import load_job, pack_job, patient_collector
 
 __all__ = ("OutsideSpark",)
@@ -93,7 +93,7 @@ class OutsideSpark:
         assert isinstance(self._source.body, IndexedSource)
         feed = feed_for(self._job.plan, self._source.id, IndexedFeed(self._source.body))
         splits = [
-            Split(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
+            IndexRange(subtask, begin, self._position, begin == 0, False) for subtask in range(self._source.parallelism)
         ]
         return [row for split in splits for rows in feed.rows(self._job, self._source, split) for row in rows]
 

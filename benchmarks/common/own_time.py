@@ -25,7 +25,7 @@ from runtime_spark import stage
 from runtime_spark.frame_source import FrameStreamReader
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.query import StreamingJob
-from runtime_spark.reading import Reading
+from runtime_spark.source_read import SourceRead
 from runtime_spark.worker import WorkerJob
 
 __all__ = ("PARTS", "milliseconds", "settings", "watching")
@@ -36,7 +36,7 @@ _FOLDER = "DSV2_OWN_TIME"  # variable of the environment of workers and planners
 _CALLS: dict[str, list[tuple[Any, str]]] = {
     "plan the micro-batch": [(FrameStreamReader, "latestOffset"), (FrameStreamReader, "partitions")],
     "commit its offsets": [(FrameStreamReader, "commit")],
-    "read, and route": [(IndexedFeed, "rows"), (Reading, "advance")],
+    "read, and route": [(IndexedFeed, "rows"), (SourceRead, "advance")],
     "make subtasks": [(WorkerJob, "new_subtask")],
     "restore": [(Subtask, "open"), (Subtask, "restore"), (Subtask, "begin_batch")],
     "decode, process and route": [(stage, "decode_frame"), (Subtask, "receive")],

@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import records_of, table_of
-from dsv2.arrow.said import types_said
 from dsv2.arrow.schema import schema_of
 from dsv2.callables import takes
 from dsv2.columnar import Columnar
@@ -89,7 +89,7 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
 
     @property
     def record_types(self) -> tuple[type, type]:
-        given, emitted = types_said(type(self), ArrowProcessFunction, "Click, Total")
+        given, emitted = declared_types(type(self), ArrowProcessFunction, "Click, Total")
         return given, emitted
 
     def process_columns(self, records: Sequence[Any], output: Any, ctx: Any) -> None:

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
+from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import table_of
-from dsv2.arrow.said import types_said
 from dsv2.arrow.schema import schema_of
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
 
@@ -76,7 +76,7 @@ class ArrowSink(ParallelSink[T], Generic[T]):
 
     @property
     def record_types(self) -> tuple[type, ...]:
-        return types_said(type(self), ArrowSink, "Total")
+        return declared_types(type(self), ArrowSink, "Total")
 
     def write(self, batch: SinkBatch[T]) -> None:
         (kind,) = self.record_types

@@ -224,7 +224,7 @@ def _at_source(
     if isinstance(body, DataFrameSource) or (isinstance(body, RunFunction) and body.keeps_nothing):
         return AtSource.RECORDS  # rows of one subtask are read by several tasks
     if isinstance(body, BaseSource) or (isinstance(body, RunFunction) and body.keeps_within_portions):
-        return AtSource.PORTIONS
+        return AtSource.MICRO_BATCHES
     return AtSource.NOTHING
 
 

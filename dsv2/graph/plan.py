@@ -63,7 +63,7 @@ class AtSource(IntEnum):
 
     NOTHING = 0
     RECORDS = 1
-    PORTIONS = 2
+    MICRO_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class Plan:
 
     def _may_read(self, edge: Edge, source: Operator) -> bool:
         by_subtask = edge.target in self.chains and edge.exchange is Exchange.FORWARD
-        return by_subtask and source.at_source is AtSource.PORTIONS
+        return by_subtask and source.at_source is AtSource.MICRO_BATCHES
 
     @cached_property
     def depths(self) -> Mapping[int, int]:

@@ -15,8 +15,8 @@ import pytest
 from dsv2 import JobError
 from dsv2.connectors.postgres import RowChange, drop_replication
 from dsv2.connectors.postgres.connection import PostgresConnection
-from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log
+from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
 from dsv2.runtime.sources.offsets import orders
 from tests.followed import Reader, Run, Table, state_after, told
@@ -177,9 +177,9 @@ def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Ta
     start = run.at()["log"]
     for number in range(3):
         table.execute(f"UPDATE {{}} SET name = '{number}' WHERE id < 3")
-    following = Following(PostgresConnection(table.conninfo, 1000), table.name, table.name)
-    server = Server(following.connection)
-    log, oid = Log(server, following), table.execute("SELECT '{}'::regclass::oid")[0][0]
+    settings = ReplicationSettings(PostgresConnection(table.conninfo, 1000), table.name, table.name)
+    server = Server(settings.connection)
+    log, oid = Log(server, settings), table.execute("SELECT '{}'::regclass::oid")[0][0]
     end = log.end()
     changes = list(log.changes(oid, start, end))
     assert len(changes) == 6

@@ -19,8 +19,8 @@ from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
 from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
 from runtime_spark.indexed_feed import CountingFeed
-from runtime_spark.reading import Split as IndexedSplit
 from runtime_spark.rows import Row
+from runtime_spark.source_read import IndexRange as IndexedSplit
 from runtime_spark.worker import WorkerJob
 from tests.spans import Spans
 from tests.unit.test_source_coordinator import operator_of

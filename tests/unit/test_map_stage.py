@@ -27,8 +27,8 @@ from runtime_spark import StateLayout, map_stage, stage
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.map_stage import MapStage
-from runtime_spark.reading import Split
 from runtime_spark.rows import COLUMNS, Row, decode_frame
+from runtime_spark.source_read import IndexRange
 from runtime_spark.state_history import StateHistory
 from runtime_spark.worker import load_job, pack_job
 
@@ -166,7 +166,7 @@ class Job:
         source = next(operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE)
         for seq, visit in enumerate(visits):
             feed = IndexedFeed(CollectionSource([visit]))
-            (rows,) = feed.rows(load_job(self._packed), source, Split(0, 0, 1, first=False, last=False))
+            (rows,) = feed.rows(load_job(self._packed), source, IndexRange(0, 0, 1, first=False, last=False))
             own: list[Row] = [(slot, channel, seq, data) for slot, channel, _, data in rows if slot == self.number]
             yield pd.DataFrame([(*row, now) for row in own], columns=[*COLUMNS, "now_ms"])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.pgoutput import RelationChange, changes
+from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server
 from dsv2.connectors.postgres.split import lsn_text, parse_lsn
 from dsv2.errors import JobError
@@ -27,10 +27,10 @@ _ADVANCE = (
 class Log:
     """What the slot of ``following`` keeps: all from where it was told to forget."""
 
-    def __init__(self, server: Server, following: Following) -> None:
+    def __init__(self, server: Server, settings: ReplicationSettings) -> None:
         self._server = server
-        self._following = following
-        self._what = f"The changes of {following.table} cannot be read"
+        self._settings = settings
+        self._what = f"The changes of {settings.table} cannot be read"
 
     def end(self) -> int:
         """Where the log ends now, as far as it would survive a crash."""
@@ -48,7 +48,7 @@ class Log:
             if start <= change.commit_lsn < stop and oid in change.tables:
                 if not isinstance(change, RelationChange):
                     raise JobError(
-                        f"Table {self._following.table} was truncated, of which the log tells no keys: nobody can say "
+                        f"Table {self._settings.table} was truncated, of which the log tells no keys: nobody can say "
                         f"which rows are gone. Delete rows instead; to go on now, start anew, with a new checkpoint."
                     )
                 yield change
@@ -56,21 +56,21 @@ class Log:
 
     def forget(self, lsn: int) -> None:
         """Tell the slot that what was committed before ``lsn`` is not wanted any more."""
-        arguments = {"slot": self._following.slot, "lsn": lsn_text(lsn)}
+        arguments = {"slot": self._settings.slot, "lsn": lsn_text(lsn)}
         self._server.ask(self._what, lambda connection: connection.execute(_ADVANCE, arguments))
 
     def _messages(self, connection: Connection, stop: int) -> Iterator[bytes]:
         with connection.transaction(), connection.cursor("dsv2_log", binary=True) as cursor:
             cursor.itersize = _AT_ONCE
-            cursor.execute(_PEEK, [self._following.slot, lsn_text(stop), self._following.publication])
+            cursor.execute(_PEEK, [self._settings.slot, lsn_text(stop), self._settings.publication])
             yield from (data for (data,) in cursor)
 
     def _check_kept(self, start: int) -> None:
         # When all was read, so that nobody can have had the slot forget any of it meanwhile.
-        confirmed = self._server.ask(self._what, lambda connection: confirmed_lsn(connection, self._following.slot))
+        confirmed = self._server.ask(self._what, lambda connection: confirmed_lsn(connection, self._settings.slot))
         if confirmed is None or confirmed > start:
             raise JobError(
-                f"The replication slot {self._following.slot} has forgotten changes of {self._following.table} that "
+                f"The replication slot {self._settings.slot} has forgotten changes of {self._settings.table} that "
                 f"the job has not read: another job reads from it, or this one goes on from an older checkpoint. Give "
                 f"each job a slot_name of its own; what is lost takes a new start, with a new checkpoint."
             )

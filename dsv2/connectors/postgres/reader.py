@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 from psycopg import sql
 
 from dsv2.connectors.postgres.change import ChangeKind, RowChange
-from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.pgoutput import RelationChange
 from dsv2.connectors.postgres.replication import ROW_NUMBER
+from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, statement
 from dsv2.connectors.postgres.split import LOG, PostgresSplit
 from dsv2.connectors.postgres.table import FollowedTable, table_numbered
@@ -30,10 +30,10 @@ _AT_ONCE = 2048
 class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]):
     """Reads in one task."""
 
-    def __init__(self, following: Following, decode: Callable[[dict[str, Any]], T_co]) -> None:
-        self._following = following
+    def __init__(self, settings: ReplicationSettings, decode: Callable[[dict[str, Any]], T_co]) -> None:
+        self._settings = settings
         self._decode = decode
-        self._server = Server(following.connection)
+        self._server = Server(settings.connection)
 
     def read(self, start: PostgresSplit, stop: PostgresSplit, /) -> Iterator[Records[RowChange[T_co]]]:
         table = self._table(start)
@@ -45,7 +45,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
         self._server.close()
 
     def _table(self, split: PostgresSplit) -> FollowedTable:
-        name = self._following.table
+        name = self._settings.table
         return self._server.ask(
             f"Table {name} cannot be read", lambda connection: table_numbered(connection, split.table, name)
         )
@@ -61,7 +61,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
     def _rows(self, connection: Connection, table: FollowedTable, first: int, stop: int) -> Iterator[dict[str, Any]]:
         query = statement(
             "SELECT * FROM {0} WHERE {1} > {2} AND {1} <= {3} ORDER BY {1}",
-            sql.Identifier(table.schema, self._following.copy),
+            sql.Identifier(table.schema, self._settings.copy),
             sql.Identifier(ROW_NUMBER),
             sql.Literal(first),
             sql.Literal(stop),
@@ -77,7 +77,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
         values = LogValues(self._server, table)
         found = (
             (of_row, change.commit_ms)
-            for change in Log(self._server, self._following).changes(table.oid, start, stop)
+            for change in Log(self._server, self._settings).changes(table.oid, start, stop)
             for of_row in self._changes(values, table, change)
         )
         while run := list(islice(found, _AT_ONCE)):

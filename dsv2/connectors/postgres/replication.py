@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from psycopg import sql
 
-from dsv2.connectors.postgres.following import Following
 from dsv2.connectors.postgres.log import Log, confirmed_lsn
+from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Connection, Server, named, opened, statement
 from dsv2.connectors.postgres.split import lsn_text, parse_lsn
 from dsv2.connectors.postgres.table import FollowedTable, table_named, table_numbered
@@ -52,7 +52,7 @@ _DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slo
 
 @dataclass(frozen=True)
 class Start:
-    """What following begins with: a copy of so many ``rows`` of ``table``, and changes from ``lsn`` on."""
+    """What replication begins with: a copy of so many ``rows`` of ``table``, and changes from ``lsn`` on."""
 
     table: int
     rows: int
@@ -62,10 +62,10 @@ class Start:
 class Replication:
     """Lives on the driver."""
 
-    def __init__(self, following: Following) -> None:
-        self._following = following
-        self._server = Server(following.connection)
-        self.log = Log(self._server, following)
+    def __init__(self, settings: ReplicationSettings) -> None:
+        self._settings = settings
+        self._server = Server(settings.connection)
+        self.log = Log(self._server, settings)
 
     def begin(self, *, replace: bool) -> Start:
         """Make all of it. Raises ``JobError`` if there is a slot of this name, unless ``replace`` says to drop it.
@@ -95,15 +95,15 @@ class Replication:
         self._server.close()
 
     def _ask(self, what: str, call: Callable[[Connection], T]) -> T:
-        return self._server.ask(f"Table {self._following.table} cannot be {what}", call)
+        return self._server.ask(f"Table {self._settings.table} cannot be {what}", call)
 
     def _begin(self, connection: Connection, *, replace: bool) -> Start:
         self._check_level(connection)
-        table = table_named(connection, self._following.table)
-        confirmed = confirmed_lsn(connection, self._following.slot)
+        table = table_named(connection, self._settings.table)
+        confirmed = confirmed_lsn(connection, self._settings.slot)
         if confirmed is not None and not replace:
             return self._taken_over(connection, table, confirmed)
-        connection.execute(_DROP_SLOT, [self._following.slot])
+        connection.execute(_DROP_SLOT, [self._settings.slot])
         self._for_copies(connection, _DROP_TABLE)
         self._publish(connection, table)
         return self._copy_at_slot(connection, table)
@@ -120,7 +120,7 @@ class Replication:
         copy = self._copy_of(table)
         query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
         if connection.execute(query, [copy.as_string()]).fetchone() != (_mark(table, lsn),):
-            slot = self._following.slot
+            slot = self._settings.slot
             raise JobError(
                 f"There is a replication slot {slot} already. If another job uses it, choose another slot_name. If it "
                 f"was left by this one, which now starts anew, say if_slot_exists='replace'."
@@ -130,13 +130,13 @@ class Replication:
         return Start(table.oid, rows, lsn)
 
     def _copy_of(self, table: FollowedTable) -> sql.Identifier:
-        return sql.Identifier(table.schema, self._following.copy)
+        return sql.Identifier(table.schema, self._settings.copy)
 
     def _publish(self, connection: Connection, table: FollowedTable) -> None:
         if self._is_published(connection, table):
             return
-        publication = self._following.publication
-        if self._following.own_publication is not None:
+        publication = self._settings.publication
+        if self._settings.own_publication is not None:
             raise JobError(
                 f"The publication {publication} does not have all of table {table.schema}.{table.name}: it has to be "
                 f"in it with all columns and rows, and all kinds of changes."
@@ -146,32 +146,32 @@ class Replication:
         connection.execute(statement("CREATE PUBLICATION {} FOR TABLE ONLY {}", name, table.identifier))
 
     def _is_published(self, connection: Connection, table: FollowedTable) -> bool:
-        found = connection.execute(_PUBLISHED, [table.oid, self._following.publication, table.schema, table.name])
+        found = connection.execute(_PUBLISHED, [table.oid, self._settings.publication, table.schema, table.name])
         return found.fetchone() == (True,)
 
     def _check(self, connection: Connection, oid: int) -> None:
-        if confirmed_lsn(connection, self._following.slot) is None:
+        if confirmed_lsn(connection, self._settings.slot) is None:
             raise JobError(
-                f"The replication slot {self._following.slot} is gone, and with it what changed in "
-                f"{self._following.table} since. Start anew, with a new checkpoint."
+                f"The replication slot {self._settings.slot} is gone, and with it what changed in "
+                f"{self._settings.table} since. Start anew, with a new checkpoint."
             )
-        table = table_numbered(connection, oid, self._following.table)
+        table = table_numbered(connection, oid, self._settings.table)
         query = "SELECT to_regclass(%s)::oid"
-        if connection.execute(query, [named(self._following.table).as_string()]).fetchone() != (oid,):
+        if connection.execute(query, [named(self._settings.table).as_string()]).fetchone() != (oid,):
             raise JobError(
-                f"The job began with table {table.schema}.{table.name}, and {self._following.table} is another one. "
+                f"The job began with table {table.schema}.{table.name}, and {self._settings.table} is another one. "
                 f"To follow that, start anew, with a new checkpoint."
             )
         if not self._is_published(connection, table):
             raise JobError(
-                f"The publication {self._following.publication} has not all of table {table.schema}.{table.name} any "
+                f"The publication {self._settings.publication} has not all of table {table.schema}.{table.name} any "
                 f"more, so changes of it are lost. Start anew, with a new checkpoint."
             )
 
     def _copy_at_slot(self, connection: Connection, table: FollowedTable) -> Start:
         # The slot is kept only when the copy is there: until then it goes with its connection.
-        slot = self._following.slot
-        with opened(self._following.connection, replication="database") as exporting:
+        slot = self._settings.slot
+        with opened(self._settings.connection, replication="database") as exporting:
             temporary = f"{slot}_{exporting.info.backend_pid}"
             create = statement(
                 "CREATE_REPLICATION_SLOT {} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT", sql.Identifier(temporary)
@@ -202,14 +202,14 @@ class Replication:
 
     def _for_copies(self, connection: Connection, text: str) -> None:
         """Run a statement with the name of the copy, if there is one (or of several, in different schemas)."""
-        for schema, name in connection.execute(_COPIES, [self._following.copy]).fetchall():
+        for schema, name in connection.execute(_COPIES, [self._settings.copy]).fetchall():
             connection.execute(statement(text, sql.Identifier(schema, name)))
 
     def _drop(self, connection: Connection) -> None:
-        connection.execute(_DROP_SLOT, [self._following.slot])
+        connection.execute(_DROP_SLOT, [self._settings.slot])
         self._for_copies(connection, _DROP_TABLE)
-        if self._following.own_publication is None:
-            connection.execute(statement("DROP PUBLICATION IF EXISTS {}", sql.Identifier(self._following.publication)))
+        if self._settings.own_publication is None:
+            connection.execute(statement("DROP PUBLICATION IF EXISTS {}", sql.Identifier(self._settings.publication)))
 
 
 def _mark(table: FollowedTable, lsn: int) -> str:

@@ -30,7 +30,7 @@ SET client_encoding = 'UTF8'; SET row_security = off
 """
 # What a server says that will answer soon, in words: there is no code for it before one is connected.
 _SOON = ("the database system is ", "too many clients", "connection slots are reserved")
-_PASSING = (
+_TRANSIENT = (
     errors.AdminShutdown,
     errors.CrashShutdown,
     errors.CannotConnectNow,
@@ -60,7 +60,7 @@ class Server:
             try:
                 return call(self._connected())
             except psycopg.Error as error:
-                self._bear(what, error, deadline)
+                self._raise_unless_transient(what, error, deadline)
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
@@ -80,7 +80,7 @@ class Server:
                 return
             except psycopg.Error as error:
                 deadline = deadline or time.monotonic() + self._connection.retry_timeout_ms / 1000
-                self._bear(what, error, deadline)
+                self._raise_unless_transient(what, error, deadline)
             time.sleep(_FIRST_PAUSE_SECONDS)
 
     def failure(self, what: str, error: psycopg.Error) -> JobError:
@@ -101,16 +101,16 @@ class Server:
             self._open.execute(_SETTINGS)
         return self._open
 
-    def _bear(self, what: str, error: psycopg.Error, deadline: float) -> None:
+    def _raise_unless_transient(self, what: str, error: psycopg.Error, deadline: float) -> None:
         failure = self.failure(what, error)
-        if not _may_pass(error) or time.monotonic() > deadline:
+        if not _is_transient(error) or time.monotonic() > deadline:
             raise failure from self._connection.presentable(error)
         _LOG.warning("%s Trying again.", failure)
         self.close()
 
 
-def _may_pass(error: psycopg.Error) -> bool:
-    if isinstance(error, _PASSING):
+def _is_transient(error: psycopg.Error) -> bool:
+    if isinstance(error, _TRANSIENT):
         return True
     if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
         return False

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.postgres.connection import PostgresConnection
+from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 
-__all__ = ("PostgresSink", "TableWriter")
+__all__ = ("PostgresSink",)
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class TableWriter(Generic[T]):
-    """What becomes of records: rows of ``table``, whose ``columns`` get the values of ``row(record)``.
-
-    ``key``: columns by which a row replaces the one that is there. ``deletes``: for which records the row of that key
-    goes instead.
-    """
-
-    table: str
-    columns: tuple[str, ...]
-    row: Callable[[T], Sequence[Any]]
-    key: tuple[str, ...]
-    deletes: Callable[[T], bool] | None
 
 
 class PostgresSink(ParallelSink[T], Generic[T]):
@@ -75,11 +60,11 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         return f"PostgresSink({self._writer.table} at {self._connection})"
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
-        from dsv2.connectors.postgres.batches import Batches
+        from dsv2.connectors.postgres.batch_ledger import BatchLedger
 
-        Batches(self._connection, self._batch_table, info).begin(batch_id)
+        BatchLedger(self._connection, self._batch_table, info).begin(batch_id)
 
     def write(self, batch: SinkBatch[T]) -> None:
-        from dsv2.connectors.postgres.batches import Batches
+        from dsv2.connectors.postgres.batch_ledger import BatchLedger
 
-        Batches(self._connection, self._batch_table, batch.info).write(batch, self._writer)
+        BatchLedger(self._connection, self._batch_table, batch.info).write(batch, self._writer)

@@ -10,7 +10,7 @@ from dsv2.connectors.options import check_at_least_one, check_choice
 from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
-from dsv2.connectors.postgres.following import Following
+from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.split import PostgresSplit
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import EventTimeExtension
@@ -89,7 +89,7 @@ class PostgresSource(
         check_choice("if_slot_exists", if_slot_exists, ("fail", "replace"))
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
         connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout_ms)
-        self._following = Following(connection, table, slot_name, publication)
+        self._settings = ReplicationSettings(connection, table, slot_name, publication)
         self._decode = decode
         self._replace = if_slot_exists == "replace"
         self._sends_flag = sends_use_processing_time
@@ -97,7 +97,7 @@ class PostgresSource(
         self._log_bytes_per_batch = log_bytes_per_batch
 
     def __repr__(self) -> str:
-        return f"PostgresSource({self._following.table} at {self._following.connection})"
+        return f"PostgresSource({self._settings.table} at {self._settings.connection})"
 
     @property
     def bounded(self) -> bool:
@@ -126,7 +126,7 @@ class PostgresSource(
         discovery = PostgresDiscovery(
             ctx,
             restored,
-            Replication(self._following),
+            Replication(self._settings),
             replace=self._replace,
             log_bytes_per_batch=self._log_bytes_per_batch,
             at_end_of_snapshot=_USE_PROCESSING_TIME.new_watermark(True) if self._sends_flag else None,
@@ -136,7 +136,7 @@ class PostgresSource(
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[RowChange[T_co], PostgresSplit]:
         from dsv2.connectors.postgres.reader import PostgresReader
 
-        return PostgresReader(self._following, self._decode)
+        return PostgresReader(self._settings, self._decode)
 
 
 def drop_replication(conninfo: str, table: str, slot_name: str, publication: str | None = None) -> None:
@@ -148,7 +148,7 @@ def drop_replication(conninfo: str, table: str, slot_name: str, publication: str
     connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT_MS)
     from dsv2.connectors.postgres.replication import Replication
 
-    replication = Replication(Following(connection, table, slot_name, publication))
+    replication = Replication(ReplicationSettings(connection, table, slot_name, publication))
     try:
         replication.drop()
     finally:

@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar, cast
 from dsv2.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
+from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, JoinBuffer, Row
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
 from dsv2.extension.join.stamping import Stamping
-from dsv2.extension.join.waiting import MET, RECORD, TIME, Row, Waiting
-from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.entry import PartitionAccess
 from dsv2.functions import (
     FailedCallbackError,
     FailedRecordError,
@@ -77,8 +77,8 @@ class IntervalJoin(
         self._sides: tuple[Side[Any, OUT], Side[Any, OUT]] = left, right
         self._time: EventTimeManager
         self._ctx: PartitionedContext[OUT] | None = None
-        self._waiting: tuple[Waiting, Waiting]
-        self._key: KeyInHand
+        self._buffers: tuple[JoinBuffer, JoinBuffer]
+        self._key: PartitionAccess
         self._stamping: Stamping[OUT]
 
     @property
@@ -142,7 +142,7 @@ class IntervalJoin(
         self._enter(output, ctx)
         number = slot % 2
         after = max(self._sides[number].latest, 0)
-        for time, key, row in self._waiting[number].due(slot, self._time.current_time()):
+        for time, key, row in self._buffers[number].due(slot, self._time.current_time()):
             self._key.key = key
             self._pad(number, row[RECORD], time + after)
 
@@ -169,23 +169,23 @@ class IntervalJoin(
         if ctx is self._ctx:
             return
         self._ctx = ctx
-        self._key = cast(KeyInHand, ctx.state_manager)
+        self._key = cast(PartitionAccess, ctx.state_manager)
         self._stamping = Stamping(output)
         left, right = (
-            Waiting(
+            JoinBuffer(
                 self._key.panes,
                 number,
                 side.latest - side.earliest,
                 side.latest,
-                owed=side.pads,
+                emit_unmatched=side.pads,
                 alike=side.counts,
             )
             for number, side in enumerate(self._sides)
         )
-        self._waiting = left, right
+        self._buffers = left, right
 
     def _take(self, number: int, record: Any, timestamp: int, key: Any, now: int) -> None:
-        side, other = self._sides[number], self._waiting[1 - number]
+        side, other = self._sides[number], self._buffers[1 - number]
         partners = other.between(key, timestamp + side.earliest, timestamp + side.latest)
         if partners:
             self._key.key = key
@@ -198,7 +198,7 @@ class IntervalJoin(
             if side.parts:
                 return
         if timestamp + side.latest > now:
-            self._waiting[number].add(key, [timestamp, None if side.counts else record, bool(partners)])
+            self._buffers[number].add(key, [timestamp, None if side.counts else record, bool(partners)])
         elif side.pads and not partners:
             self._key.key = key
             self._pad(number, record, timestamp)
@@ -229,7 +229,7 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
                 returned = join_pair(record, partner, collector, ctx)
                 if returned is not None:
                     refuse_returned(returned)
-            row[MET] = True
+            row[MATCHED] = True
 
 
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
@@ -238,7 +238,7 @@ class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
         if number:
             for row in partners:
-                row[MET] = True
+                row[MATCHED] = True
                 self._found(row[RECORD], max(timestamp, row[TIME]))
         else:
             self._found(record, max(timestamp, partners[0][TIME]))

@@ -7,12 +7,12 @@ from typing import Any, TypeVar, overload
 
 from dsv2.callables import takes
 from dsv2.errors import PlanError
-from dsv2.extension.window.folding import AggregatingFunction, Emit, ReducingFunction
 from dsv2.extension.window.functions import (
     OneInputWindowStreamProcessFunction,
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
+from dsv2.extension.window.incremental import AggregatingFunction, Emit, ReducingFunction
 from dsv2.extension.window.late_output import LateOutputWindowed
 from dsv2.extension.window.one_input import OneInputWindowed
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.functions import FailedCallbackError, ProcessFunction, check_returned, refuse_returned
 from dsv2.watermark.event_time import LONG_MAX
 
@@ -47,7 +47,7 @@ class Callbacks:
         shape: Shape,
         outputs: Sequence[Any],
         ctx: Any,
-        window: WindowInHand,
+        window: CurrentWindow,
         late_output: Any = None,
     ) -> None:
         """``late_output``: takes the late records of which ``function`` is not told then."""
@@ -100,7 +100,7 @@ class Callbacks:
         if self._late_output is not None:
             self._late_output.collect(record)
             return
-        self._window.put_down()
+        self._window.deactivate()
         try:
             check_returned(self._on_late_record[side](record, *self._args))
         except BaseException as error:
@@ -120,13 +120,13 @@ class Callbacks:
 
 
 class FoldingCallbacks(Callbacks):
-    """Those of a ``FoldingFunction``, which has no ``on_trigger`` but a result."""
+    """Those of a ``IncrementalFunction``, which has no ``on_trigger`` but a result."""
 
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
         self._collect_stamped = outputs[0].collect_stamped
         self._collect_all = outputs[0].collect_all
-        self._key_in_hand = ctx.state_manager
+        self._partition = ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
         if function.emit is None and self._collect_all is not None:
@@ -154,7 +154,7 @@ class FoldingCallbacks(Callbacks):
             self._collect_all(run, [timestamp] * len(run))
 
     def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
-        result_of, in_hand, results = self._result_of, self._key_in_hand, list[Any]()
+        result_of, in_hand, results = self._result_of, self._partition, list[Any]()
         try:
             for in_hand.key, content in contents.items():
                 results.append(result_of(content))

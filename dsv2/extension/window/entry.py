@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dsv2.state import StateDeclaration
 
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "Entry", "KeyInHand", "Pane", "Panes")
+__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "Entry", "PartitionAccess", "Pane", "Panes")
 
 # Strings are the names of the user's states, and numbers from 0 the runtime's own. All but COUNT map a window to
 # something; windows are known by their start.
@@ -61,7 +61,7 @@ class Panes(Protocol):
         """Forget one."""
 
 
-class KeyInHand(Protocol):
+class PartitionAccess(Protocol):
     """What the runtime's state manager offers to extensions."""
 
     key: Any

@@ -9,12 +9,12 @@ from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPar
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.folding import FoldingFunction
+from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
-from dsv2.extension.window.guarded import GuardedContext
-from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.incremental import IncrementalFunction
 from dsv2.extension.window.one_input import OneInputWindowed, contents_of
 from dsv2.extension.window.strategy import TimeType
+from dsv2.extension.window.timerless import TimerlessContext
 from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
@@ -37,7 +37,7 @@ class _FirstOutput:
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
         """Call ``function`` once for every partition."""
-        self._ctx.apply_to_all_partitions(lambda first, second, ctx: function(first, GuardedContext(ctx, self)))
+        self._ctx.apply_to_all_partitions(lambda first, second, ctx: function(first, TimerlessContext(ctx, self)))
 
 
 class LateOutputWindowed(
@@ -93,7 +93,7 @@ class LateOutputWindowed(
     def _new_contents(self) -> Contents:
         return contents_of(self.function)
 
-    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
-        guarded = GuardedContext(ctx, _FirstOutput(ctx.non_partitioned_context))
-        kind = FoldingCallbacks if isinstance(self.function, FoldingFunction) else Callbacks
+    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
+        guarded = TimerlessContext(ctx, _FirstOutput(ctx.non_partitioned_context))
+        kind = FoldingCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
         return kind(self.function, self.shape, outputs[:1], guarded, window, outputs[1])

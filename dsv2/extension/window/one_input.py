@@ -8,8 +8,8 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, record_lists
-from dsv2.extension.window.folding import FoldingFunction
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
+from dsv2.extension.window.incremental import IncrementalFunction
 from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.windowed import OneInputRecordsWindowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -56,4 +56,4 @@ class OneInputWindowed(
 
 def contents_of(function: OneInputWindowStreamProcessFunction[IN, OUT]) -> Contents:
     """What the windows of ``function`` hold."""
-    return function.new_contents() if isinstance(function, FoldingFunction) else record_lists()
+    return function.new_contents() if isinstance(function, IncrementalFunction) else record_lists()

@@ -6,7 +6,7 @@ from typing import Any
 
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, Entry
 from dsv2.extension.window.strategy import SessionWindowStrategy
-from dsv2.extension.window.windows import Surroundings, Windows
+from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.functions import check_window_end
 
 __all__ = ("SessionWindows",)
@@ -15,7 +15,7 @@ __all__ = ("SessionWindows",)
 class SessionWindows(Windows):
     """The sessions of a key never meet, so that each is known by its start; its entry says where it ends."""
 
-    def __init__(self, strategy: SessionWindowStrategy, around: Surroundings) -> None:
+    def __init__(self, strategy: SessionWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
         self._gap = strategy.gap
 
@@ -23,7 +23,7 @@ class SessionWindows(Windows):
         """Put ``record`` into the session that it belongs to, or makes."""
         time = self._time()
         end = time + self._gap
-        entry = self._entry_in_hand()
+        entry = self._current_entry()
         # Those that only touch belong together as well.
         met = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
         if not met and end - 1 <= self._watermark():
@@ -32,7 +32,7 @@ class SessionWindows(Windows):
         check_window_end(end - 1, f"The session from {time} ms on")
         slot = self._merge(entry, sorted(met), time, end)
         contents = entry[CONTENTS]
-        self._window.show(contents, slot, slot, time, end)
+        self._window.activate(contents, slot, slot, time, end)
         self._put(contents, slot, record, side)
         self._expect_early(entry, slot)
 

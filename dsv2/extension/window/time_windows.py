@@ -12,7 +12,7 @@ from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
 from dsv2.extension.window.entry import EARLY, STATES, Entry, Pane
 from dsv2.extension.window.strategy import SlidingWindowStrategy
-from dsv2.extension.window.windows import Surroundings, Windows
+from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.functions import FailedCallbackError, FailedRecordError, check_window_end
 
 __all__ = ("TimeWindows",)
@@ -23,7 +23,7 @@ _ABSENT: Any = object()
 class TimeWindows(Windows):
     """Tumbling windows are sliding windows that slide by their size."""
 
-    def __init__(self, strategy: SlidingWindowStrategy, around: Surroundings) -> None:
+    def __init__(self, strategy: SlidingWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
         self._size = strategy.size
         self._slide = strategy.slide
@@ -114,28 +114,28 @@ class TimeWindows(Windows):
         """The same for the key in hand."""
         key, end = self._key.key, slot + self._size
         if fires:
-            self._window.show(contents, key, slot, slot, end)
+            self._window.activate(contents, key, slot, slot, end)
             self._callbacks.on_trigger(end)
         if goes:
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
-                self._window.show(contents, key, slot, slot, end)
+                self._window.activate(contents, key, slot, slot, end)
                 self._callbacks.on_clear(end)
             del contents[key]
             if self._has_entries:
-                self._forget(self._entry_in_hand(), slot, (STATES, EARLY))
+                self._forget(self._current_entry(), slot, (STATES, EARLY))
 
     def _add_to(self, start: int, record: Any, side: int, watermark: int) -> None:
         contents = self._pane(start, watermark).live
         key, end = self._key.key, start + self._size
         if self._content(start, key) is _ABSENT:
             contents[key] = self._contents.empty()
-        self._window.show(contents, key, start, start, end)
+        self._window.activate(contents, key, start, start, end)
         self._put(contents, key, record, side)
         if end - 1 <= watermark:
             self._callbacks.on_trigger(end)
         elif self._early is not None:
-            self._expect_early(self._entry_in_hand(), start)
+            self._expect_early(self._current_entry(), start)
 
     def _pane(self, start: int, watermark: int) -> Pane:
         pane = self._panes.get(start)
@@ -158,7 +158,7 @@ class TimeWindows(Windows):
 
     def _show(self, entry: Entry, slot: int) -> None:
         self._content(slot, self._key.key)
-        self._window.show(self._existing(slot).live, self._key.key, slot, slot, slot + self._size)
+        self._window.activate(self._existing(slot).live, self._key.key, slot, slot, slot + self._size)
 
     def _end_of(self, entry: Entry, slot: int) -> int:
         return slot + self._size

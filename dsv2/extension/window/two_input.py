@@ -8,9 +8,9 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, pairs_of_lists
-from dsv2.extension.window.entry import KeyInHand
+from dsv2.extension.window.current_window import TwoInputCurrentWindow
+from dsv2.extension.window.entry import PartitionAccess
 from dsv2.extension.window.functions import TwoInputNonBroadcastWindowStreamProcessFunction
-from dsv2.extension.window.hand import TwoInputWindowInHand
 from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.windowed import Windowed
 from dsv2.watermark import Watermark, WatermarkHandlingResult
@@ -72,5 +72,5 @@ class TwoInputWindowed(
     def _new_contents(self) -> Contents:
         return pairs_of_lists()
 
-    def _new_window(self, contents: Contents, key: KeyInHand) -> TwoInputWindowInHand:
-        return TwoInputWindowInHand(contents, self.function.use_window_states(), key)
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> TwoInputCurrentWindow:
+        return TwoInputCurrentWindow(contents, self.function.use_window_states(), key)

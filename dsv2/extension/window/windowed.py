@@ -9,12 +9,10 @@ from dsv2.errors import InternalError, PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks, Shape
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.endless import CountWindows, GlobalWindow
-from dsv2.extension.window.entry import KeyInHand
-from dsv2.extension.window.folding import FoldingFunction
+from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
+from dsv2.extension.window.entry import PartitionAccess
 from dsv2.extension.window.functions import WindowProcessFunction
-from dsv2.extension.window.guarded import GuardedContext
-from dsv2.extension.window.hand import OneInputWindowInHand, WindowInHand
+from dsv2.extension.window.incremental import IncrementalFunction
 from dsv2.extension.window.sessions import SessionWindows
 from dsv2.extension.window.states import check_window_states
 from dsv2.extension.window.strategy import (
@@ -26,7 +24,9 @@ from dsv2.extension.window.strategy import (
     WindowStrategy,
 )
 from dsv2.extension.window.time_windows import TimeWindows
-from dsv2.extension.window.windows import Surroundings, Windows
+from dsv2.extension.window.timerless import TimerlessContext
+from dsv2.extension.window.untimed import CountWindows, GlobalWindow
+from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.functions import KeyedRunFunction, PaneFunction, Position, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
@@ -60,7 +60,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     @property
     def written_by_user(self) -> Collection[object]:
         function: object = self.function
-        return function.written_by_user if isinstance(function, FoldingFunction) else (function,)
+        return function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
 
     @property
     def emits_only_at_end(self) -> bool:
@@ -105,12 +105,12 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def _new_contents(self) -> Contents:
         raise NotImplementedError
 
-    def _new_window(self, contents: Contents, key: KeyInHand) -> WindowInHand:
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> CurrentWindow:
         raise NotImplementedError
 
-    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: WindowInHand) -> Callbacks:
-        kind = FoldingCallbacks if isinstance(self.function, FoldingFunction) else Callbacks
-        guarded = GuardedContext(ctx, ctx.non_partitioned_context)
+    def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
+        kind = FoldingCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
+        guarded = TimerlessContext(ctx, ctx.non_partitioned_context)
         return kind(self.function, self.shape, outputs, guarded, window)
 
     def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
@@ -121,9 +121,11 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def _enter(self, ctx: Any, *outputs: Any) -> None:
         """Get ready for the first record or timer: only now is it known where they come from and go to."""
         contents = self._new_contents()
-        window = self._new_window(contents, cast(KeyInHand, ctx.state_manager))
+        window = self._new_window(contents, cast(PartitionAccess, ctx.state_manager))
         callbacks = self._new_callbacks(ctx, outputs, window)
-        self._windows = _new_windows(self.strategy, Surroundings(ctx, self._event_time, contents, window, callbacks))
+        self._windows = _new_windows(
+            self.strategy, WindowEnvironment(ctx, self._event_time, contents, window, callbacks)
+        )
         self._ctx = ctx
 
 
@@ -143,11 +145,11 @@ class OneInputRecordsWindowed(Windowed[F], KeyedRunFunction, Generic[F]):
             records, timestamps = records[1:], timestamps[1:]
         self._windows.add_run(records, timestamps, select, process_one)
 
-    def _new_window(self, contents: Contents, key: KeyInHand) -> OneInputWindowInHand:
-        return OneInputWindowInHand(contents, self.function.use_window_states(), key)
+    def _new_window(self, contents: Contents, key: PartitionAccess) -> OneInputCurrentWindow:
+        return OneInputCurrentWindow(contents, self.function.use_window_states(), key)
 
 
-def _new_windows(strategy: WindowStrategy, around: Surroundings) -> Windows:
+def _new_windows(strategy: WindowStrategy, around: WindowEnvironment) -> Windows:
     match strategy:
         case SlidingWindowStrategy():
             return TimeWindows(strategy, around)

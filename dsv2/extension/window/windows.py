@@ -15,14 +15,14 @@ from dsv2.errors import ContractError, InternalError
 from dsv2.extension.event_time import EventTimeManager
 from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
+from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.early import EarlyFirings
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, Entry, KeyInHand
-from dsv2.extension.window.hand import WindowInHand
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, Entry, PartitionAccess
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
 from dsv2.functions import FailedCallbackError
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
-__all__ = ("NEVER", "Surroundings", "Windows")
+__all__ = ("NEVER", "WindowEnvironment", "Windows")
 
 NEVER: Final = LONG_MAX + 1
 """Where a window ends that has no end: it fires when the input has ended."""
@@ -31,20 +31,20 @@ _PARTS = (CONTENTS, ENDS, EARLY, STATES)
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class WindowEnvironment:
     """What windows work with: the function's context, event time, what windows hold, and who is told of them."""
 
     ctx: Any
     event_time: EventTimeManager
     contents: Contents
-    window: WindowInHand
+    window: CurrentWindow
     callbacks: Callbacks
 
 
 class Windows(ABC):
     """The windows of one strategy, of whatever key is in hand. ``slot``: under what a window is kept, its start."""
 
-    def __init__(self, strategy: WindowStrategy, around: Surroundings) -> None:
+    def __init__(self, strategy: WindowStrategy, around: WindowEnvironment) -> None:
         processing_time = around.ctx.processing_time_manager
         early = strategy.early_firing
         self._time_type = strategy.time_type
@@ -52,8 +52,8 @@ class Windows(ABC):
         self._timers = around.event_time if self._by_event else processing_time
         self._early = None if early is None else EarlyFirings(early, around.ctx, around.event_time)
         self._ctx = around.ctx
-        self._key = cast(KeyInHand, around.ctx.state_manager)
-        self._entry_in_hand = self._key.entry
+        self._key = cast(PartitionAccess, around.ctx.state_manager)
+        self._current_entry = self._key.entry
         self._contents = around.contents
         self._window = around.window
         self._callbacks = around.callbacks
@@ -75,7 +75,7 @@ class Windows(ABC):
 
     def on_timer(self, time: int, time_type: TimeType) -> None:
         """A timer of the key in hand is due."""
-        entry = self._entry_in_hand()
+        entry = self._current_entry()
         if time_type is self._time_type and CONTENTS in entry:
             self._end_due(entry, time)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
@@ -96,7 +96,7 @@ class Windows(ABC):
         """Where a window ends, or ``NEVER``."""
 
     def _show(self, entry: Entry, slot: int) -> None:
-        self._window.show(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
+        self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
     def _time(self) -> int:
         """The time of the record in hand, by which it is put into windows."""

@@ -10,13 +10,13 @@ from dsv2.functions import ProcessFunction
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.handles import (
     AggregatingHandle,
-    Cells,
+    CurrentKey,
     Handle,
     ListHandle,
     MapHandle,
     PlainHandle,
     ReducingHandle,
-    Spot,
+    StateColumn,
     ValueHandle,
 )
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
@@ -24,14 +24,14 @@ from dsv2.runtime.state.pages import encode_state
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.runtime.state.ttl_handles import (
+    EntryLookup,
     ExpiringAggregatingHandle,
     ExpiringHandle,
     ExpiringListHandle,
     ExpiringMapHandle,
     ExpiringReducingHandle,
     ExpiringValueHandle,
-    Home,
-    Lifetimes,
+    ExpiryIndex,
     expire,
 )
 from dsv2.state import (
@@ -81,12 +81,12 @@ class FunctionStates:
         self._partition = partition
         self._time = time
         self._subtask_state = _SubtaskState(codec, owner)
-        self._keyed_home = _keyed_home(store, partition)
-        self._lifetimes = Lifetimes(store, partition, time)
+        self._entry_of_current_key = _entry_of_current_key(store, partition)
+        self._expiries = ExpiryIndex(store, partition, time)
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
         self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
         partition.handles = self._handles
-        partition.new_handle = _handle_at_home
+        partition.new_handle = _entry_handle
 
     def named(self, name: str) -> Handle:
         """The handle on the state ``name``, which a field of the function held."""
@@ -110,11 +110,11 @@ class FunctionStates:
 
     def _new_handle(self, declaration: StateDeclaration) -> Handle:
         if declaration.time_to_live is not None:
-            return _EXPIRING_HANDLES[type(declaration)](declaration, self._keyed_home, self._lifetimes)
+            return _EXPIRING_HANDLES[type(declaration)](declaration, self._entry_of_current_key, self._expiries)
         name = declaration.name
         if declaration.redistribution_mode is RedistributionMode.NONE:
             return _new_handle(declaration, self._store.column(name), self._partition)
-        return _new_handle(declaration, self._subtask_state.values, _SpotOfSubtask(self._subtask_state, name))
+        return _new_handle(declaration, self._subtask_state.values, _SubtaskKey(self._subtask_state, name))
 
 
 class _SubtaskState:
@@ -152,7 +152,7 @@ class _SubtaskState:
         self.asked_for.clear()
 
 
-class _SpotOfSubtask:
+class _SubtaskKey:
     """The state ``name`` of the subtask, whatever the key."""
 
     __slots__ = ("_state", "key", "touched")
@@ -167,31 +167,31 @@ class _SpotOfSubtask:
         self._state.ask_for(self.key)
 
 
-class _CellsAtHome:
-    """Cells of a dict that is found anew at each access, for it may be another one by then."""
+class _EntryColumn:
+    """StateColumn of a dict that is found anew at each access, for it may be another one by then."""
 
-    __slots__ = ("_home",)
+    __slots__ = ("_lookup",)
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, lookup: EntryLookup) -> None:
+        self._lookup = lookup
 
     def get(self, key: Any, /) -> Any:
-        return self._home().get(key)
+        return self._lookup().get(key)
 
     def pop(self, key: Any, default: None, /) -> Any:
-        return self._home().pop(key, default)
+        return self._lookup().pop(key, default)
 
     def __getitem__(self, key: Any, /) -> Any:
-        return self._home()[key]
+        return self._lookup()[key]
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        self._home()[key] = value
+        self._lookup()[key] = value
 
     def __contains__(self, key: Any, /) -> bool:
-        return key in self._home()
+        return key in self._lookup()
 
 
-class _SpotAtHome:
+class _NameAsKey:
     """Always the cell of one name."""
 
     __slots__ = ("key", "touched")
@@ -204,19 +204,19 @@ class _SpotAtHome:
         """Nothing is left to do."""
 
 
-def _handle_at_home(declaration: StateDeclaration, home: Home) -> Handle:
-    return _new_handle(declaration, _CellsAtHome(home), _SpotAtHome(declaration.name))
+def _entry_handle(declaration: StateDeclaration, lookup: EntryLookup) -> Handle:
+    return _new_handle(declaration, _EntryColumn(lookup), _NameAsKey(declaration.name))
 
 
-def _new_handle(declaration: StateDeclaration, cells: Cells, spot: Spot) -> Handle:
-    return _HANDLES[type(declaration)](declaration, cells, spot)
+def _new_handle(declaration: StateDeclaration, column: StateColumn, current: CurrentKey) -> Handle:
+    return _HANDLES[type(declaration)](declaration, column, current)
 
 
-def _keyed_home(store: PagedKeyedStore, partition: PartitionState) -> Home:
+def _entry_of_current_key(store: PagedKeyedStore, partition: PartitionState) -> EntryLookup:
     live, make = store.live, store.entry
 
-    def home() -> dict[Any, Any]:
+    def lookup() -> dict[Any, Any]:
         entry = live.get(partition.key)
         return entry if entry is not None else make(partition.current_key)
 
-    return home
+    return lookup

@@ -1,6 +1,7 @@
-"""Handles on states whose values stay until they are removed: views on cells of which one is looked up at each access.
+"""Handles on states whose values stay until they are removed.
 
-A state is in its cell as a plain value, list or dict, and has one only while it is not empty.
+A handle looks up the value of the current key at each access. The value of a state is plain: a value, a list or a dict.
+A state that is empty has none.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from dsv2.state import (
 
 __all__ = (
     "AggregatingHandle",
-    "Cells",
+    "StateColumn",
     "Handle",
     "ListHandle",
     "MapHandle",
     "PlainHandle",
     "ReducingHandle",
-    "Spot",
+    "CurrentKey",
     "ValueHandle",
     "default_maker",
 )
 
 
-class Cells(Protocol):
+class StateColumn(Protocol):
     """Where the values of one state are, by what tells them apart: keys, mostly."""
 
     def get(self, key: Any, /) -> Any:
@@ -50,14 +51,14 @@ class Cells(Protocol):
     def __contains__(self, key: Any, /) -> bool: ...
 
 
-class Spot(Protocol):
+class CurrentKey(Protocol):
     """Which cell is meant just now."""
 
     key: Any
 
     @property
     def touched(self) -> Container[Any]:
-        """The keys whose cells may be looked at and changed; always the same object."""
+        """The keys whose values may be read and changed; always the same object."""
 
     def touch(self) -> None:
         """Make ``key`` one of them. Raises ``ContractError`` if there is none."""
@@ -82,27 +83,27 @@ class Handle(Reference):
 
 
 class PlainHandle(Handle):
-    """A view on that one of ``cells`` that ``spot`` is at.
+    """A view on the value of the ``current`` key in ``column``.
 
     What may well be called for each record does by itself what ``_key`` does.
     """
 
-    __slots__ = ("_cells", "_spot", "_touched")
+    __slots__ = ("_column", "_current", "_touched")
 
-    def __init__(self, declaration: StateDeclaration, cells: Cells, spot: Spot) -> None:
+    def __init__(self, declaration: StateDeclaration, column: StateColumn, current: CurrentKey) -> None:
         super().__init__(declaration)
-        self._cells = cells
-        self._spot = spot
-        self._touched = spot.touched
+        self._column = column
+        self._current = current
+        self._touched = current.touched
 
     def clear(self) -> None:
         """Remove everything."""
-        self._cells.pop(self._key(), None)
+        self._column.pop(self._key(), None)
 
     def _key(self) -> Any:
-        key = self._spot.key
+        key = self._current.key
         if key not in self._touched:
-            self._spot.touch()
+            self._current.touch()
         return key
 
 
@@ -111,16 +112,16 @@ class ValueHandle(PlainHandle):
 
     __slots__ = ("_default",)
 
-    def __init__(self, declaration: ValueStateDeclaration[Any, Any], cells: Cells, spot: Spot) -> None:
-        super().__init__(declaration, cells, spot)
+    def __init__(self, declaration: ValueStateDeclaration[Any, Any], column: StateColumn, current: CurrentKey) -> None:
+        super().__init__(declaration, column, current)
         self._default = default_maker(declaration)
 
     def value(self) -> Any:
         """The value or the default."""
-        key = self._spot.key
+        key = self._current.key
         if key not in self._touched:
-            self._spot.touch()
-        value = self._cells.get(key)
+            self._current.touch()
+        value = self._column.get(key)
         return value if value is not None else self._default()
 
     def update(self, value: Any) -> None:
@@ -128,10 +129,10 @@ class ValueHandle(PlainHandle):
         if value is None:
             self.clear()
             return
-        key = self._spot.key
+        key = self._current.key
         if key not in self._touched:
-            self._spot.touch()
-        self._cells[key] = value
+            self._current.touch()
+        self._column[key] = value
 
 
 class ListHandle(PlainHandle):
@@ -139,19 +140,19 @@ class ListHandle(PlainHandle):
 
     __slots__ = ()
 
-    def __init__(self, declaration: ListStateDeclaration[Any], cells: Cells, spot: Spot) -> None:
-        super().__init__(declaration, cells, spot)
+    def __init__(self, declaration: ListStateDeclaration[Any], column: StateColumn, current: CurrentKey) -> None:
+        super().__init__(declaration, column, current)
 
     def get(self) -> list[Any]:
         """The elements."""
-        return list(self._cells.get(self._key()) or ())
+        return list(self._column.get(self._key()) or ())
 
     def add(self, value: Any) -> None:
         """Append ``value``."""
         key = self._key()
-        values = self._cells.get(key)
+        values = self._column.get(key)
         if values is None:
-            self._cells[key] = [value]
+            self._column[key] = [value]
         else:
             values.append(value)
 
@@ -159,16 +160,16 @@ class ListHandle(PlainHandle):
         """Append ``values``."""
         if added := list(values):
             key = self._key()
-            before = self._cells.get(key)
+            before = self._column.get(key)
             if before is None:
-                self._cells[key] = added
+                self._column[key] = added
             else:
                 before.extend(added)
 
     def update(self, values: Iterable[Any]) -> None:
         """Store ``values``."""
         if new := list(values):
-            self._cells[self._key()] = new
+            self._column[self._key()] = new
         else:
             self.clear()
 
@@ -181,25 +182,25 @@ class MapHandle(PlainHandle):
     def __init__(
         self,
         declaration: MapStateDeclaration[Any, Any] | BroadcastStateDeclaration[Any, Any],
-        cells: Cells,
-        spot: Spot,
+        column: StateColumn,
+        current: CurrentKey,
     ) -> None:
-        super().__init__(declaration, cells, spot)
+        super().__init__(declaration, column, current)
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``."""
-        at = self._spot.key
+        at = self._current.key
         if at not in self._touched:
-            self._spot.touch()
-        entries = self._cells.get(at)
+            self._current.touch()
+        entries = self._column.get(at)
         return default if entries is None else entries.get(key, default)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of ``key``."""
         at = self._key()
-        entries = self._cells.get(at)
+        entries = self._column.get(at)
         if entries is None:
-            self._cells[at] = {key: value}
+            self._column[at] = {key: value}
         else:
             entries[key] = value
 
@@ -207,20 +208,20 @@ class MapHandle(PlainHandle):
         """Set many values."""
         if entries:
             at = self._key()
-            before = self._cells.get(at)
+            before = self._column.get(at)
             if before is None:
-                self._cells[at] = dict(entries)
+                self._column[at] = dict(entries)
             else:
                 before.update(entries)
 
     def remove(self, key: Any) -> None:
         """Remove ``key``."""
         at = self._key()
-        entries = self._cells.get(at)
+        entries = self._column.get(at)
         if entries is not None:
             entries.pop(key, None)
             if not entries:
-                self._cells.pop(at, None)
+                self._column.pop(at, None)
 
     def contains(self, key: Any) -> bool:
         """Whether ``key`` is there."""
@@ -252,7 +253,7 @@ class MapHandle(PlainHandle):
         return len(self._entries())
 
     def _entries(self) -> dict[Any, Any]:
-        entries: dict[Any, Any] | None = self._cells.get(self._key())
+        entries: dict[Any, Any] | None = self._column.get(self._key())
         return {} if entries is None else entries
 
 
@@ -261,18 +262,18 @@ class ReducingHandle(PlainHandle):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, declaration: ReducingStateDeclaration[Any], cells: Cells, spot: Spot) -> None:
-        super().__init__(declaration, cells, spot)
+    def __init__(self, declaration: ReducingStateDeclaration[Any], column: StateColumn, current: CurrentKey) -> None:
+        super().__init__(declaration, column, current)
         self._reduce = declaration.reduce
 
     def get(self) -> Any:
         """The reduced value."""
-        return self._cells.get(self._key())
+        return self._column.get(self._key())
 
     def add(self, value: Any) -> None:
         """Reduce with ``value``."""
-        key, cells = self._key(), self._cells
-        cells[key] = self._reduce(cells[key], value) if key in cells else value
+        key, column = self._key(), self._column
+        column[key] = self._reduce(column[key], value) if key in column else value
 
 
 class AggregatingHandle(PlainHandle):
@@ -280,20 +281,22 @@ class AggregatingHandle(PlainHandle):
 
     __slots__ = ("_function",)
 
-    def __init__(self, declaration: AggregatingStateDeclaration[Any, Any, Any], cells: Cells, spot: Spot) -> None:
-        super().__init__(declaration, cells, spot)
+    def __init__(
+        self, declaration: AggregatingStateDeclaration[Any, Any, Any], column: StateColumn, current: CurrentKey
+    ) -> None:
+        super().__init__(declaration, column, current)
         self._function = declaration.function
 
     def get(self) -> Any:
         """The result."""
-        key, cells = self._key(), self._cells
-        return self._function.get_result(cells[key]) if key in cells else None
+        key, column = self._key(), self._column
+        return self._function.get_result(column[key]) if key in column else None
 
     def add(self, value: Any) -> None:
         """Add to the accumulator."""
-        key, cells = self._key(), self._cells
-        accumulator = cells[key] if key in cells else self._function.create_accumulator()
-        cells[key] = self._function.add(value, accumulator)
+        key, column = self._key(), self._column
+        accumulator = column[key] if key in column else self._function.create_accumulator()
+        column[key] = self._function.add(value, accumulator)
 
 
 def default_maker(declaration: ValueStateDeclaration[Any, Any]) -> Callable[[], Any]:

@@ -32,17 +32,17 @@ __all__ = (
     "ExpiringMapHandle",
     "ExpiringReducingHandle",
     "ExpiringValueHandle",
-    "Home",
-    "Lifetimes",
+    "EntryLookup",
+    "ExpiryIndex",
     "expire",
 )
 
 
-Home: TypeAlias = Callable[[], Entry]
+EntryLookup: TypeAlias = Callable[[], Entry]
 """Finds the entry of the current key."""
 
 
-class Lifetimes:
+class ExpiryIndex:
     """The deadlines of the keys of one operator in one subtask."""
 
     __slots__ = ("_partition", "_store", "time")
@@ -75,23 +75,23 @@ def expire(store: PagedKeyedStore, handles: Iterable[ExpiringHandle], now: int) 
 class ExpiringHandle(Handle, ABC):
     """What these handles share."""
 
-    __slots__ = ("_duration", "_home", "_lifetimes", "_name", "_renews_on_read", "_time")
+    __slots__ = ("_duration", "_expiries", "_lookup", "_name", "_renews_on_read", "_time")
 
-    def __init__(self, declaration: StateDeclaration, home: Home, lifetimes: Lifetimes) -> None:
+    def __init__(self, declaration: StateDeclaration, lookup: EntryLookup, expiries: ExpiryIndex) -> None:
         super().__init__(declaration)
         self._name = declaration.name
-        self._home = home
+        self._lookup = lookup
         ttl = declaration.time_to_live
         if ttl is None:
             raise InternalError(f"{declaration} has no time to live.")
         self._duration = ttl.duration_ms
         self._renews_on_read = ttl.update is TtlUpdate.ON_READ_AND_WRITE
-        self._lifetimes = lifetimes
-        self._time = lifetimes.time
+        self._expiries = expiries
+        self._time = expiries.time
 
     def clear(self) -> None:
         """Remove everything."""
-        _remove(self._home(), self._name)
+        _remove(self._lookup(), self._name)
 
     @abstractmethod
     def purge(self, entry: Entry, now: int) -> int | None:
@@ -99,7 +99,7 @@ class ExpiringHandle(Handle, ABC):
 
     def _new_expiry(self, entry: Entry) -> int:
         expiry = self._time.now_ms + self._duration
-        self._lifetimes.note(entry, expiry)
+        self._expiries.note(entry, expiry)
         return expiry
 
 
@@ -121,7 +121,7 @@ class _ExpiringCell(ExpiringHandle):
 
     def _read(self) -> tuple[Any] | None:
         """The value in a tuple, if there is one."""
-        entry = self._home()
+        entry = self._lookup()
         cell = entry.get(self._name)
         if cell is None or cell[1] <= self._time.now_ms:
             return None
@@ -138,8 +138,10 @@ class ExpiringValueHandle(_ExpiringCell):
 
     __slots__ = ("_default",)
 
-    def __init__(self, declaration: ValueStateDeclaration[Any, Any], home: Home, lifetimes: Lifetimes) -> None:
-        super().__init__(declaration, home, lifetimes)
+    def __init__(
+        self, declaration: ValueStateDeclaration[Any, Any], lookup: EntryLookup, expiries: ExpiryIndex
+    ) -> None:
+        super().__init__(declaration, lookup, expiries)
         self._default = default_maker(declaration)
 
     def value(self) -> Any:
@@ -152,7 +154,7 @@ class ExpiringValueHandle(_ExpiringCell):
         if value is None:
             self.clear()
         else:
-            self._write(self._home(), value)
+            self._write(self._lookup(), value)
 
 
 class ExpiringReducingHandle(_ExpiringCell):
@@ -160,8 +162,8 @@ class ExpiringReducingHandle(_ExpiringCell):
 
     __slots__ = ("_reduce",)
 
-    def __init__(self, declaration: ReducingStateDeclaration[Any], home: Home, lifetimes: Lifetimes) -> None:
-        super().__init__(declaration, home, lifetimes)
+    def __init__(self, declaration: ReducingStateDeclaration[Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
+        super().__init__(declaration, lookup, expiries)
         self._reduce = declaration.reduce
 
     def get(self) -> Any:
@@ -172,7 +174,7 @@ class ExpiringReducingHandle(_ExpiringCell):
     def add(self, value: Any) -> None:
         """Reduce with ``value``."""
         found = self._read()
-        self._write(self._home(), value if found is None else self._reduce(found[0], value))
+        self._write(self._lookup(), value if found is None else self._reduce(found[0], value))
 
 
 class ExpiringAggregatingHandle(_ExpiringCell):
@@ -181,9 +183,9 @@ class ExpiringAggregatingHandle(_ExpiringCell):
     __slots__ = ("_function",)
 
     def __init__(
-        self, declaration: AggregatingStateDeclaration[Any, Any, Any], home: Home, lifetimes: Lifetimes
+        self, declaration: AggregatingStateDeclaration[Any, Any, Any], lookup: EntryLookup, expiries: ExpiryIndex
     ) -> None:
-        super().__init__(declaration, home, lifetimes)
+        super().__init__(declaration, lookup, expiries)
         self._function = declaration.function
 
     def get(self) -> Any:
@@ -195,7 +197,7 @@ class ExpiringAggregatingHandle(_ExpiringCell):
         """Add to the accumulator."""
         found = self._read()
         accumulator = found[0] if found is not None else self._function.create_accumulator()
-        self._write(self._home(), self._function.add(value, accumulator))
+        self._write(self._lookup(), self._function.add(value, accumulator))
 
 
 class ExpiringListHandle(ExpiringHandle):
@@ -203,8 +205,8 @@ class ExpiringListHandle(ExpiringHandle):
 
     __slots__ = ()
 
-    def __init__(self, declaration: ListStateDeclaration[Any], home: Home, lifetimes: Lifetimes) -> None:
-        super().__init__(declaration, home, lifetimes)
+    def __init__(self, declaration: ListStateDeclaration[Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
+        super().__init__(declaration, lookup, expiries)
 
     def purge(self, entry: Entry, now: int) -> int | None:
         """Remove the elements that have expired."""
@@ -217,7 +219,7 @@ class ExpiringListHandle(ExpiringHandle):
 
     def get(self) -> list[Any]:
         """The elements."""
-        entry, now = self._home(), self._time.now_ms
+        entry, now = self._lookup(), self._time.now_ms
         values = [value for value, expiry in entry.get(self._name, ()) if expiry > now]
         if values and self._renews_on_read:
             entry[self._name] = self._cells(entry, values)
@@ -230,13 +232,13 @@ class ExpiringListHandle(ExpiringHandle):
     def add_all(self, values: Iterable[Any]) -> None:
         """Append ``values``."""
         if added := list(values):
-            entry = self._home()
+            entry = self._lookup()
             entry.setdefault(self._name, []).extend(self._cells(entry, added))
 
     def update(self, values: Iterable[Any]) -> None:
         """Store ``values``."""
         if new := list(values):
-            entry = self._home()
+            entry = self._lookup()
             entry[self._name] = self._cells(entry, new)
         else:
             self.clear()
@@ -251,8 +253,8 @@ class ExpiringMapHandle(ExpiringHandle):
 
     __slots__ = ()
 
-    def __init__(self, declaration: MapStateDeclaration[Any, Any], home: Home, lifetimes: Lifetimes) -> None:
-        super().__init__(declaration, home, lifetimes)
+    def __init__(self, declaration: MapStateDeclaration[Any, Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
+        super().__init__(declaration, lookup, expiries)
 
     def purge(self, entry: Entry, now: int) -> int | None:
         """Remove the entries that have expired."""
@@ -265,7 +267,7 @@ class ExpiringMapHandle(ExpiringHandle):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of ``key``."""
-        entry = self._home()
+        entry = self._lookup()
         cells = entry.get(self._name, {})
         cell = cells.get(key)
         if cell is None or cell[1] <= self._time.now_ms:
@@ -281,13 +283,13 @@ class ExpiringMapHandle(ExpiringHandle):
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         """Set many values."""
         if entries:
-            entry = self._home()
+            entry = self._lookup()
             expiry = self._new_expiry(entry)
             entry.setdefault(self._name, {}).update((key, (value, expiry)) for key, value in entries.items())
 
     def remove(self, key: Any) -> None:
         """Remove ``key``."""
-        entry = self._home()
+        entry = self._lookup()
         cells = entry.get(self._name, {})
         cells.pop(key, None)
         if not cells:
@@ -307,7 +309,7 @@ class ExpiringMapHandle(ExpiringHandle):
 
     def items(self) -> list[tuple[Any, Any]]:
         """Keys and values."""
-        entry = self._home()
+        entry = self._lookup()
         items = self._live(entry)
         if items and self._renews_on_read:
             expiry = self._new_expiry(entry)
@@ -325,7 +327,7 @@ class ExpiringMapHandle(ExpiringHandle):
         return iter(self.keys())
 
     def __len__(self) -> int:
-        return len(self._live(self._home()))
+        return len(self._live(self._lookup()))
 
     def _live(self, entry: Entry) -> list[tuple[Any, Any]]:
         now = self._time.now_ms

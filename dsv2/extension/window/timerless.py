@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from dsv2.errors import ContractError
 
-__all__ = ("GuardedContext",)
+__all__ = ("TimerlessContext",)
 
 
 class _ClockOnly:
@@ -25,7 +25,7 @@ class _ClockOnly:
     delete_timer = register_timer
 
 
-class GuardedContext:
+class TimerlessContext:
     """``PartitionedContext`` of a window function, of one or two outputs."""
 
     def __init__(self, ctx: Any, non_partitioned_context: Any) -> None:

@@ -13,7 +13,7 @@ from dsv2.extension.window.contexts import OneInputWindowContext, WindowContext
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.state import AggregateFunction
 
-__all__ = ("AggregatingFunction", "Emit", "FoldingFunction", "ReducingFunction")
+__all__ = ("AggregatingFunction", "Emit", "IncrementalFunction", "ReducingFunction")
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -25,7 +25,7 @@ Emit: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT
 """From the result of a window, the window, and the context (``ctx.state_manager.current_key``) to a record."""
 
 
-class FoldingFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
+class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
     """What ``aggregate`` and ``reduce`` run."""
 
     def __init__(self, emit: Emit[Any, OUT] | None) -> None:
@@ -52,7 +52,7 @@ class FoldingFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, 
         raise InternalError("FoldingCallbacks stands for this.")
 
 
-class AggregatingFunction(FoldingFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
+class AggregatingFunction(IncrementalFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
     """``aggregate``."""
 
     def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: Emit[RESULT, OUT] | None) -> None:
@@ -71,7 +71,7 @@ class AggregatingFunction(FoldingFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT
         return accumulators(self._function)
 
 
-class ReducingFunction(FoldingFunction[T, OUT], Generic[T, OUT]):
+class ReducingFunction(IncrementalFunction[T, OUT], Generic[T, OUT]):
     """``reduce``."""
 
     result_of = None

@@ -17,18 +17,18 @@ from psycopg import errors, sql
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Connection, Server, named, statement
-from dsv2.connectors.postgres.sink import TableWriter
+from dsv2.connectors.postgres.table_writer import TableWriter
 from dsv2.errors import JobError
 from dsv2.sinks import SinkBatch, SinkInfo
 
-__all__ = ("Batches",)
+__all__ = ("BatchLedger",)
 
 T = TypeVar("T")
 _SINK_ITSELF = -1  # its subtask, in the table
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchLedger:
     """The notes of one sink of one job in ``table``."""
 
     connection: PostgresConnection

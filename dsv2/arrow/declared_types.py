@@ -6,10 +6,10 @@ from typing import get_args, get_origin
 
 from dsv2.errors import PlanError
 
-__all__ = ("types_said",)
+__all__ = ("declared_types",)
 
 
-def types_said(owner: type, base: type, example: str) -> tuple[type, ...]:
+def declared_types(owner: type, base: type, example: str) -> tuple[type, ...]:
     """``Click`` and ``Total`` of ``class Sums(ArrowProcessFunction[Click, Total])``.
 
     ``base``: the class that takes them, or one above it; ``example``: classes as they may stand there. Raises

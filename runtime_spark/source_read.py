@@ -1,4 +1,4 @@
-"""Reading a portion of a source in a worker: in a task of the source, or in the subtask of the chain that it feeds."""
+"""Reading a part of a source in a worker: in a task of the source, or in the subtask of the chain that it feeds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from runtime_spark.closures import from_bytes
 from runtime_spark.rows import OUTPUT_BYTES, FrameEncoder, Row
 from runtime_spark.worker import WorkerJob
 
-__all__ = ("Order", "Portion", "Reading", "Split", "portion_rows")
+__all__ = ("ReadOrder", "ReadRange", "SourceRead", "IndexRange", "range_rows")
 
 _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 
 
 @dataclass(frozen=True)
-class Split:
+class IndexRange:
     """What a subtask of an indexed source reads in one micro-batch: of the indices ``start`` to ``stop`` its own.
 
     ``first`` and ``last``: the job begins, the source ends.
@@ -36,19 +36,19 @@ class Split:
     last: bool
 
 
-Portion = Split | ReaderOrder
+ReadRange = IndexRange | ReaderOrder
 """What a subtask of a source reads in one micro-batch."""
 
 
 @dataclass(frozen=True)
-class Order:
+class ReadOrder:
     """Has a subtask read a portion of the source with the id ``source`` itself."""
 
     source: int
-    portion: Portion
+    portion: ReadRange
 
 
-def portion_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], portion: Portion) -> Iterator[list[Row]]:
+def range_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], portion: ReadRange) -> Iterator[list[Row]]:
     """What is read of ``portion``, as rows, in lists of bounded size: in a task of the source."""
     encoder = FrameEncoder(job.plan, job.layout, job.codec())
     for _ in _read(job, operator, source, portion, encoder.emit, encoder.report):
@@ -57,10 +57,10 @@ def portion_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], po
     yield encoder.take()
 
 
-class Reading:
+class SourceRead:
     """What a subtask reads by an order, frame by frame, each at the place where it would have come as a row."""
 
-    def __init__(self, job: WorkerJob, order: Order, report: Callable[[list[dict[str, Any]]], None]) -> None:
+    def __init__(self, job: WorkerJob, order: ReadOrder, report: Callable[[list[dict[str, Any]]], None]) -> None:
         source = job.plan.operators[order.source]
         self._frames = _frames(job, source, from_bytes(job.sources[source.id]), order.portion, report)
         self._seq = -1
@@ -86,7 +86,7 @@ def _frames(
     job: WorkerJob,
     operator: Operator,
     source: BaseSource[Any],
-    portion: Portion,
+    portion: ReadRange,
     report: Callable[[list[dict[str, Any]]], None],
 ) -> Iterator[Frame]:
     frames: list[Frame] = []
@@ -100,7 +100,7 @@ def _read(
     job: WorkerJob,
     operator: Operator,
     source: BaseSource[Any],
-    portion: Portion,
+    portion: ReadRange,
     emit: Emit,
     report: Callable[[list[dict[str, Any]]], None],
 ) -> Iterator[None]:
@@ -110,7 +110,7 @@ def _read(
     what user code raises.
     """
     task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
-    if isinstance(portion, Split):
+    if isinstance(portion, IndexRange):
         assert isinstance(source, IndexedSource)
         yield from _read_indexed(source, operator, portion, task)
         task.flush()
@@ -126,7 +126,9 @@ def _read(
     report([*task.progress(), *([] if found_out is None else [found_out])])
 
 
-def _read_indexed(source: IndexedSource[Any], operator: Operator, portion: Split, task: SourceTask) -> Iterator[None]:
+def _read_indexed(
+    source: IndexedSource[Any], operator: Operator, portion: IndexRange, task: SourceTask
+) -> Iterator[None]:
     if portion.first:
         task.start()
     step = operator.parallelism

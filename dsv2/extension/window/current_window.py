@@ -1,4 +1,4 @@
-"""The window in hand, as window functions see it."""
+"""The current window, as window functions see it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredStateError
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.entry import STATES, KeyInHand
+from dsv2.extension.window.entry import STATES, PartitionAccess
 from dsv2.state import StateDeclaration
 
-__all__ = ("OneInputWindowInHand", "TwoInputWindowInHand", "WindowInHand")
+__all__ = ("OneInputCurrentWindow", "TwoInputCurrentWindow", "CurrentWindow")
 
 
-class WindowInHand:
+class CurrentWindow:
     """``WindowContext``. One object shows one window after the other."""
 
     __slots__ = ("_contents", "_handles", "_key", "_place", "_put_into", "_slot", "end_time", "start_time")
 
-    def __init__(self, contents: Contents, states: Collection[StateDeclaration], key: KeyInHand) -> None:
+    def __init__(self, contents: Contents, states: Collection[StateDeclaration], key: PartitionAccess) -> None:
         """``states``: what each window has for itself."""
         self._put_into = contents.put
         self._key = key
@@ -33,22 +33,22 @@ class WindowInHand:
         """Whether windows have states for themselves."""
         return bool(self._handles)
 
-    def show(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:
-        """Be the window ``slot`` of the key in hand, ``[start, end)``, which holds ``contents[place]``."""
+    def activate(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:
+        """Become the window ``slot`` of the current key, ``[start, end)``, which holds ``contents[place]``."""
         self._contents = contents
         self._place = place
         self._slot = slot
         self.start_time = start
         self.end_time = end
 
-    def put_down(self) -> None:
-        """Be none, until the next ``show``."""
+    def deactivate(self) -> None:
+        """Deactivate until the next ``activate``."""
         self._contents = None
 
     @property
     def content(self) -> Any:
         """What the window holds."""
-        return self._in_hand()[self._place]
+        return self._active_contents()[self._place]
 
     def get_window_state(self, declaration: Any) -> Any:
         """The handle on a state of the window."""
@@ -63,21 +63,21 @@ class WindowInHand:
         )
 
     def _put(self, record: Any, side: int) -> None:
-        contents = self._in_hand()
+        contents = self._active_contents()
         contents[self._place] = self._put_into(contents[self._place], record, side)
 
     def _states(self) -> dict[Any, Any]:
-        self._in_hand()
+        self._active_contents()
         states: dict[Any, Any] = self._key.entry().setdefault(STATES, {}).setdefault(self._slot, {})
         return states
 
-    def _in_hand(self) -> dict[Any, Any]:
+    def _active_contents(self) -> dict[Any, Any]:
         if self._contents is None:
-            raise ContractError("There is no window in hand here: a late record has none.")
+            raise ContractError("There is no current window here: a late record has none.")
         return self._contents
 
 
-class OneInputWindowInHand(WindowInHand):
+class OneInputCurrentWindow(CurrentWindow):
     """``OneInputWindowContext``."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class OneInputWindowInHand(WindowInHand):
         return list(self.content)
 
 
-class TwoInputWindowInHand(WindowInHand):
+class TwoInputCurrentWindow(CurrentWindow):
     """``TwoInputWindowContext``."""
 
     __slots__ = ()

@@ -13,31 +13,32 @@ from typing import Any, Final, TypeAlias
 from dsv2.extension.window.entry import Pane, Panes
 from dsv2.functions import check_window_end
 
-__all__ = ("MET", "RECORD", "TIME", "Row", "Waiting")
+__all__ = ("MATCHED", "RECORD", "TIME", "Row", "JoinBuffer")
 
 Row: TypeAlias = list[Any]
 """Timestamp (ms), record, and whether it was met (or has got what it is owed)."""
 
 TIME: Final = 0
 RECORD: Final = 1
-MET: Final = 2
+MATCHED: Final = 2
 
 _time = itemgetter(TIME)
 
 
-class Waiting:
-    """The rows of one side. ``latest``: how long after its own time a row may be met, in ms; may be negative.
+class JoinBuffer:
+    """The rows of one side.
 
-    ``span``: how far the partners of one record are apart, in ms. ``owed``: rows that nobody meets are returned by
-    ``due``. ``alike``: of rows with the same time one is enough.
+    ``latest``: how long after its own time a row may be matched, in ms; may be negative. ``span``: how far
+    the partners of one record are apart, in ms. ``emit_unmatched``: rows without a partner are returned by ``due``.
+    ``alike``: of rows with the same time one is enough.
     """
 
-    def __init__(self, panes: Panes, side: int, span: int, latest: int, *, owed: bool, alike: bool) -> None:
+    def __init__(self, panes: Panes, side: int, span: int, latest: int, *, emit_unmatched: bool, alike: bool) -> None:
         self._panes = panes
         self._side = side
         self._width = span + 1  # so that the partners of a record are in two panes at most
         self._latest = latest
-        self._owed = owed
+        self._emit_unmatched = emit_unmatched
         self._alike = alike
         self._in_order: dict[int, list[tuple[int, Any, Row]]] = {}  # by slot the rows of panes that have come due
         self._bucket: int | None = None  # the pane that ``add`` used last
@@ -63,7 +64,7 @@ class Waiting:
             insort(rows, row, key=_time)
         else:
             rows.append(row)
-        if self._owed:
+        if self._emit_unmatched:
             self._owe(pane, bucket, key, row)
         elif time + self._latest > pane.deadline:
             pane.deadline = time + self._latest
@@ -93,27 +94,27 @@ class Waiting:
             pane = self._panes.get(bucket * 2 + self._side)
             if pane is None:
                 continue
-            pane.live[key] = [row for row in pane.live[key] if not row[MET]]
+            pane.live[key] = [row for row in pane.live[key] if not row[MATCHED]]
             if not pane.live[key]:
                 del pane.live[key]
 
     def due(self, slot: int, now: int) -> list[tuple[int, Any, Row]]:
         """The pane ``slot`` has come due: it goes, or is put off. Returns time, key and row of those that are owed."""
-        owed: list[tuple[int, Any, Row]] = []
-        if self._owed and (pane := self._panes.get(slot)) is not None:
+        unmatched: list[tuple[int, Any, Row]] = []
+        if self._emit_unmatched and (pane := self._panes.get(slot)) is not None:
             rows = self._rows_in_order(pane, slot)
             stop = bisect_left(rows, now - self._latest + 1, key=_time)
-            owed = [entry for entry in rows[:stop] if not entry[2][MET]]
-            for _, _, row in owed:
-                row[MET] = True
+            unmatched = [entry for entry in rows[:stop] if not entry[2][MATCHED]]
+            for _, _, row in unmatched:
+                row[MATCHED] = True
             del rows[:stop]
             if rows:
                 pane.deadline = rows[0][TIME] + self._latest
-                return owed
+                return unmatched
         self._panes.drop(slot)
         self._in_order.pop(slot, None)
         self._bucket = None
-        return owed
+        return unmatched
 
     def _move_in(self) -> None:
         """Put the rows of an earlier program, which had other bounds, where this one looks for them."""
@@ -127,7 +128,7 @@ class Waiting:
 
     def _open(self, bucket: int, time: int) -> None:
         slot = bucket * 2 + self._side
-        if self._owed:
+        if self._emit_unmatched:
             check_window_end((bucket + 1) * self._width - 1 + self._latest, f"The wait of a record of {time} ms")
         self._pane = self._panes.get(slot) or self._panes.open(
             slot, time + self._latest, by_event=True, layout=self._layout

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dsv2.connectors.postgres.connection import PostgresConnection
 
-__all__ = ("Following",)
+__all__ = ("ReplicationSettings",)
 
 
 @dataclass(frozen=True)
-class Following:
+class ReplicationSettings:
     """``table``, followed by the replication slot ``slot``. ``own_publication``: the user's, if there is one."""
 
     connection: PostgresConnection

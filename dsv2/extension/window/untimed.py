@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dsv2.extension.window.entry import CONTENTS, COUNT, Entry
 from dsv2.extension.window.strategy import CountWindowStrategy
-from dsv2.extension.window.windows import NEVER, Surroundings, Windows
+from dsv2.extension.window.windows import NEVER, WindowEnvironment, Windows
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("CountWindows", "GlobalWindow")
@@ -17,12 +17,12 @@ __all__ = ("CountWindows", "GlobalWindow")
 _NO_TIME: Final = -1
 
 
-class _EndlessWindows(Windows):
+class _UntimedWindows(Windows):
     def _end_of(self, entry: Entry, slot: int) -> int:
         return NEVER
 
     def _show(self, entry: Entry, slot: int) -> None:
-        self._window.show(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
+        self._window.activate(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
 
     def _end_due(self, entry: Entry, time: int) -> None:
         if time == LONG_MAX:  # else it is a timer of early firing
@@ -41,28 +41,28 @@ class _EndlessWindows(Windows):
         self._expect_early(entry, slot)
 
 
-class GlobalWindow(_EndlessWindows):
+class GlobalWindow(_UntimedWindows):
     """One window for everything."""
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the window."""
-        entry = self._entry_in_hand()
+        entry = self._current_entry()
         if CONTENTS not in entry:
             self._open(entry, _NO_TIME)
         self._add_to(entry, _NO_TIME, record, side)
 
 
-class CountWindows(_EndlessWindows):
+class CountWindows(_UntimedWindows):
     """Windows over the records of a key by their number, which takes the place of time."""
 
-    def __init__(self, strategy: CountWindowStrategy, around: Surroundings) -> None:
+    def __init__(self, strategy: CountWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
         self._size = strategy.size
         self._slide = strategy.slide
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the windows that are not full, and fire the one that it fills."""
-        entry = self._entry_in_hand()
+        entry = self._current_entry()
         number = entry.get(COUNT, 0)
         if number % self._slide == 0:
             self._open(entry, number)
