@@ -123,7 +123,7 @@ class TestWindowStates:
                 self.handle.update(1)
 
         driver = WindowDriver(window(TEN, Keeping())).record("a1", 3).event_time(9)
-        with pytest.raises(UserFunctionError, match="There is no window in hand here") as caught:
+        with pytest.raises(UserFunctionError, match="There is no current window here") as caught:
             driver.record("a2", 3)
         assert caught.value.callback == "on_late_record"
 
