@@ -7,8 +7,7 @@ before anything was sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dsv2.clock import Clock
@@ -16,10 +15,9 @@ from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.sources import CollectionSource, IndexedSource, Interruption
+from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
 from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
-from runtime_spark.interruptions import Interruptions
 from runtime_spark.rows import FrameEncoder, Row
 from runtime_spark.source_read import IndexRange, range_rows
 from runtime_spark.worker import WorkerJob
@@ -37,12 +35,15 @@ class CountingFeed(Feed):
     unit = "records"
     records_per_batch: int | None = None
     records_per_second: float | None = None
-    interruptions: Mapping[int, Interruption] = MappingProxyType({})
     target_batch_ms: int | None = None
 
     def subtasks(self, operator: Operator) -> int:
         """Into how many splits a micro-batch is cut."""
         return operator.parallelism
+
+    def schedule(self, operator: Operator) -> ReadSchedule | None:
+        """Where reading halts in the run."""
+        return None
 
     def planner(self, operator: Operator, clock: Clock) -> Planner:
         return CountingPlanner(self, operator, clock)
@@ -57,7 +58,7 @@ class CountingPlanner(Planner):
         self._clock = clock
         self._began: tuple[int, int] | None = None  # time in ms and position at the first question
         self._goal: int | None = None
-        self._interruptions = Interruptions(feed.interruptions)
+        self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
 
     def initial(self) -> Offset:
@@ -70,7 +71,7 @@ class CountingPlanner(Planner):
         position, count = max(start["position"], 0), self._feed.count
         if self._adaptive is not None:
             self._adaptive.measure()
-        if self._held(start["position"], wait=only_available):
+        if self._is_halted(start["position"], wait=only_available):
             return {"position": position}
         available = self._available(position)
         while only_available and count is not None and available == position < count:
@@ -87,8 +88,8 @@ class CountingPlanner(Planner):
             if self._goal is None:
                 self._goal = stop if available is None else available
             stop = min(stop, self._goal)
-        if (place := self._interruptions.next(position)) is not None:
-            stop = min(stop, place)
+        if self._schedule is not None and (halt := self._schedule.next_halt(position)) is not None:
+            stop = min(stop, halt)
         if self._adaptive is not None and stop > position:
             self._adaptive.begin(full=stop - position >= self._adaptive.of(LEAST_PER_BATCH))
         stop = max(stop, position)
@@ -96,7 +97,8 @@ class CountingPlanner(Planner):
 
     def portions(self, start: Offset, end: Offset) -> Sequence[IndexRange]:
         begin, stop = start["position"], end["position"]
-        self._interruptions.begin(begin)
+        if self._schedule is not None:
+            self._schedule.begin(begin)
         if start == end:
             return []
         first, last = begin == _BEFORE_START, _has_ended(end)
@@ -125,11 +127,17 @@ class CountingPlanner(Planner):
                 f"more behind that if there is any, or start with another checkpoint_location, from the beginning."
             )
 
-    def _held(self, position: int, *, wait: bool) -> bool:
-        if not self._feed.interruptions:
+    def _is_halted(self, position: int, *, wait: bool) -> bool:
+        """``wait``: until a halt is over, unless it lasts for the rest of the run."""
+        if self._schedule is None:
             return False
-        self._interruptions.begin(position)
-        return self._interruptions.hold(max(position, 0), self._operator, self._clock, wait=wait)
+        self._schedule.begin(position)
+        index = max(position, 0)
+        halt = self._schedule.halt(index, self._clock.now_ms())
+        while wait and halt is not None and halt.until_ms is not None:
+            time.sleep(PACE_SECONDS)
+            halt = self._schedule.halt(index, self._clock.now_ms())
+        return halt is not None
 
     def _available(self, position: int) -> int | None:
         """How far the feed may be read by now; None: as far as one likes."""
@@ -152,8 +160,10 @@ class IndexedFeed(CountingFeed):
         self.count = source.count
         self.records_per_batch = source.records_per_batch
         self.records_per_second = source.records_per_second
-        self.interruptions = source.interruptions
         self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
+
+    def schedule(self, operator: Operator) -> ReadSchedule | None:
+        return self.source.schedule(f"{operator}, defined at {operator.location}")
 
     def rows(self, job: WorkerJob, operator: Operator, portion: IndexRange) -> Iterator[list[Row]]:
         yield from range_rows(job, operator, self.source, portion)

@@ -18,7 +18,7 @@ from dsv2.errors import Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
 from dsv2.runtime.report.progress import job_progress
-from dsv2.sources import BaseSource, IndexedSource, Stop
+from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
@@ -453,10 +453,7 @@ class BatchJob:
 def _input_ends(plan: Plan) -> bool:
     """Whether a run that is not stopped comes to the end of all input."""
     sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
-    stops = any(
-        isinstance(interruption, Stop)
-        for source in sources
-        if isinstance(source, IndexedSource)
-        for interruption in source.interruptions.values()
-    )
-    return not stops and all(source.bounded for source in sources)
+    schedules = [source.schedule(str(source)) for source in sources if isinstance(source, IndexedSource)]
+    if any(schedule is not None and schedule.ends_run for schedule in schedules):
+        return False
+    return all(source.bounded for source in sources)

@@ -11,8 +11,8 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.local.indexed_reader import IndexedReader, SourceHalts, own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reader import Interruptions, SourceReader, own_copy
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame
@@ -20,7 +20,7 @@ from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.sources import Interruption, Source
+from dsv2.sources import Halt, Source
 
 __all__ = ("LocalRun",)
 
@@ -48,11 +48,11 @@ class LocalRun:
             for head in plan.chains
             for index in range(plan.operators[head].parallelism)
         }
-        self._readers: list[SourceReader | SplitReader] = []
-        self._indexed: list[SourceReader] = []
+        self._readers: list[IndexedReader | SplitReader] = []
+        self._indexed: list[IndexedReader] = []
         self._board = LocalBoard(plan)
         self._split_sources: list[SplitSourceRun] = []
-        self._interruptions: list[Interruptions] = []
+        self._halts: list[SourceHalts] = []
         for operator in plan.operators:
             if operator.kind is OperatorKind.SOURCE:
                 self._add_source(operator)
@@ -63,11 +63,11 @@ class LocalRun:
             subtask.open()
             subtask.flush()
 
-    def take_interruption(self) -> tuple[Operator, Interruption] | None:
-        """What the input of a source wants to happen now, between two micro-batches; None if nothing."""
-        for interruptions in self._interruptions:
-            if (interruption := interruptions.take()) is not None:
-                return interruptions.operator, interruption
+    def halt(self, now_ms: int) -> Halt | None:
+        """The halt of a source before the next micro-batch, or None. Raises ``JobError`` if it fails the job."""
+        for source in self._halts:
+            if (halt := source.halt(now_ms)) is not None:
+                return halt
         return None
 
     def run_batch(self, records: int | None) -> bool:
@@ -168,11 +168,11 @@ class LocalRun:
             self._readers += source.readers
             return
         indices = range(operator.parallelism)
-        readers = [SourceReader(self._plan, operator, index, self._receive, self._mutation) for index in indices]
+        readers = [IndexedReader(self._plan, operator, index, self._receive, self._mutation) for index in indices]
         self._indexed += readers
         self._readers += readers
         if self._plan.mode is RuntimeExecutionMode.STREAMING:
-            self._interruptions.append(Interruptions(operator, readers))
+            self._halts.append(SourceHalts(operator, readers))
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}

@@ -10,7 +10,7 @@ from time import sleep
 
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import ConfigurationError, Dsv2Error, JobError
+from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
@@ -22,7 +22,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import DriverSink, ParallelSink
-from dsv2.sources import BaseSource, Crash, DataFrameSource, IndexedSource, Pause, Stop
+from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 
@@ -99,18 +99,17 @@ class LocalRuntime:
         sinks = LocalSinks(f"local-{os.getpid()}-{time.now_ms}-{next(_RUNS)}")
         skipped_ms = 0
         for batch_id in itertools.count():
-            match run.take_interruption():
+            time.now_ms = self._clock.now_ms() + skipped_ms
+            match run.halt(time.now_ms):
                 case None:
                     size = next(sizes)
-                case _, Pause(ms):
-                    skipped_ms += ms
-                    size = 0
-                case _, Stop():
+                case Halt(until_ms=None):
                     job.stopped = True
                     return
-                case operator, Crash(message):
-                    raise JobError(f"The source {operator}, defined at {operator.location}, crashed: {message}")
-            time.now_ms = self._clock.now_ms() + skipped_ms
+                case Halt(until_ms=int(until_ms)):
+                    skipped_ms += until_ms - time.now_ms
+                    time.now_ms = until_ms
+                    size = 0
             more = run.run_batch(size)
             for operator, frames in run.take_collected():
                 sinks.write(operator, frames, batch_id)

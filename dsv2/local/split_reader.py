@@ -9,8 +9,8 @@ from typing import Any
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, Plan
+from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reader import own_copy
 from dsv2.runtime.exchange.frames import Emit
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator

@@ -6,7 +6,7 @@ from dsv2.sources.base import BaseSource
 from dsv2.sources.dataframe import DataFrameSource
 from dsv2.sources.hybrid import HybridSource, HybridSplit, HybridState
 from dsv2.sources.indexed import CollectionSource, DataGeneratorSource, IndexedSource
-from dsv2.sources.interruption import Crash, Interruption, Pause, Stop
+from dsv2.sources.schedule import Halt, ReadSchedule
 from dsv2.sources.serializers import DataclassSerializer, JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,
@@ -30,19 +30,18 @@ __all__ = (
     "AssignmentStateSerializer",
     "BaseSource",
     "CollectionSource",
-    "Crash",
     "DataFrameSource",
     "DataGeneratorSource",
     "DataclassSerializer",
+    "Halt",
     "HashSplitAssigner",
     "HybridSource",
     "HybridSplit",
     "HybridState",
     "IndexedSource",
-    "Interruption",
     "JsonValue",
-    "Pause",
     "Portion",
+    "ReadSchedule",
     "ReaderInfo",
     "Records",
     "RoundRobinSplitAssigner",
@@ -56,7 +55,6 @@ __all__ = (
     "SplitEnumerator",
     "SplitEnumeratorContext",
     "SplitSource",
-    "Stop",
     "SupportsPauseOrResumeSplits",
     "SupportsSplitReassignmentOnRecovery",
     "WatermarkAlignment",

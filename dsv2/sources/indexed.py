@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
-from dsv2.sources.interruption import Interruption
+from dsv2.sources.schedule import ReadSchedule
 
 __all__ = ("CollectionSource", "DataGeneratorSource", "IndexedSource")
 
@@ -36,10 +36,9 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
     def bounded(self) -> bool:
         return self.count is not None
 
-    @property
-    def interruptions(self) -> Mapping[int, Interruption]:
-        """By index of the record what happens to the job before it is read; for tests."""
-        return {}
+    def schedule(self, described: str) -> ReadSchedule | None:
+        """Where reading halts in one run of a job; None if nowhere. ``described``: the source, for errors."""
+        return None
 
     @abstractmethod
     def read(self, indices: range) -> list[T_co]:

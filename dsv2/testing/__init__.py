@@ -1,6 +1,5 @@
 """For tests of your functions and jobs: harnesses around single functions, a clock, a source that stops and crashes."""
 
-from dsv2.sources import Crash, Interruption, Pause, Stop
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord
 from dsv2.testing.harness import Harness, HarnessInput, HarnessOptions, HarnessOutput
@@ -10,6 +9,7 @@ from dsv2.testing.harnesses import (
     TwoInputNonBroadcastHarness,
     TwoOutputHarness,
 )
+from dsv2.testing.interruptions import Crash, Interruption, Pause, Stop
 from dsv2.testing.source import TestSource
 
 __all__ = (

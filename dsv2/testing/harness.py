@@ -11,8 +11,8 @@ from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFuncti
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import OperatorProgress
+from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.local.source_reader import own_copy
 from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext

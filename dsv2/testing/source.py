@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from dsv2.errors import ConfigurationError
-from dsv2.sources import CollectionSource, Crash, Interruption, Pause, Stop
+from dsv2.sources import CollectionSource, ReadSchedule
+from dsv2.testing.interruptions import Crash, InterruptedReading, Interruption, Pause, Stop
 
 __all__ = ("TestSource",)
 
@@ -37,6 +38,5 @@ class TestSource(CollectionSource[T], Generic[T]):
         if len(records) in self._interruptions:
             self.count = len(records) + 1  # so that the end of input is not there before
 
-    @property
-    def interruptions(self) -> Mapping[int, Interruption]:
-        return self._interruptions
+    def schedule(self, described: str) -> ReadSchedule | None:
+        return InterruptedReading(self._interruptions, described) if self._interruptions else None

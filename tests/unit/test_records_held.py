@@ -13,8 +13,8 @@ from dsv2.clock import SystemClock
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.sinks import CollectSink
-from dsv2.sources import BaseSource, RoundRobinSplitAssigner, Stop
-from dsv2.testing import TestSource
+from dsv2.sources import BaseSource, RoundRobinSplitAssigner
+from dsv2.testing import Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.layout import Layout
 from runtime_spark.query import StreamingJob

@@ -1,10 +1,9 @@
-"""The reading side of a local run: source subtasks, and the places at which a test wants them to wait."""
+"""The reading side of a local run: the subtasks of a source, and the positions at which they halt."""
 
 from __future__ import annotations
 
 import copy
 import random
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,14 +14,14 @@ from dsv2.local.mutation import MutationCheck
 from dsv2.runtime.exchange.frames import Emit
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.sources import IndexedSource, Interruption
+from dsv2.sources import Halt, IndexedSource
 
-__all__ = ("Interruptions", "SourceReader", "own_copy")
+__all__ = ("IndexedReader", "SourceHalts", "own_copy")
 
 _LARGEST_READ_BITS = 14
 
 
-class SourceReader:
+class IndexedReader:
     """One subtask of a source."""
 
     def __init__(
@@ -42,7 +41,7 @@ class SourceReader:
 
     @property
     def waits(self) -> bool:
-        """Whether it has read what stands before the next interruption."""
+        """Whether it has read what comes before the next halt."""
         return self.position == self._place
 
     def wait_at(self, index: int | None) -> None:
@@ -83,27 +82,32 @@ class SourceReader:
             raise_user_failure(self._operator, self._index, "read", error)
 
 
-class Interruptions:
-    """Those of one source, which ``readers`` read."""
+class SourceHalts:
+    """The halts of one source, which ``readers`` read."""
 
-    def __init__(self, operator: Operator, readers: Sequence[SourceReader]) -> None:
+    def __init__(self, operator: Operator, readers: Sequence[IndexedReader]) -> None:
         assert isinstance(operator.body, IndexedSource)
-        self.operator = operator
+        self._schedule = operator.body.schedule(f"{operator}, defined at {operator.location}")
         self._readers = readers
-        self._left = deque(sorted(operator.body.interruptions.items()))
-        self._wait_for_next()
+        self._index: int | None = None
+        if self._schedule is not None:
+            self._schedule.begin(-1)
+            self._wait_for_next(-1)
 
-    def take(self) -> Interruption | None:
-        """The one that all readers wait at, once; None if there is none."""
-        if not self._left or not all(reader.waits for reader in self._readers):
+    def halt(self, now_ms: int) -> Halt | None:
+        """The halt at which all readers wait, or None if there is none or it is over."""
+        if self._schedule is None or self._index is None or not all(reader.waits for reader in self._readers):
             return None
-        _, interruption = self._left.popleft()
-        self._wait_for_next()
-        return interruption
+        halt = self._schedule.halt(self._index, now_ms)
+        if halt is None:
+            self._wait_for_next(self._index)
+        return halt
 
-    def _wait_for_next(self) -> None:
+    def _wait_for_next(self, position: int) -> None:
+        assert self._schedule is not None
+        self._index = self._schedule.next_halt(position)
         for reader in self._readers:
-            reader.wait_at(self._left[0][0] if self._left else None)
+            reader.wait_at(self._index)
 
 
 def own_copy(operator: Operator) -> ProcessFunction:

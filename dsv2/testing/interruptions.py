@@ -1,0 +1,68 @@
+"""What may happen to a job at a position of a ``TestSource``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dsv2.errors import ConfigurationError, JobError
+from dsv2.sources import Halt, ReadSchedule
+
+__all__ = ("Crash", "InterruptedReading", "Interruption", "Pause", "Stop")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Nothing arrives for ``ms`` milliseconds. The local runtime does not wait: it sets the job's clock forward."""
+
+    ms: int
+
+    def __post_init__(self) -> None:
+        if self.ms < 1:
+            raise ConfigurationError(f"A pause takes at least 1 ms, not {self.ms}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run of the job ends, but not its input. Restarted from its checkpoint, the job continues after this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The job fails with ``message``. Restarted from its checkpoint, the job continues after this."""
+
+    message: str = "a crash on purpose"
+
+
+Interruption: TypeAlias = Pause | Stop | Crash
+
+
+class InterruptedReading(ReadSchedule):
+    """The interruptions of one source by index. One at the position where the run begins happened in the run before."""
+
+    def __init__(self, interruptions: Mapping[int, Interruption], described: str) -> None:
+        self._interruptions = interruptions
+        self._described = described
+        self._began: int | None = None
+        self._pause: tuple[int, int] | None = None  # its position, and when it is over in ms
+        self.ends_run = any(isinstance(interruption, Stop) for interruption in interruptions.values())
+
+    def begin(self, position: int) -> None:
+        if self._began is None:
+            self._began = position
+
+    def next_halt(self, position: int) -> int | None:
+        return min((index for index in self._interruptions if index > position), default=None)
+
+    def halt(self, position: int, now_ms: int) -> Halt | None:
+        interruption = self._interruptions.get(position)
+        if interruption is None or self._began is None or position <= self._began:
+            return None
+        if isinstance(interruption, Crash):
+            raise JobError(f"The source {self._described}, crashed: {interruption.message}")
+        if isinstance(interruption, Stop):
+            return Halt(until_ms=None)
+        if self._pause is None or self._pause[0] != position:
+            self._pause = position, now_ms + interruption.ms
+        return Halt(self._pause[1]) if now_ms < self._pause[1] else None
