@@ -26,12 +26,12 @@ from runtime_spark.rows import ORDER_CHANNEL, ROW_SCHEMA, FrameEncoder, Row, to_
 from runtime_spark.source_read import ReadOrder
 from runtime_spark.worker import WorkerJob, load_job, patient_collector
 
-__all__ = ("PACE_SECONDS", "Feed", "Offset", "Planner", "feed_for", "frame_source_class")
+__all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_source_class")
 
 PACE_SECONDS = 0.01
 """Between two looks at what has yet to come."""
 
-Offset: TypeAlias = dict[str, Any]
+SparkOffset: TypeAlias = dict[str, Any]
 
 
 class Planner(ABC):
@@ -41,22 +41,22 @@ class Planner(ABC):
     """
 
     @abstractmethod
-    def initial(self) -> Offset:
+    def initial(self) -> SparkOffset:
         """Where a job is that has not begun."""
 
     @abstractmethod
-    def latest(self, start: Offset, *, only_available: bool) -> Offset:
+    def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
         """Where the micro-batch behind ``start`` ends; ``start`` if there is nothing new.
 
         ``only_available``: the job ends with what is there now; so if more is to come for certain, wait for it.
         """
 
     @abstractmethod
-    def portions(self, start: Offset, end: Offset) -> Sequence[Any]:
+    def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[Any]:
         """What the tasks of the micro-batch between two offsets read, one each."""
 
     @abstractmethod
-    def commit(self, offset: Offset) -> None:
+    def commit(self, offset: SparkOffset) -> None:
         """The micro-batch up to ``offset`` is done for good."""
 
     @abstractmethod
@@ -138,14 +138,14 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._operator_id = operator_id
         self._planner = feed.planner(self._operator(), clock)
         self._only_available = False
-        self._wakes_behind: Offset | None = None  # where the run begins
+        self._wakes_behind: SparkOffset | None = None  # where the run begins
 
     def __getstate__(self) -> dict[str, Any]:
         # To a task goes what it needs to make rows, and nothing when they are made already.
         pickled = b"" if self._feed.made_on_driver else self._pickled
         return {"_pickled": pickled, "_packed": self._packed, "_operator_id": self._operator_id}
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> SparkOffset:  # noqa: N802 - Spark's name
         return self._planner.initial()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -154,14 +154,14 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         return ReadAllAvailable()  # the planner itself knows its limits
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+    def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802 - Spark's name
         with marked_failures():
             return self._planner.latest(start, only_available=self._only_available)
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+    def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
         return [*map(self._partition, self._planner.portions(start, end)), *self._waking(start)]
 
-    def commit(self, end: Offset) -> None:
+    def commit(self, end: SparkOffset) -> None:
         with marked_failures():
             self._planner.commit(end)
 
@@ -181,7 +181,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 
-    def _waking(self, start: Offset) -> list[FramePartition]:
+    def _waking(self, start: SparkOffset) -> list[FramePartition]:
         """A frame without anything for each subtask, when a job goes on: so that all tell of their progress."""
         if self._wakes_behind is None:
             self._wakes_behind = start

@@ -17,7 +17,7 @@ from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import CollectionSource, IndexedSource, ReadSchedule
 from dsv2.sources.source import LEAST_PER_BATCH
-from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
 from runtime_spark.rows import FrameEncoder, Row
 from runtime_spark.source_read import IndexRange, range_rows
 from runtime_spark.worker import WorkerJob
@@ -61,10 +61,10 @@ class CountingPlanner(Planner):
         self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
 
-    def initial(self) -> Offset:
+    def initial(self) -> SparkOffset:
         return {"position": _BEFORE_START}
 
-    def latest(self, start: Offset, *, only_available: bool) -> Offset:
+    def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
         self._check_goes_on(start)
         if _has_ended(start):
             return start
@@ -95,7 +95,7 @@ class CountingPlanner(Planner):
         stop = max(stop, position)
         return {"position": stop, "ended": True} if stop == count else {"position": stop}
 
-    def portions(self, start: Offset, end: Offset) -> Sequence[IndexRange]:
+    def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[IndexRange]:
         begin, stop = start["position"], end["position"]
         if self._schedule is not None:
             self._schedule.begin(begin)
@@ -105,13 +105,13 @@ class CountingPlanner(Planner):
         subtasks = range(self._feed.subtasks(self._operator))
         return [IndexRange(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
 
-    def commit(self, offset: Offset) -> None:
+    def commit(self, offset: SparkOffset) -> None:
         pass  # nobody waits for it
 
     def close(self) -> None:
         pass  # nothing was taken
 
-    def _check_goes_on(self, start: Offset) -> None:
+    def _check_goes_on(self, start: SparkOffset) -> None:
         """Raise ``IncompatibleCheckpointError`` if the source holds more than when it ended, or less than was read."""
         count, read = self._feed.count, max(start["position"], 0)
         who = f"The source {self._operator}, defined at {self._operator.location},"
@@ -199,5 +199,5 @@ class TickFeed(CountingFeed):
         yield [(0, 0, number, b"") for number in range(portion.start, portion.stop)]
 
 
-def _has_ended(offset: Offset) -> bool:
+def _has_ended(offset: SparkOffset) -> bool:
     return bool(offset.get("ended"))

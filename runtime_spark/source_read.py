@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.graph import Operator
-from dsv2.runtime.exchange.frames import Emit, Frame
+from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.offsets import ReaderOrder
 from dsv2.runtime.sources.source_task import SourceTask
@@ -101,7 +101,7 @@ def _read(
     operator: Operator,
     source: BaseSource[Any],
     portion: ReadRange,
-    emit: Emit,
+    emit: EmitFrame,
     report: Callable[[list[dict[str, Any]]], None],
 ) -> Iterator[None]:
     """Read ``portion`` of ``source``, the body of ``operator``, and ``emit`` it in frames; yields now and then.

@@ -14,7 +14,7 @@ from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, orders
 from dsv2.sources import Source
-from runtime_spark.frame_source import PACE_SECONDS, Feed, Offset, Planner
+from runtime_spark.frame_source import PACE_SECONDS, Feed, Planner, SparkOffset
 from runtime_spark.rows import Row
 from runtime_spark.source_read import range_rows
 from runtime_spark.source_reports import ReportFile
@@ -63,10 +63,10 @@ class SplitPlanner(Planner):
         self._coordinator = coordinator
         self._reports = reports
 
-    def initial(self) -> Offset:
+    def initial(self) -> SparkOffset:
         return BEFORE_START
 
-    def latest(self, start: Offset, *, only_available: bool) -> Offset:
+    def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
         refresh = self._source.bounded or not only_available
         reports = [] if self._reports is None else self._reports.read()
         while True:
@@ -75,10 +75,10 @@ class SplitPlanner(Planner):
                 return there
             time.sleep(PACE_SECONDS)  # an offset that stays would end the job
 
-    def portions(self, start: Offset, end: Offset) -> Sequence[ReaderOrder]:
+    def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[ReaderOrder]:
         return [] if start == end else orders(end, self._source.split_serializer)
 
-    def commit(self, offset: Offset) -> None:
+    def commit(self, offset: SparkOffset) -> None:
         self._coordinator.commit(offset)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import psycopg
 from dsv2.clock import SystemClock
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink
 from tests.support import local_environment, operator_named
 
@@ -58,7 +58,7 @@ class Reader:
 class Run:
     """A run of a job that is only this source: decides on micro-batches, and reads them."""
 
-    def __init__(self, source: PostgresSource[Any], offset: Offset = BEFORE_START, parallelism: int = 2) -> None:
+    def __init__(self, source: PostgresSource[Any], offset: SourceOffset = BEFORE_START, parallelism: int = 2) -> None:
         env = local_environment(parallelism)
         env.from_source(source).with_uid("in").to_sink(CollectSink())
         self.source = source

@@ -11,7 +11,7 @@ from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.exchange.frames import Emit
+from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.sources import Halt, IndexedSource
@@ -25,7 +25,7 @@ class IndexedReader:
     """One subtask of a source."""
 
     def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
+        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
     ) -> None:
         assert isinstance(operator.body, IndexedSource)
         self._source = operator.body

@@ -11,10 +11,10 @@ from dsv2.context import RuntimeExecutionMode
 from dsv2.graph import Operator, Plan
 from dsv2.local.indexed_reader import own_copy
 from dsv2.local.mutation import MutationCheck
-from dsv2.runtime.exchange.frames import Emit
+from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, ReaderOrder, Report, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
 from dsv2.sources import Source
@@ -31,7 +31,7 @@ class SplitSourceRun:
         operator: Operator,
         clock: Clock,
         board: AlignmentBoard,
-        receive: Emit,
+        receive: EmitFrame,
         mutation: MutationCheck | None,
     ) -> None:
         assert isinstance(operator.body, Source)
@@ -40,7 +40,7 @@ class SplitSourceRun:
         self._operator = operator
         self._source: Source[Any, Any, Any] = operator.body
         self._clock = clock
-        self._offset: Offset = BEFORE_START
+        self._offset: SourceOffset = BEFORE_START
         self._coordinator = self._new_coordinator()
         self.readers = [SplitReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)]
         self.waits = False
@@ -90,7 +90,7 @@ class SplitReader:
     """One subtask of a source."""
 
     def __init__(
-        self, plan: Plan, operator: Operator, index: int, receive: Emit, mutation: MutationCheck | None
+        self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
     ) -> None:
         self._plan = plan
         self._operator = operator

@@ -23,7 +23,7 @@ from dsv2.errors import ConfigurationError, JobError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock
 from tests.support import local_environment, operator_named, unhurried
@@ -131,7 +131,7 @@ def test_parquet_is_cut_between_row_groups_and_reads_what_is_asked_for(tmp_path:
 class Driver:
     """A run of a job that is only this source, without tasks."""
 
-    def __init__(self, source: FilesSource[Any], offset: Offset = BEFORE_START) -> None:
+    def __init__(self, source: FilesSource[Any], offset: SourceOffset = BEFORE_START) -> None:
         env = local_environment()
         env.from_source(source).with_uid("in").to_sink(CollectSink())
         self.source = source

@@ -26,7 +26,7 @@ from dsv2.connectors.kafka import (
 )
 from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
 from tests.support import local_environment, operator_named
@@ -196,7 +196,7 @@ class Reader:
 class Run:
     """A run of a job that is only this source: decides on micro-batches, and reads them."""
 
-    def __init__(self, source: KafkaSource[Any], offset: Offset = BEFORE_START, parallelism: int = 2) -> None:
+    def __init__(self, source: KafkaSource[Any], offset: SourceOffset = BEFORE_START, parallelism: int = 2) -> None:
         env = local_environment(parallelism)
         env.from_source(source).with_uid("in").to_sink(CollectSink())
         self.source = source

@@ -15,7 +15,7 @@ from dsv2.connectors.files import FilesSource, text_lines
 from dsv2.graph import Operator
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sources import HybridSource, Source
 from dsv2.testing import ManualClock
 from runtime_spark.indexed_feed import CountingFeed
@@ -172,15 +172,15 @@ class Driver:
         operator = operator_of(source, parallelism)
         limit = AdaptiveLimit(target_ms, self.clock)
         self.coordinator = SourceCoordinator(source, operator, self.clock, adaptive=limit)
-        self.offset: Offset = BEFORE_START
+        self.offset: SourceOffset = BEFORE_START
 
-    def next(self) -> Offset:
+    def next(self) -> SourceOffset:
         self.offset = self.coordinator.next(self.offset)
         self.clock.advance(self.ms)
         return self.offset
 
 
-def size_of(offset: Offset, source: Source[Any, Any, Any]) -> int:
+def size_of(offset: SourceOffset, source: Source[Any, Any, Any]) -> int:
     portions = [split for order in orders(offset, source.split_serializer) for split in order.portions]
     return sum(split.stop.position - split.start.position for split in portions)
 

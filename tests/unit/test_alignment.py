@@ -16,7 +16,7 @@ from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStrea
 from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, Report, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Report, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
     Portion,
@@ -70,7 +70,7 @@ class Sources:
         self.plan = self.env.build_plan()
         self.sources = [source for source, _ in sources]
         self.clock = ManualClock()
-        self.offsets: list[Offset] = [BEFORE_START for _ in sources]
+        self.offsets: list[SourceOffset] = [BEFORE_START for _ in sources]
         self.reports: list[list[Report]] = [[] for _ in sources]
         self.restart()
 

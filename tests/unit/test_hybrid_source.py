@@ -15,7 +15,7 @@ from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, WatermarkOrder, orders
 from dsv2.runtime.sources.readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
@@ -53,14 +53,16 @@ def coordinator(source: HybridSource[Any], parallelism: int = 2) -> SourceCoordi
     return SourceCoordinator(source, operator_named(env.build_plan(), "in"), ManualClock())
 
 
-def offsets(source: HybridSource[Any], start: Offset = BEFORE_START, parallelism: int = 2) -> Iterator[Offset]:
+def offsets(
+    source: HybridSource[Any], start: SourceOffset = BEFORE_START, parallelism: int = 2
+) -> Iterator[SourceOffset]:
     driver = coordinator(source, parallelism)
     while (there := driver.next(start)) != start:
         start = json.loads(json.dumps(there))
         yield start
 
 
-def read(source: HybridSource[Any], offset: Offset) -> list[tuple[int, str, int]]:
+def read(source: HybridSource[Any], offset: SourceOffset) -> list[tuple[int, str, int]]:
     return [
         (split.start.source, split.start.split.name, number)
         for order in orders(offset, source.split_serializer)

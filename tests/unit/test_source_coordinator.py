@@ -13,7 +13,7 @@ import pytest
 from dsv2.errors import ContractError, JobError
 from dsv2.graph import Operator
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, WatermarkOrder, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, SourceOffset, WatermarkOrder, orders
 from dsv2.runtime.sources.readers import Readers
 from dsv2.sinks import CollectSink
 from dsv2.sources import (
@@ -50,20 +50,22 @@ def spans(ends: dict[str, int], **options: Any) -> Spans:
     return Spans(ends, **{"assigner": RoundRobinSplitAssigner(), **options})
 
 
-def logged(offset: Offset) -> Offset:
+def logged(offset: SourceOffset) -> SourceOffset:
     """As Spark's log gives it back."""
-    written: Offset = json.loads(json.dumps(offset))
+    written: SourceOffset = json.loads(json.dumps(offset))
     return written
 
 
-def offsets(driver: SourceCoordinator, limit: int | None = None, start: Offset = BEFORE_START) -> Iterator[Offset]:
+def offsets(
+    driver: SourceCoordinator, limit: int | None = None, start: SourceOffset = BEFORE_START
+) -> Iterator[SourceOffset]:
     """Where micro-batches end, until there is nothing new."""
     while (there := driver.next(start, limit)) != start:
         start = logged(there)
         yield start
 
 
-def plan_of(offset: Offset, source: Spans) -> dict[int, list[tuple[str, int, int]]]:
+def plan_of(offset: SourceOffset, source: Spans) -> dict[int, list[tuple[str, int, int]]]:
     return {
         order.subtask: [
             (portion.start.name, portion.start.position, portion.stop.position) for portion in order.portions

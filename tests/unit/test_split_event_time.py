@@ -20,7 +20,7 @@ from dsv2.extension.event_time import (
 from dsv2.functions import FailedRecordError
 from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
-from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, Offset, ReaderOrder, Report, orders
+from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime, combined
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, Portion, Records, RoundRobinSplitAssigner, WatermarkStrategy
@@ -152,7 +152,7 @@ class Driver:
         self.source = source
         self.operator = operator_named(env.build_plan(), "in")
         self.clock = ManualClock()
-        self.offset: Offset = BEFORE_START
+        self.offset: SourceOffset = BEFORE_START
         self.reports: list[Report] = []
         self.restart()
 

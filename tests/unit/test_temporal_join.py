@@ -13,7 +13,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.keyed_store import Entry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import KeyEntry, PagedKeyedStore
 from dsv2.sinks import CollectSink
 from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import new_builder
@@ -440,7 +440,7 @@ class TestState:
         taken: list[str] = []
         entry = PagedKeyedStore.entry
 
-        def take(store: PagedKeyedStore, key: str) -> Entry:
+        def take(store: PagedKeyedStore, key: str) -> KeyEntry:
             taken.append(key)
             return entry(store, key)
 

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 from dsv2.extension.window.entry import Pane, Panes
 from dsv2.functions import check_window_end
 
-__all__ = ("MATCHED", "RECORD", "TIME", "Row", "JoinBuffer")
+__all__ = ("MATCHED", "RECORD", "TIME", "BufferedRecord", "JoinBuffer")
 
-Row: TypeAlias = list[Any]
+BufferedRecord: TypeAlias = list[Any]
 """Timestamp (ms), record, and whether it was met (or has got what it is owed)."""
 
 TIME: Final = 0
@@ -40,13 +40,15 @@ class JoinBuffer:
         self._latest = latest
         self._emit_unmatched = emit_unmatched
         self._alike = alike
-        self._in_order: dict[int, list[tuple[int, Any, Row]]] = {}  # by slot the rows of panes that have come due
+        self._in_order: dict[
+            int, list[tuple[int, Any, BufferedRecord]]
+        ] = {}  # by slot the rows of panes that have come due
         self._bucket: int | None = None  # the pane that ``add`` used last
         self._pane: Pane
         self._layout = (self._width, latest)
         self._move_in()
 
-    def add(self, key: Any, row: Row) -> None:
+    def add(self, key: Any, row: BufferedRecord) -> None:
         """Let ``row`` wait."""
         time = row[TIME]
         bucket = time // self._width
@@ -69,9 +71,9 @@ class JoinBuffer:
         elif time + self._latest > pane.deadline:
             pane.deadline = time + self._latest
 
-    def between(self, key: Any, first: int, last: int) -> list[Row]:
+    def between(self, key: Any, first: int, last: int) -> list[BufferedRecord]:
         """The rows of ``key`` from ``first`` to ``last`` ms, in order of time."""
-        found: list[Row] = []
+        found: list[BufferedRecord] = []
         width, side = self._width, self._side
         for bucket in range(first // width, last // width + 1):
             pane = self._panes.get(bucket * 2 + side)
@@ -88,7 +90,7 @@ class JoinBuffer:
                 found += [row for row in rows if first <= row[TIME] <= last]
         return found
 
-    def remove_met(self, key: Any, gone: list[Row]) -> None:
+    def remove_met(self, key: Any, gone: list[BufferedRecord]) -> None:
         """Take rows away that ``between`` has returned, and that are marked as met."""
         for bucket in {row[TIME] // self._width for row in gone}:
             pane = self._panes.get(bucket * 2 + self._side)
@@ -98,9 +100,9 @@ class JoinBuffer:
             if not pane.live[key]:
                 del pane.live[key]
 
-    def due(self, slot: int, now: int) -> list[tuple[int, Any, Row]]:
+    def due(self, slot: int, now: int) -> list[tuple[int, Any, BufferedRecord]]:
         """The pane ``slot`` has come due: it goes, or is put off. Returns time, key and row of those that are owed."""
-        unmatched: list[tuple[int, Any, Row]] = []
+        unmatched: list[tuple[int, Any, BufferedRecord]] = []
         if self._emit_unmatched and (pane := self._panes.get(slot)) is not None:
             rows = self._rows_in_order(pane, slot)
             stop = bisect_left(rows, now - self._latest + 1, key=_time)
@@ -135,14 +137,14 @@ class JoinBuffer:
         )
         self._bucket = bucket
 
-    def _owe(self, pane: Pane, bucket: int, key: Any, row: Row) -> None:
+    def _owe(self, pane: Pane, bucket: int, key: Any, row: BufferedRecord) -> None:
         rows = self._in_order.get(bucket * 2 + self._side)
         if rows is not None:
             insort(rows, (row[TIME], key, row), key=_time)
         if row[TIME] + self._latest < pane.deadline:
             self._panes.hasten(pane, row[TIME] + self._latest)
 
-    def _rows_in_order(self, pane: Pane, slot: int) -> list[tuple[int, Any, Row]]:
+    def _rows_in_order(self, pane: Pane, slot: int) -> list[tuple[int, Any, BufferedRecord]]:
         contents = pane.take_all()  # rows that are owed something will change
         rows = self._in_order.get(slot)
         if rows is None:

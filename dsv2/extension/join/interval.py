@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from dsv2.context import Collector, PartitionedContext, RuntimeContext
 from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEventTimeStreamProcessFunction
-from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, JoinBuffer, Row
+from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, BufferedRecord, JoinBuffer
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
 from dsv2.extension.join.stamping import Stamping
 from dsv2.extension.window.entry import PartitionAccess
@@ -147,7 +147,7 @@ class IntervalJoin(
             self._pad(number, row[RECORD], time + after)
 
     @abstractmethod
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         """Join ``record`` of side ``number`` with ``partners``, of which there is at least one."""
 
     def _process(self, record: Any, number: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
@@ -215,7 +215,7 @@ class IntervalJoin(
 class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """INNER, LEFT, RIGHT and FULL: the function gets every pair, and its results the later timestamp of the two."""
 
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         join_pair: Callable[..., object] = self._function.process_record
         stamping, ctx = self._stamping, cast(RuntimeContext, self._ctx)
         for row in partners:
@@ -235,7 +235,7 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """SEMI and ANTI: all that counts is whether a left record is met. It goes when it is."""
 
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[Row]) -> None:
+    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         if number:
             for row in partners:
                 row[MATCHED] = True

@@ -12,7 +12,7 @@ from dsv2.extension.window.functions import (
     TwoInputNonBroadcastWindowStreamProcessFunction,
     TwoOutputWindowStreamProcessFunction,
 )
-from dsv2.extension.window.incremental import AggregatingFunction, Emit, ReducingFunction
+from dsv2.extension.window.incremental import AggregatingFunction, EmitResult, ReducingFunction
 from dsv2.extension.window.late_output import LateOutputWindowed
 from dsv2.extension.window.one_input import OneInputWindowed
 from dsv2.extension.window.strategy import SessionWindowStrategy, WindowStrategy
@@ -73,7 +73,7 @@ def aggregate(
 ) -> OneInputStreamProcessFunction[IN, OUT]: ...
 @overload
 def aggregate(
-    strategy: WindowStrategy, function: AggregateFunction[IN, ACC, RESULT], emit: Emit[RESULT, OUT]
+    strategy: WindowStrategy, function: AggregateFunction[IN, ACC, RESULT], emit: EmitResult[RESULT, OUT]
 ) -> OneInputStreamProcessFunction[IN, OUT]: ...
 def aggregate(strategy: Any, function: Any, emit: Any = None) -> Any:
     """Aggregate the records of each window as they come; only accumulators are kept.
@@ -97,7 +97,7 @@ def aggregate(strategy: Any, function: Any, emit: Any = None) -> Any:
 def reduce(strategy: WindowStrategy, function: Callable[[T, T], T]) -> OneInputStreamProcessFunction[T, T]: ...
 @overload
 def reduce(
-    strategy: WindowStrategy, function: Callable[[T, T], T], emit: Emit[T, OUT]
+    strategy: WindowStrategy, function: Callable[[T, T], T], emit: EmitResult[T, OUT]
 ) -> OneInputStreamProcessFunction[T, OUT]: ...
 def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
     """Reduce the records of each window to one as they come: ``function(function(first, second), third)`` and so on.

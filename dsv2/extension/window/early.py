@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dsv2.extension.event_time import EventTimeManager
-from dsv2.extension.window.entry import EARLY, Entry
+from dsv2.extension.window.entry import EARLY, WindowEntry
 from dsv2.extension.window.strategy import EarlyFiring, TimeType
 from dsv2.watermark.event_time import LONG_MIN
 
@@ -22,7 +22,7 @@ class EarlyFirings:
         self._timers = event_time if self._by_event else ctx.processing_time_manager
         self._ctx = ctx
 
-    def expect(self, entry: Entry, slot: int, end: int) -> None:
+    def expect(self, entry: WindowEntry, slot: int, end: int) -> None:
         """The window under ``slot`` has a new record. ``end``: where it ends, by the same time."""
         expected = entry.get(EARLY)
         if expected is not None and slot in expected:
@@ -34,7 +34,7 @@ class EarlyFirings:
         entry.setdefault(EARLY, {})[slot] = time
         self._timers.register_timer(time)
 
-    def due(self, entry: Entry, time: int) -> list[int]:
+    def due(self, entry: WindowEntry, time: int) -> list[int]:
         """The windows that the timer ``time`` was set for, each once. None, if that is because the input has ended."""
         expected = entry[EARLY]
         slots = [slot for slot, expected_time in expected.items() if expected_time == time]

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dsv2.state import StateDeclaration
 
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "Entry", "PartitionAccess", "Pane", "Panes")
+__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "WindowEntry", "PartitionAccess", "Pane", "Panes")
 
 # Strings are the names of the user's states, and numbers from 0 the runtime's own. All but COUNT map a window to
 # something; windows are known by their start.
@@ -23,7 +23,7 @@ COUNT: Final = -4
 STATES: Final = -5
 """Its states, by name."""
 
-Entry: TypeAlias = dict[Any, Any]
+WindowEntry: TypeAlias = dict[Any, Any]
 
 
 class Pane(Protocol):
@@ -67,8 +67,8 @@ class PartitionAccess(Protocol):
     key: Any
     panes: Panes
 
-    def entry(self) -> Entry:
+    def entry(self) -> WindowEntry:
         """The live entry of the current key, made if there is none."""
 
-    def new_handle(self, declaration: StateDeclaration, home: Callable[[], Entry], /) -> Any:
+    def new_handle(self, declaration: StateDeclaration, home: Callable[[], WindowEntry], /) -> Any:
         """A handle on a state that is kept in what ``home`` returns at each access."""

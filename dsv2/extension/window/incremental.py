@@ -13,7 +13,7 @@ from dsv2.extension.window.contexts import OneInputWindowContext, WindowContext
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
 from dsv2.state import AggregateFunction
 
-__all__ = ("AggregatingFunction", "Emit", "IncrementalFunction", "ReducingFunction")
+__all__ = ("AggregatingFunction", "EmitResult", "IncrementalFunction", "ReducingFunction")
 
 T = TypeVar("T")
 IN = TypeVar("IN")
@@ -21,14 +21,14 @@ ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
 RESULT = TypeVar("RESULT")
 
-Emit: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT]
+EmitResult: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT]
 """From the result of a window, the window, and the context (``ctx.state_manager.current_key``) to a record."""
 
 
 class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
     """What ``aggregate`` and ``reduce`` run."""
 
-    def __init__(self, emit: Emit[Any, OUT] | None) -> None:
+    def __init__(self, emit: EmitResult[Any, OUT] | None) -> None:
         self.emit = emit
         """Makes what is emitted from the result, if it is not the result itself."""
 
@@ -55,7 +55,7 @@ class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[
 class AggregatingFunction(IncrementalFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
     """``aggregate``."""
 
-    def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: Emit[RESULT, OUT] | None) -> None:
+    def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: EmitResult[RESULT, OUT] | None) -> None:
         super().__init__(emit)
         self._function = function
 
@@ -76,7 +76,7 @@ class ReducingFunction(IncrementalFunction[T, OUT], Generic[T, OUT]):
 
     result_of = None
 
-    def __init__(self, function: Callable[[T, T], T], emit: Emit[T, OUT] | None) -> None:
+    def __init__(self, function: Callable[[T, T], T], emit: EmitResult[T, OUT] | None) -> None:
         super().__init__(emit)
         self._function = function
 

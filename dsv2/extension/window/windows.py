@@ -17,7 +17,7 @@ from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.early import EarlyFirings
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, Entry, PartitionAccess
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, PartitionAccess, WindowEntry
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
 from dsv2.functions import FailedCallbackError
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
@@ -87,15 +87,15 @@ class Windows(ABC):
         """The window ``slot`` has ended for all keys, or has been kept for so long as late records may come."""
         raise InternalError(f"There are no panes of {type(self).__name__}.")
 
-    def _end_due(self, entry: Entry, time: int) -> None:
+    def _end_due(self, entry: WindowEntry, time: int) -> None:
         """Fire and remove the windows of the key in hand whose last ms is ``time``."""
         raise InternalError(f"{type(self).__name__} set no timer.")
 
     @abstractmethod
-    def _end_of(self, entry: Entry, slot: int) -> int:
+    def _end_of(self, entry: WindowEntry, slot: int) -> int:
         """Where a window ends, or ``NEVER``."""
 
-    def _show(self, entry: Entry, slot: int) -> None:
+    def _show(self, entry: WindowEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
     def _time(self) -> int:
@@ -126,16 +126,16 @@ class Windows(ABC):
         except BaseException as error:
             raise FailedCallbackError(self._contents.callback) from error
 
-    def _expect_early(self, entry: Entry, slot: int) -> None:
+    def _expect_early(self, entry: WindowEntry, slot: int) -> None:
         if self._early is not None:
             same_time = self._early.time_type is self._time_type
             self._early.expect(entry, slot, self._end_of(entry, slot) if same_time else NEVER)
 
-    def _fire(self, entry: Entry, slot: int) -> None:
+    def _fire(self, entry: WindowEntry, slot: int) -> None:
         self._show(entry, slot)
         self._callbacks.on_trigger(self._end_of(entry, slot))
 
-    def _remove(self, entry: Entry, slot: int) -> None:
+    def _remove(self, entry: WindowEntry, slot: int) -> None:
         if self._callbacks.clears:
             entry[CONTENTS][slot] = self._contents.empty()
             self._show(entry, slot)
@@ -143,7 +143,7 @@ class Windows(ABC):
         self._forget(entry, slot, _PARTS)
 
     @staticmethod
-    def _forget(entry: Entry, slot: int, parts: tuple[int, ...]) -> None:
+    def _forget(entry: WindowEntry, slot: int, parts: tuple[int, ...]) -> None:
         for part in parts:
             if part in entry:
                 of_windows = entry[part]

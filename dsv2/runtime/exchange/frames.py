@@ -16,7 +16,7 @@ __all__ = (
     "WATERMARK",
     "ChannelWriter",
     "Control",
-    "Emit",
+    "EmitFrame",
     "Frame",
     "Timestamps",
 )
@@ -72,7 +72,7 @@ class Frame:
         )
 
 
-Emit: TypeAlias = Callable[[Frame], None]
+EmitFrame: TypeAlias = Callable[[Frame], None]
 
 
 class ChannelWriter:
@@ -130,12 +130,12 @@ class ChannelWriter:
         """Give the records so far that lack a timestamp None; called before records are added by ``appends``."""
         self.timestamps.extend([None] * (len(self.records) - len(self.timestamps)))
 
-    def flush(self, emit: Emit) -> None:
+    def flush(self, emit: EmitFrame) -> None:
         """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
         self._close_frame()
         self.flush_whole(emit)
 
-    def flush_whole(self, emit: Emit) -> None:
+    def flush_whole(self, emit: EmitFrame) -> None:
         """Send the frames that are done."""
         frames, self.whole = self.whole, []
         for frame in frames:

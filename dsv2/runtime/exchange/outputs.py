@@ -12,7 +12,7 @@ from dsv2.errors import ContractError, InternalError, InvalidKeyError
 from dsv2.functions import CollectAll, check_timestamp
 from dsv2.graph import Edge, Exchange, KeySelector, Plan
 from dsv2.runtime.exchange.current_timestamp import CurrentTimestamp
-from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, Emit, Timestamps
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame, Timestamps
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.state.key_groups import subtask_of
@@ -130,7 +130,7 @@ class EdgeOutput:
         for writer in self._writers:
             writer.control(kind, identifier, value)
 
-    def flush(self, emit: Emit, at_least: int = 0) -> None:
+    def flush(self, emit: EmitFrame, at_least: int = 0) -> None:
         """Send the frames that are done, and what a channel holds besides if that is ``at_least`` records."""
         for writer in self._writers:
             if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:

@@ -15,7 +15,7 @@ from typing import Any
 from dsv2.columnar import Columnar
 from dsv2.functions import CollectAll, ProcessFunction
 from dsv2.graph import Edge, Operator, Plan
-from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, Control, Emit, Timestamps
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, Control, EmitFrame, Timestamps
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.runtime.exchange.outputs import Collect, CollectStamped, EdgeOutput, Output, fan_out, fan_out_stamped
 from dsv2.runtime.operator.job_context import JobContext
@@ -40,7 +40,7 @@ class Subtask:
         index: int,
         functions: Mapping[int, ProcessFunction],
         job: JobContext,
-        emit: Emit,
+        emit: EmitFrame,
         watch: Watch | None = None,
     ) -> None:
         """``functions``: per operator id an object of this subtask's own."""

@@ -13,7 +13,7 @@ from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import SerializationError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
-from dsv2.runtime.serde.layouts import EnumLayout, Layout, RecordLayout, SubclassLayout, name_of, shown
+from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout, name_of, shown
 from dsv2.runtime.serde.nodes import ATOMIC, MANY, MAX_DEPTH, MAX_WIDTH, Node
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES, Container, Converter
@@ -98,7 +98,7 @@ class ColumnEncoder:
             return self._container(container, values)
         return self._written_by(self._layout_of(kind), values)
 
-    def _written_by(self, how: Layout | Converter, values: Sequence[Any]) -> Node:
+    def _written_by(self, how: ClassLayout | Converter, values: Sequence[Any]) -> Node:
         if isinstance(how, Converter):
             return nodes.CONVERTED, how.name, self._encode(list(map(how.take_apart, values)))
         if isinstance(how, EnumLayout):
@@ -112,7 +112,7 @@ class ColumnEncoder:
             raise SerializationError(f"A {how.name} has attributes besides its fields.")
         return nodes.OBJECTS, how.name, attributes
 
-    def _attributes(self, layout: Layout, values: Sequence[Any]) -> Node:
+    def _attributes(self, layout: ClassLayout, values: Sequence[Any]) -> Node:
         held = list(map(layout.attributes, values))
         rows = self._rows(held)
         return rows if rows is not None else self._container(CONTAINERS[dict], held)

@@ -15,7 +15,16 @@ from typing import Any, Generic, Protocol, cast
 
 from dsv2.errors import CorruptDataError, SerializationError
 
-__all__ = ("EnumLayout", "Layout", "ObjectLayout", "RecordLayout", "SubclassLayout", "layout_of", "name_of", "shown")
+__all__ = (
+    "EnumLayout",
+    "ClassLayout",
+    "ObjectLayout",
+    "RecordLayout",
+    "SubclassLayout",
+    "layout_of",
+    "name_of",
+    "shown",
+)
 
 _HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by a C module
 _WORD = tuple.__itemsize__
@@ -40,7 +49,7 @@ def shown(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-class Layout:
+class ClassLayout:
     """Of one class. ``mutable``: whether it matters that two places hold the same object."""
 
     mutable = True
@@ -81,11 +90,11 @@ class Layout:
             raise CorruptDataError(f"{self.name} has no attribute {name!r}.")
 
 
-class ObjectLayout(Layout):
+class ObjectLayout(ClassLayout):
     """Of a class that declares no fields: an object is whatever attributes it has."""
 
 
-class RecordLayout(Layout):
+class RecordLayout(ClassLayout):
     """Of a dataclass or a NamedTuple: an object is the values of its fields."""
 
     def __init__(self, kind: type) -> None:
@@ -154,7 +163,7 @@ class RecordLayout(Layout):
         return lambda values, column: map(object.__setattr__, values, repeat(name), column)
 
 
-class SubclassLayout(Layout):
+class SubclassLayout(ClassLayout):
     """Of a subclass of a built-in type: an object is a value of that type, and attributes."""
 
     def __init__(self, kind: type, base: Any) -> None:
@@ -192,7 +201,7 @@ class SubclassLayout(Layout):
         (list.extend if self.base is list else self.base.update)(value, members)
 
 
-class EnumLayout(Layout):
+class EnumLayout(ClassLayout):
     """Of an enumeration: a member is its name; of flags, its number."""
 
     mutable = False
@@ -216,7 +225,7 @@ class EnumLayout(Layout):
         return self._members[plain]
 
 
-def layout_of(kind: type) -> Layout:
+def layout_of(kind: type) -> ClassLayout:
     """How objects of ``kind`` are written. Raises ``SerializationError`` if it is no class of data."""
     if issubclass(kind, Enum):
         return EnumLayout(kind)

@@ -22,7 +22,7 @@ from typing_extensions import is_protocol
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.functions import ColumnarFunction, ProcessFunction, WrappingFunction
 from dsv2.graph import Operator, Plan, RegisteredType
-from dsv2.runtime.serde.layouts import Layout, layout_of, name_of, shown
+from dsv2.runtime.serde.layouts import ClassLayout, layout_of, name_of, shown
 from dsv2.runtime.serde.nodes import ATOMIC
 from dsv2.runtime.serde.values import CONTAINERS, Converter, converter_named, converter_of
 from dsv2.sinks import Sink
@@ -68,8 +68,8 @@ class TypeRegistry:
             for r in self._registered
             if r.take_apart is not None and r.build is not None
         }
-        self._by_class: dict[type, Layout | Converter] = {}
-        self._by_name: dict[str, Layout] = {}
+        self._by_class: dict[type, ClassLayout | Converter] = {}
+        self._by_name: dict[str, ClassLayout] = {}
 
     @staticmethod
     def of(plan: Plan) -> TypeRegistry:
@@ -91,14 +91,14 @@ class TypeRegistry:
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self._classes, self._modules, self._registered)
 
-    def layout_of(self, kind: type) -> Layout | Converter:
+    def layout_of(self, kind: type) -> ClassLayout | Converter:
         """How values of ``kind`` are written. Raises ``SerializationError`` if they cannot be, or could not be read."""
         found = self._by_class.get(kind)
         if found is None:
             found = self._by_class[kind] = self._new_layout(kind)
         return found
 
-    def layout_named(self, name: str) -> Layout:
+    def layout_named(self, name: str) -> ClassLayout:
         """How values of the class called ``name`` are made. Raises ``CorruptDataError`` if there is none."""
         found = self._by_name.get(name)
         if found is None:
@@ -113,7 +113,7 @@ class TypeRegistry:
         """How the values that ``name`` stands for are made. Raises ``CorruptDataError``."""
         return self._converters.get(name) or converter_named(name)
 
-    def _new_layout(self, kind: type) -> Layout | Converter:
+    def _new_layout(self, kind: type) -> ClassLayout | Converter:
         if (converter := self._converters.get(name_of(kind)) or converter_of(kind)) is not None:
             return converter
         name = kind.__qualname__

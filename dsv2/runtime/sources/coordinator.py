@@ -14,7 +14,7 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.runtime.sources.adaptive_limit import AdaptiveLimit
 from dsv2.runtime.sources.alignment import Aligner, AlignmentBoard
-from dsv2.runtime.sources.offsets import BEFORE_START, Offset, Report, content
+from dsv2.runtime.sources.offsets import BEFORE_START, Report, SourceOffset, content
 from dsv2.runtime.sources.readers import HeldSplit, Readers
 from dsv2.sources import (
     Portion,
@@ -54,14 +54,14 @@ class SourceCoordinator:
         self._board = board
         self._limited = limited
         self._adaptive = adaptive
-        self._offset: Offset | None = None
+        self._offset: SourceOffset | None = None
         self._aligner: Aligner | None = None
         self._readers: Readers
         self._enumerator: SplitEnumerator[Any, Any]
 
     def next(
-        self, offset: Offset, limit: int | None = None, *, refresh: bool = True, reports: Iterable[Report] = ()
-    ) -> Offset:
+        self, offset: SourceOffset, limit: int | None = None, *, refresh: bool = True, reports: Iterable[Report] = ()
+    ) -> SourceOffset:
         """Where the micro-batch behind ``offset`` ends; ``offset`` itself if nothing is new.
 
         ``limit``: what it may hold at most, in the source's unit; the source's own may be lower. ``refresh``: take a
@@ -117,7 +117,7 @@ class SourceCoordinator:
         ends = self._source.bounded and not self.ended and not self.waits_for_others
         return ends or self.resumes_soon
 
-    def commit(self, offset: Offset) -> None:
+    def commit(self, offset: SourceOffset) -> None:
         """What lies before ``offset`` has been processed for good."""
         if self._offset is not None:
             splits = [self._splits.from_json(split["at"]) for reader in offset["readers"] for split in reader["splits"]]
@@ -131,7 +131,7 @@ class SourceCoordinator:
             with self._calling("close"):
                 self._enumerator.close()
 
-    def _start(self, offset: Offset) -> None:
+    def _start(self, offset: SourceOffset) -> None:
         self.close()
         self._readers = Readers(self._operator.parallelism, self._clock, self._splits, offset.get("readers", ()))
         if self._board is not None and self._strategy is not None and self._strategy.alignment is not None:
@@ -200,14 +200,14 @@ class SourceCoordinator:
                 raise ContractError(f"{held.at} cannot be read up to {portion.stop}, which is another split.")
         return portion
 
-    def _snapshot(self, batch: int, now_ms: int) -> Offset:
+    def _snapshot(self, batch: int, now_ms: int) -> SourceOffset:
         with self._calling("snapshot_state"):
             state = self._states.to_json(self._enumerator.snapshot_state())
         readers = [reader.to_json(self._splits) for reader in self._readers.states]
         there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
-        written: Offset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists
+        written: SourceOffset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists
         return written
 
     @contextmanager

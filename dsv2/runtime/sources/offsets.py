@@ -19,7 +19,7 @@ __all__ = (
     "IDLE",
     "NOTHING_SENT",
     "WATERMARK",
-    "Offset",
+    "SourceOffset",
     "ReaderOrder",
     "Report",
     "SplitOrder",
@@ -28,9 +28,9 @@ __all__ = (
     "orders",
 )
 
-Offset: TypeAlias = dict[str, Any]
+SourceOffset: TypeAlias = dict[str, Any]
 
-BEFORE_START: Final[Offset] = {"batch": -1}
+BEFORE_START: Final[SourceOffset] = {"batch": -1}
 """Where a job is that has not begun."""
 
 # What a reader tells downstream besides its records: the first before them, the others behind.
@@ -104,7 +104,7 @@ class ReaderOrder:
         return bool(self.portions or sends or self.first or self.last or self.tells)
 
 
-def orders(offset: Offset, splits: Serializer[Any]) -> list[ReaderOrder]:
+def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
     """What the readers do in the micro-batch that ends at ``offset``; without those that have nothing to do."""
     batch = offset["batch"]
     found = [
@@ -132,7 +132,7 @@ def _split_order(split: Mapping[str, Any], splits: Serializer[Any]) -> SplitOrde
     return SplitOrder(start, splits.from_json(split["at"]), split["last"], split["watermark"], split["idle"])
 
 
-def content(offset: Offset) -> tuple[Any, ...]:
+def content(offset: SourceOffset) -> tuple[Any, ...]:
     """What cannot wait for a later offset: two that have the same need no micro-batch between them."""
     readers = [
         ([split["at"] for split in reader["splits"] if not split["last"]], reader["ended"])

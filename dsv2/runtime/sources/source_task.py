@@ -10,7 +10,7 @@ from typing import Any
 from dsv2.columnar import Columnar
 from dsv2.functions import CollectAll, ProcessFunction, RunFunction
 from dsv2.graph import Edge, Operator, Plan
-from dsv2.runtime.exchange.frames import END, MAX_FRAME_RECORDS, START, WATERMARK, Emit, Timestamps
+from dsv2.runtime.exchange.frames import END, MAX_FRAME_RECORDS, START, WATERMARK, EmitFrame, Timestamps
 from dsv2.runtime.exchange.outputs import EdgeOutput
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.record_loops import run_loop
@@ -33,7 +33,7 @@ class SourceTask:
         plan: Plan,
         source: Operator,
         index: int,
-        emit: Emit,
+        emit: EmitFrame,
         functions: Mapping[int, ProcessFunction],
         watch: Watch | None = None,
     ) -> None:

@@ -15,9 +15,9 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
 
-__all__ = ("Entry", "KeyPages")
+__all__ = ("KeyEntry", "KeyPages")
 
-Entry: TypeAlias = dict[Any, Any]
+KeyEntry: TypeAlias = dict[Any, Any]
 """What is kept for one key besides its states: by ``Domain`` its deadlines, by name what expires."""
 
 _ENTRIES = None  # their name among the columns; others have strings
@@ -32,7 +32,7 @@ class KeyPages(Pages):
         super().__init__(codec, owner, store)
         self.numbers: dict[Any, int] = {}
         """The page of each key that is in a decoded one."""
-        self.entries: dict[Any, Entry] = {}
+        self.entries: dict[Any, KeyEntry] = {}
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """By name and key. What is in here is there, be it None. Entries are not empty when pages are encoded."""
 
@@ -69,7 +69,7 @@ class KeyPages(Pages):
         super().adopt(pages, stored)
         self._forget()
 
-    def _values_of(self, key: Any) -> Entry:
+    def _values_of(self, key: Any) -> KeyEntry:
         """All that it has, by name."""
         states = {name: column[key] for name, column in self.columns.items() if key in column and name is not _ENTRIES}
         return {**states, **self.entries.get(key, {})}

@@ -12,12 +12,12 @@ from typing import Any, Final
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.deadlines import Deadlines
-from dsv2.runtime.state.key_pages import Entry, KeyPages
+from dsv2.runtime.state.key_pages import KeyEntry, KeyPages
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page
 from dsv2.runtime.state.panes import Panes
 
-__all__ = ("Domain", "Entry", "PagedKeyedStore")
+__all__ = ("Domain", "KeyEntry", "PagedKeyedStore")
 
 
 class Domain:
@@ -32,7 +32,7 @@ _CROWDED = 4 * KEYS_PER_PAGE
 """Pages so full are divided at once, or many timers would mean long walks; else once in a micro-batch, at its end."""
 
 _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
-_EMPTY: Entry = {}
+_EMPTY: KeyEntry = {}
 
 
 class PagedKeyedStore:
@@ -55,7 +55,7 @@ class PagedKeyedStore:
         }
         self.touched: set[Any] = set()
         """Keys that need no touch before the next snapshot: what they have is in the columns."""
-        self.live: dict[Any, Entry] = {}
+        self.live: dict[Any, KeyEntry] = {}
         """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class PagedKeyedStore:
             self._pages.changed.add(number)
             self.touched.update(self._pages.load(number))
 
-    def entry(self, key: Any) -> Entry:
+    def entry(self, key: Any) -> KeyEntry:
         """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
         entry = self.live.get(key)
         if entry is None:
@@ -109,7 +109,7 @@ class PagedKeyedStore:
             entry = self.live[key] = self._entries.setdefault(key, {})
         return entry
 
-    def find(self, key: Any) -> Entry | None:
+    def find(self, key: Any) -> KeyEntry | None:
         """The entry of ``key`` to look at, or None."""
         self._load(key)
         return self._entries.get(key)

@@ -10,7 +10,7 @@ from dsv2.functions import check_timestamp
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.state.handles import Handle
-from dsv2.runtime.state.keyed_store import Entry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import KeyEntry, PagedKeyedStore
 from dsv2.runtime.state.timers import BatchTime, TimerService
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
@@ -30,7 +30,7 @@ class PartitionState:
         self.key = NO_KEY
         self.touched = store.touched
         self.handles: Mapping[str, Handle] = {}
-        self.new_handle: Callable[[StateDeclaration, Callable[[], Entry]], Handle]  # where extensions want it
+        self.new_handle: Callable[[StateDeclaration, Callable[[], KeyEntry]], Handle]  # where extensions want it
 
     @property
     def current_key(self) -> Any:
@@ -48,11 +48,11 @@ class PartitionState:
         """Have what is kept of the current key at hand."""
         self._store.touch(self.current_key)
 
-    def entry(self) -> Entry:
+    def entry(self) -> KeyEntry:
         """The live entry of the current key, made if there is none; extensions keep their state in it."""
         return self._store.live.get(self.key) or self._store.entry(self.current_key)
 
-    def find(self) -> Entry | None:
+    def find(self) -> KeyEntry | None:
         """The entry of the current key to look at, or None; what is changed in it may be lost."""
         return self._store.find(self.key)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import InternalError
 from dsv2.runtime.state.handles import Handle, default_maker
-from dsv2.runtime.state.keyed_store import Domain, Entry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import Domain, KeyEntry, PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.state import (
@@ -38,7 +38,7 @@ __all__ = (
 )
 
 
-EntryLookup: TypeAlias = Callable[[], Entry]
+EntryLookup: TypeAlias = Callable[[], KeyEntry]
 """Finds the entry of the current key."""
 
 
@@ -52,7 +52,7 @@ class ExpiryIndex:
         self._partition = partition
         self.time = time
 
-    def note(self, entry: Entry, expiry: int) -> None:
+    def note(self, entry: KeyEntry, expiry: int) -> None:
         """A value of the current key, whose entry this is, now expires at ``expiry``."""
         deadlines = entry.get(Domain.EXPIRY)
         if deadlines is None or expiry < deadlines[0]:
@@ -94,10 +94,10 @@ class ExpiringHandle(Handle, ABC):
         _remove(self._lookup(), self._name)
 
     @abstractmethod
-    def purge(self, entry: Entry, now: int) -> int | None:
+    def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove what has expired by ``now`` (ms) from the state in ``entry``; when what is left expires first."""
 
-    def _new_expiry(self, entry: Entry) -> int:
+    def _new_expiry(self, entry: KeyEntry) -> int:
         expiry = self._time.now_ms + self._duration
         self._expiries.note(entry, expiry)
         return expiry
@@ -108,7 +108,7 @@ class _ExpiringCell(ExpiringHandle):
 
     __slots__ = ()
 
-    def purge(self, entry: Entry, now: int) -> int | None:
+    def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove the value if it has expired."""
         cell = entry.get(self._name)
         if cell is None:
@@ -129,7 +129,7 @@ class _ExpiringCell(ExpiringHandle):
             self._write(entry, cell[0])
         return (cell[0],)
 
-    def _write(self, entry: Entry, value: Any) -> None:
+    def _write(self, entry: KeyEntry, value: Any) -> None:
         entry[self._name] = value, self._new_expiry(entry)
 
 
@@ -208,7 +208,7 @@ class ExpiringListHandle(ExpiringHandle):
     def __init__(self, declaration: ListStateDeclaration[Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
         super().__init__(declaration, lookup, expiries)
 
-    def purge(self, entry: Entry, now: int) -> int | None:
+    def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove the elements that have expired."""
         cells = [cell for cell in entry.get(self._name, ()) if cell[1] > now]
         if not cells:
@@ -243,7 +243,7 @@ class ExpiringListHandle(ExpiringHandle):
         else:
             self.clear()
 
-    def _cells(self, entry: Entry, values: Sequence[Any]) -> list[tuple[Any, int]]:
+    def _cells(self, entry: KeyEntry, values: Sequence[Any]) -> list[tuple[Any, int]]:
         expiry = self._new_expiry(entry)
         return [(value, expiry) for value in values]
 
@@ -256,7 +256,7 @@ class ExpiringMapHandle(ExpiringHandle):
     def __init__(self, declaration: MapStateDeclaration[Any, Any], lookup: EntryLookup, expiries: ExpiryIndex) -> None:
         super().__init__(declaration, lookup, expiries)
 
-    def purge(self, entry: Entry, now: int) -> int | None:
+    def purge(self, entry: KeyEntry, now: int) -> int | None:
         """Remove the entries that have expired."""
         cells = {key: cell for key, cell in entry.get(self._name, {}).items() if cell[1] > now}
         if not cells:
@@ -329,7 +329,7 @@ class ExpiringMapHandle(ExpiringHandle):
     def __len__(self) -> int:
         return len(self._live(self._lookup()))
 
-    def _live(self, entry: Entry) -> list[tuple[Any, Any]]:
+    def _live(self, entry: KeyEntry) -> list[tuple[Any, Any]]:
         now = self._time.now_ms
         return [(key, value) for key, (value, expiry) in entry.get(self._name, {}).items() if expiry > now]
 
@@ -338,7 +338,7 @@ def _first_expiry(cells: Iterable[tuple[Any, int]]) -> int:
     return min(expiry for _, expiry in cells)
 
 
-def _remove(entry: Entry, name: str) -> None:
+def _remove(entry: KeyEntry, name: str) -> None:
     """Remove a state, and with the last one the deadline, which would keep the entry from going."""
     entry.pop(name, None)
     if len(entry) == 1:
