@@ -37,7 +37,7 @@ from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import (
     DataclassSerializer,
     Portion,
-    Records,
+    RecordBatch,
     RoundRobinSplitAssigner,
     SplitSource,
     WatermarkStrategy,
@@ -102,10 +102,10 @@ class Readings(SplitSource[Reading, Stretch]):
             return None
         return Portion(replace(split, position=stop), stop - split.position, self._bounded and stop == split.end)
 
-    def read(self, start: Stretch, stop: Stretch, /) -> Iterator[Records[Reading]]:
+    def read(self, start: Stretch, stop: Stretch, /) -> Iterator[RecordBatch[Reading]]:
         for first in range(start.position, stop.position, _RECORDS_AT_ONCE):
             numbers = range(first, min(first + _RECORDS_AT_ONCE, stop.position))
-            yield Records([(number * 7919 % self.keys, number * start.step_ms, 1) for number in numbers])
+            yield RecordBatch([(number * 7919 % self.keys, number * start.step_ms, 1) for number in numbers])
 
 
 def key_of(reading: Reading) -> int:

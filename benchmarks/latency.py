@@ -26,7 +26,7 @@ from benchmarks.jobs.running_count import one_more
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.sources import Portion, Records
+from dsv2.sources import Portion, RecordBatch
 from dsv2.state import StateDeclaration, StateDeclarations
 
 __all__ = ("main",)
@@ -65,8 +65,8 @@ class Paced(DealtOut[Due]):
             return None
         return Portion(replace(split, first=split.first + new * _SPLITS), new, last=last)
 
-    def read(self, start: Part, stop: Part) -> Iterator[Records[Due]]:
-        yield Records([self._record(index) for index in range(start.first, stop.first, _SPLITS)])
+    def read(self, start: Part, stop: Part) -> Iterator[RecordBatch[Due]]:
+        yield RecordBatch([self._record(index) for index in range(start.first, stop.first, _SPLITS)])
 
     def _record(self, index: int) -> Due:
         return Due((index * 2_654_435_769 & 0xFFFF_FFFF) * _KEYS >> 32, self.begin + index / self.rate)

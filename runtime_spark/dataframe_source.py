@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from dsv2.arrow import records_of
 from dsv2.arrow.schema import can_be_columns
 from dsv2.graph import Operator
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sources import DataFrameSource
@@ -148,7 +149,7 @@ def _encode(
     for subtask, own in _by_subtask(records, subtasks):
         source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
         source.seek(first_seq)
-        source.send(own)
+        source.send(RecordBatch(own))
         source.flush()
         encoder.report(source.progress())
     return encoder.take()

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from dsv2.clock import Clock
 from dsv2.graph import Operator, Plan
+from dsv2.record_batch import NO_RECORDS
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.callback_limit import callback_limit
 from runtime_spark.closures import from_bytes, to_bytes
@@ -191,7 +192,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         encoder = FrameEncoder(job.plan, job.layout, job.codec())
         for operator, subtask in job.layout.slots:
             if operator in job.plan.chains:
-                encoder.emit(Frame(operator, subtask, 0, [], []))
+                encoder.emit(Frame(operator, subtask, 0, NO_RECORDS, []))
         rows = tuple(encoder.take())
         return [FramePartition(None, rows)] if rows else []
 

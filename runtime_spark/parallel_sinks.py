@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from dsv2.graph import Operator
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task
 from dsv2.runtime.serde.codec import Codec
-from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun, SinkRunInfo
+from dsv2.sinks import ParallelSink, RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout
@@ -53,9 +53,9 @@ class ParallelWriter:
             sink: ParallelSink[object] = from_bytes(pickled)
             with marked_failures(), patient_collector():
                 for slot, rows in groupby(_rows(batches), key=itemgetter(0)):
-                    runs = _runs((payload for _, payload in rows), codec, name)
-                    if (first := next(runs, None)) is not None:
-                        write_in_task(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], runs)), name)
+                    own = _record_batches((payload for _, payload in rows), codec, name)
+                    if (first := next(own, None)) is not None:
+                        write_in_task(sink, SinkBatch(info, subtasks[slot], batch_id, chain([first], own)), name)
             yield pa.RecordBatch.from_arrays([pa.array([], pa.int32())], schema=_WRITTEN)
 
         own = frames.where(F.col("slot").isin(self._slots)).repartition(self._partitions, "slot")
@@ -68,8 +68,8 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _runs(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[SinkRun[object]]:
+def _record_batches(payloads: Iterable[bytes], codec: Codec, owner: str) -> Iterator[RecordBatch[object]]:
     for payload in payloads:
-        records, _, timestamps = decode_frame(codec, payload, owner)
-        if records:
-            yield SinkRun(records, timestamps)
+        batch, _ = decode_frame(codec, payload, owner)
+        if batch:
+            yield batch

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dsv2.errors import SerializationError
 from dsv2.graph import Plan
-from dsv2.runtime.exchange.frames import Control, Frame, Timestamps
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import Control, Frame
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from runtime_spark.layout import REPORT_SLOT, Layout
@@ -59,12 +60,13 @@ class FrameEncoder:
         Raises ``SerializationError`` naming a record that cannot be turned into bytes, and who emitted it.
         """
         try:
-            payload = self._codec.seal_columns(BlobKind.FRAME, [frame.records, frame.controls, frame.timestamps or ()])
+            columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
+            payload = self._codec.seal_columns(BlobKind.FRAME, columns)
         except SerializationError:
             self._blame_record(frame)
             raise
-        if len(payload) > MAX_FRAME_BYTES and len(frame.records) > 1:
-            for part in frame.split(len(frame.records) // 2):
+        if len(payload) > MAX_FRAME_BYTES and len(frame.batch) > 1:
+            for part in frame.split(len(frame.batch) // 2):
                 self.emit(part)
             return
         slot = self._slots[frame.operator, frame.subtask]
@@ -89,7 +91,7 @@ class FrameEncoder:
 
     def _blame_record(self, frame: Frame) -> None:
         sender = self._plan.sender(frame.operator, frame.channel)
-        for record in frame.records:
+        for record in frame.batch.records:
             try:
                 self._codec.dumps(record)
             except SerializationError as error:
@@ -99,10 +101,10 @@ class FrameEncoder:
                 ) from error
 
 
-def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[Sequence[Any], list[Control], Timestamps]:
-    """Records, controls and timestamps of a payload. Raises ``CorruptDataError``, naming ``owner``."""
+def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
+    """Records and controls of a payload. Raises ``CorruptDataError``, naming ``owner``."""
     records, controls, timestamps = codec.unseal_columns(BlobKind.FRAME, payload, owner)
-    return records, list(controls), timestamps if len(timestamps) else None
+    return RecordBatch(records, timestamps if len(timestamps) else None), list(controls)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:

@@ -100,9 +100,9 @@ class SinkWriter:
         for operator in self._on_driver:
             payloads = [payload for slot in self._layout.slots_of(operator) for payload in by_slot[slot]]
             with patient_collector():
-                runs = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
+                batches = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
                 self.writes_to = operator
-                write_on_driver(operator, self._job_id, [run for run in runs if run], batch_id)
+                write_on_driver(operator, self._job_id, [batch.records for batch in batches if batch], batch_id)
                 self.writes_to = None
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 
@@ -128,9 +128,9 @@ def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes
             writer = RecordWriter(struct, name, time_zone)
             for batch in batches:
                 for payload in batch.column(0).to_pylist():
-                    records = decode_frame(codec, payload, name)[0]
+                    records, _ = decode_frame(codec, payload, name)
                     if records:
-                        yield writer.write(records)
+                        yield writer.write(records.records)
 
     slots = layout.slots_of(operator)
     return frames.where(F.col("slot").isin(slots)).select("payload").mapInArrow(decode, struct)

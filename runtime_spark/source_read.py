@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.graph import Operator
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame, Frame
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.offsets import ReaderOrder
@@ -136,7 +137,7 @@ def _read_indexed(
     for begin in range(0, len(own), _READ_AT_ONCE):
         piece = own[begin : begin + _READ_AT_ONCE]
         task.seek((piece.start - portion.subtask) // step)
-        task.send(_records(source, piece, operator, portion.subtask))
+        task.send(RecordBatch(_records(source, piece, operator, portion.subtask)))
         yield
     task.end_portion()
     if portion.last:

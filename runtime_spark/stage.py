@@ -8,7 +8,7 @@ levels pass through as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, Protocol
@@ -18,6 +18,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.codec import Codec
@@ -236,7 +238,7 @@ class _SubtaskRun:
             if reading.place > before:
                 return
             frame = reading.frame
-            yield from self._deliver(frame.channel, frame.records, frame.controls, frame.timestamps)
+            yield from self._deliver(frame.channel, frame.batch, frame.controls)
             if not self._advance(reading):
                 self._readings.remove(reading)
 
@@ -247,10 +249,10 @@ class _SubtaskRun:
             self.subtask.close()
             raise
 
-    def _deliver(self, channel: int, records: Sequence[Any], *elements: Any) -> Iterator[list[Row]]:
+    def _deliver(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> Iterator[list[Row]]:
         if self._sampler is not None:
-            self._sampler.see(channel, records)
-        self.subtask.receive(channel, records, *elements)
+            self._sampler.see(channel, batch.records)
+        self.subtask.receive(channel, batch, controls)
         if self._encoder.size >= OUTPUT_BYTES:
             yield self._encoder.take()
 

@@ -12,7 +12,7 @@ from dsv2.sources import (
     DataclassSerializer,
     HashSplitAssigner,
     Portion,
-    Records,
+    RecordBatch,
     SplitAssigner,
     SplitSource,
 )
@@ -91,10 +91,10 @@ class Spans(SplitSource[Item, Span]):
             return None
         return Portion(replace(split, position=stop), stop - split.position, last)
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for first in range(start.position, stop.position, self._run):
             numbers = range(first, min(first + self._run, stop.position))
-            yield Records([Item(start.name, number) for number in numbers])
+            yield RecordBatch([Item(start.name, number) for number in numbers])
 
 
 def everything(ends: Mapping[str, int]) -> list[Item]:

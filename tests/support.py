@@ -23,6 +23,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Operator, Plan
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
@@ -83,7 +84,7 @@ def watermark(value: int | bool, identifier: str = "w") -> Signal:
     return Signal(WATERMARK, identifier, value)
 
 
-def packed(sequence: Iterable[Any]) -> tuple[list[Any], list[Control]]:
+def packed(sequence: Iterable[Any]) -> tuple[RecordBatch[Any], list[Control]]:
     """Records and controls as a frame holds them."""
     records: list[Any] = []
     controls: list[Control] = []
@@ -92,7 +93,7 @@ def packed(sequence: Iterable[Any]) -> tuple[list[Any], list[Control]]:
             controls.append((len(records), *element))
         else:
             records.append(element)
-    return records, controls
+    return RecordBatch(records), controls
 
 
 def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
@@ -106,7 +107,7 @@ def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
 
 def elements(frames: Iterable[Frame]) -> list[Any]:
     """The elements of several frames of one channel, without those that only open a subtask."""
-    return [element for f in frames for element in unpacked(f.records, f.controls) if element != STARTED]
+    return [element for f in frames for element in unpacked(f.batch.records, f.controls) if element != STARTED]
 
 
 def long_lists(elements: SearchStrategy[T], max_size: int) -> SearchStrategy[list[T]]:

@@ -21,6 +21,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import STATUS
 from dsv2.sinks import CollectSink
 from dsv2.state import AggregateFunction, StateDeclaration, StateDeclarations
@@ -243,7 +244,7 @@ class WindowDriver:
     def records(self, records: list[Any], timestamps: list[int | None], channel: int = 0) -> Self:
         """Hand over records of one frame."""
         stamped = any(timestamp is not None for timestamp in timestamps)
-        self._driver.subtask.receive(channel, records, [], timestamps if stamped else None)
+        self._driver.subtask.receive(channel, RecordBatch(records, timestamps if stamped else None), [])
         self._driver.subtask.flush()
         return self
 
@@ -294,8 +295,4 @@ class WindowDriver:
         """What has been sent there so far, with timestamps."""
         sink = operator_named(self._plan, uid).id
         frames = [frame for frame in self._driver.frames if frame.operator == sink]
-        return [
-            pair
-            for frame in frames
-            for pair in zip(frame.records, frame.timestamps or [None] * len(frame.records), strict=True)
-        ]
+        return [pair for frame in frames for pair in frame.batch.pairs()]

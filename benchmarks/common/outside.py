@@ -14,7 +14,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from benchmarks.common.stopwatch import Stopwatch
 from dsv2.graph import OperatorKind, Plan
-from dsv2.runtime.exchange.outputs import EdgeOutput
+from dsv2.runtime.exchange.edges import HashEdge
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.sources.source_task import SourceTask
@@ -34,7 +34,7 @@ _PARTS: dict[str, tuple[object, str]] = {
     "route": (SourceTask, "send"),
     "decode": (stage, "decode_frame"),
     "process and route": (Subtask, "receive"),
-    "route by key": (EdgeOutput, "collect_all"),
+    "route by key": (HashEdge, "emit_batch"),
     "encode": (FrameEncoder, "emit"),
     "restore": (Subtask, "restore"),
     "snapshot": (Subtask, "snapshot"),
@@ -118,5 +118,5 @@ class OutsideSpark:
             record
             for slot, _, _, payload in rows
             if slot in slots
-            for record in decode_frame(codec, payload, "sink")[0]
+            for record in decode_frame(codec, payload, "sink")[0].records
         ]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.common.parts import DealtOut, Part
 from dsv2.arrow import records_of
-from dsv2.sources import Portion, Records
+from dsv2.sources import Portion, RecordBatch
 
 __all__ = ("GeneratedTables", "Numbers")
 
@@ -45,8 +45,8 @@ class GeneratedTables(DealtOut[T], Generic[T]):
         number = (stop - split.first) // self.parallelism
         return Portion(replace(split, first=stop), number, last=stop >= self.count)
 
-    def read(self, start: Part, stop: Part) -> Iterator[Records[T]]:
+    def read(self, start: Part, stop: Part) -> Iterator[RecordBatch[T]]:
         step = self.parallelism
         for first in range(start.first, stop.first, step * _AT_ONCE):
             index = np.arange(first, min(stop.first, first + step * _AT_ONCE), step)
-            yield Records(records_of(self.make(index), self.kind))
+            yield RecordBatch(records_of(self.make(index), self.kind))

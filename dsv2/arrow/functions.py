@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -17,15 +17,16 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
 from dsv2.functions import (
-    CollectAll,
+    BatchFunction,
     ColumnarFunction,
+    EmitBatch,
     FailedCallbackError,
     FailedRecordError,
     OneInput,
     Position,
-    RunFunction,
     check_returned,
 )
+from dsv2.record_batch import RecordBatch
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("ArrowCollector", "ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "map_tables")
@@ -92,11 +93,11 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         given, emitted = declared_types(type(self), ArrowProcessFunction, "Click, Total")
         return given, emitted
 
-    def process_columns(self, records: Sequence[Any], output: Any, ctx: Any) -> None:
+    def process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         process: Callable[..., object] = self.process_batch
-        check_returned(process(table_of(records, self.record_types[0]), output, ctx))
+        check_returned(process(table_of(batch.records, self.record_types[0]), output, ctx))
 
-    def collect_columns(self, collect_all: CollectAll) -> Callable[..., None]:
+    def collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         kind = self.record_types[1]
 
         def collect_batch(batch: pa.Table, /, *, time_column: str | None = None) -> None:
@@ -106,7 +107,7 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
             times = None
             if time_column is not None and (times := records.whole_numbers(time_column)) is None:
                 raise SchemaError(f"{kind.__qualname__} has no column {time_column!r} of whole numbers for timestamps.")
-            collect_all(records, times)
+            emit(RecordBatch(records, times))
 
         return collect_batch
 
@@ -120,7 +121,7 @@ class ArrowEventTimeProcessFunction(ArrowProcessFunction[IN, OUT], EventTimeProc
         """Called when event time has reached ``timestamp`` (ms), before it goes on."""
 
 
-class MapTables(ArrowProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
+class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     """Made by ``map_tables``. Keeps nothing, so it runs where records are read."""
 
     def __init__(
@@ -141,16 +142,14 @@ class MapTables(ArrowProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
     def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: PartitionedContext[OUT]) -> None:
         output.collect_batch(self.function(batch), time_column=self._time_column)
 
-    def process_run(
-        self, records: Sequence[IN], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
+    def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:
         try:
-            result = self.function(table_of(records, self._types[0]))
-            self.collect_columns(collect_all)(result, time_column=self._time_column)
+            result = self.function(table_of(batch.records, self._types[0]))
+            self.collect_columns(emit)(result, time_column=self._time_column)
         except Exception as error:
             failed = FailedCallbackError("process_batch")
             failed.__cause__ = error
-            raise FailedRecordError(records) from failed
+            raise FailedRecordError(batch.records) from failed
 
 
 def map_tables(

@@ -117,7 +117,7 @@ class ArrowRecords(Columnar[T]):
 
 
 def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
-    """The rows of ``table`` as records of ``kind``, without making any: for ``Records`` of a source's reader.
+    """The rows of ``table`` as records of ``kind``, without making any: for ``RecordBatch`` of a source's reader.
 
     ``table`` has the columns of the class, in any order, and may have more; numbers are cast. Raises ``SchemaError``.
     """

@@ -80,5 +80,5 @@ class ArrowSink(ParallelSink[T], Generic[T]):
 
     def write(self, batch: SinkBatch[T]) -> None:
         (kind,) = self.record_types
-        tables = (table_of(run.records, kind) for run in batch.runs)
+        tables = (table_of(run.records, kind) for run in batch.batches)
         self.write_tables(ArrowSinkBatch(batch.info, batch.subtask, batch.batch_id, tables))

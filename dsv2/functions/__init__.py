@@ -1,14 +1,14 @@
 """The process functions that users subclass (FLIP-409), one base class for each shape."""
 
 from dsv2.functions.base import (
-    CollectAll,
+    BatchFunction,
+    EmitBatch,
     FailedCallbackError,
     FailedRecordError,
-    KeyedRunFunction,
+    KeyedBatchFunction,
     PaneFunction,
     Position,
     ProcessFunction,
-    RunFunction,
     TickingFunction,
     WrappingFunction,
     no_output_until_end_of_input,
@@ -25,21 +25,21 @@ from dsv2.functions.two_input import (
 from dsv2.functions.two_output import TwoOutputStreamProcessFunction
 
 __all__ = (
+    "BatchFunction",
     "CallableFunction",
-    "CollectAll",
     "ColumnarFunction",
+    "EmitBatch",
     "FailedCallbackError",
     "FailedRecordError",
     "FilterFunction",
     "FlatMapFunction",
-    "KeyedRunFunction",
+    "KeyedBatchFunction",
     "PaneFunction",
     "MapFunction",
     "OneInput",
     "OneInputStreamProcessFunction",
     "Position",
     "ProcessFunction",
-    "RunFunction",
     "TickingFunction",
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from dsv2.context import WatermarkManager
+from dsv2.record_batch import RecordBatch
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = (
-    "CollectAll",
+    "BatchFunction",
+    "EmitBatch",
     "FailedCallbackError",
     "FailedRecordError",
-    "KeyedRunFunction",
+    "KeyedBatchFunction",
     "PaneFunction",
     "Position",
     "ProcessFunction",
-    "RunFunction",
     "TickingFunction",
     "WrappingFunction",
     "no_output_until_end_of_input",
@@ -27,8 +28,8 @@ __all__ = (
 
 F = TypeVar("F", bound="type[ProcessFunction]")
 
-CollectAll: TypeAlias = Callable[[Sequence[Any], Sequence[int | None] | None], None]
-"""Takes records, which may be columnar, and their timestamps (in ms), or None."""
+EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
+"""Emits the records of a batch, in order."""
 
 _AT_END = "_emits_only_at_end"
 
@@ -147,30 +148,31 @@ class FailedCallbackError(Exception):
 
 
 class FailedRecordError(Exception):
-    """Raised by ``process_run``, ``process_keyed_run`` and extensions, from what user code raised on ``record``."""
+    """Raised by functions that take batches and by extensions, from what user code raised on ``record``."""
 
     def __init__(self, record: object) -> None:
         super().__init__(record)
         self.record = record
 
 
-class RunFunction(ProcessFunction, ABC):
-    """A one-input function that would rather have a run of records of one channel at once: for built-in functions."""
+class BatchFunction(ProcessFunction, ABC):
+    """A one-input function that takes the records of one channel in batches: for built-in functions."""
 
     @property
-    def takes_runs(self) -> bool:
-        """Whether ``process_run`` may stand for ``process_record``: not if a subclass has changed only the latter."""
-        owners = [next(k for k in type(self).__mro__ if name in vars(k)) for name in ("process_record", "process_run")]
+    def takes_batches(self) -> bool:
+        """Whether it is called with batches: not if a subclass overrides only ``process_record``."""
+        names = ("process_record", "process_record_batch")
+        owners = [next(k for k in type(self).__mro__ if name in vars(k)) for name in names]
         return owners[0] is owners[1]
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether it keeps nothing from one run to the next: then it may run wherever single records are read."""
+        """Whether it keeps nothing from one batch to the next: then it may run wherever single records are read."""
         return False
 
     @property
     def keeps_within_portions(self) -> bool:
-        """Whether it may begin anew with each portion of records that a source subtask reads.
+        """Whether it may start afresh with each portion of records that a source subtask reads.
 
         Then it runs where the source reads, with ``end_portion`` at the end of each.
         """
@@ -180,34 +182,31 @@ class RunFunction(ProcessFunction, ABC):
         """All records of a portion have been processed."""
 
     @abstractmethod
-    def process_run(
-        self, records: Sequence[Any], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
-        """Process ``records``, which have ``timestamps`` (in ms) or none; ``collect_all`` emits as many at once.
+    def process_record_batch(self, batch: RecordBatch[Any], emit: EmitBatch) -> None:
+        """Process the records of ``batch``. Never called for keyed functions.
 
-        Never for keyed functions. Raises ``FailedRecordError`` from what user code raised.
+        Raises ``FailedRecordError`` from what user code raised.
         """
 
 
-class KeyedRunFunction(ProcessFunction, ABC):
-    """A function that has a short way for most of its records, if they have timestamps; for extensions.
+class KeyedBatchFunction(ProcessFunction, ABC):
+    """A function that has a short way for most of its records if they have timestamps; for extensions.
 
     Where it is not on a keyed stream it is called as others are.
     """
 
     @abstractmethod
-    def process_keyed_run(
+    def process_keyed_batch(
         self,
         input_index: int,
-        records: list[Any],
-        timestamps: list[int | None],
+        batch: RecordBatch[Any],
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Process ``records`` of an input; ``process_one(record, timestamp)`` goes the usual way. ``timestamps`` in ms.
+        """Process ``batch`` of an input; ``process_one(record, timestamp)`` goes the usual way.
 
-        ``select`` gives a record's key. No key is in hand but in ``process_one``. Raises ``FailedRecordError`` from
-        what user code raised.
+        ``select`` returns a record's key. There is no current key, except in ``process_one``. Raises
+        ``FailedRecordError`` from what user code raised.
         """
 
 

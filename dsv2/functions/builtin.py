@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain, compress, repeat
 from operator import sub
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
-from dsv2.functions.base import CollectAll, FailedRecordError, RunFunction
+from dsv2.functions.base import BatchFunction, EmitBatch, FailedRecordError
 from dsv2.functions.one_input import OneInputStreamProcessFunction
+from dsv2.record_batch import RecordBatch
 
 __all__ = ("CallableFunction", "FilterFunction", "FlatMapFunction", "MapFunction")
 
@@ -18,7 +19,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 
-class MapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
+class MapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     """Emits ``function(record)``."""
 
     def __init__(self, function: Callable[[IN], OUT]) -> None:
@@ -31,21 +32,19 @@ class MapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[I
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         output.collect(self.function(record))
 
-    def process_run(
-        self, records: Sequence[IN], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
+    def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:
         function, record = self.function, None
         results: list[OUT] = []
         append = results.append
         try:
-            for record in records:
+            for record in batch.records:
                 append(function(record))
         except BaseException as error:
             raise FailedRecordError(record) from error
-        collect_all(results, timestamps)
+        emit(RecordBatch(results, batch.timestamps))
 
 
-class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T]):
+class FilterFunction(OneInputStreamProcessFunction[T, T], BatchFunction, Generic[T]):
     """Emits the records for which ``predicate(record)`` is true."""
 
     def __init__(self, predicate: Callable[[T], bool]) -> None:
@@ -59,21 +58,20 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], RunFunction, Generic[T
         if self.predicate(record):
             output.collect(record)
 
-    def process_run(
-        self, records: Sequence[T], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
+    def process_record_batch(self, batch: RecordBatch[T], emit: EmitBatch) -> None:
         predicate, record = self.predicate, None
         kept: list[bool] = []
         append = kept.append
         try:
-            for record in records:
+            for record in batch.records:
                 append(bool(predicate(record)))
         except BaseException as error:
             raise FailedRecordError(record) from error
-        collect_all(list(compress(records, kept)), None if timestamps is None else list(compress(timestamps, kept)))
+        timestamps = None if batch.timestamps is None else list(compress(batch.timestamps, kept))
+        emit(RecordBatch(list(compress(batch.records, kept)), timestamps))
 
 
-class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Generic[IN, OUT]):
+class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     """Emits every element of ``function(record)``."""
 
     def __init__(self, function: Callable[[IN], Iterable[OUT]]) -> None:
@@ -87,23 +85,21 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], RunFunction, Gener
         for element in self.function(record):
             output.collect(element)
 
-    def process_run(
-        self, records: Sequence[IN], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
+    def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:
         function, record = self.function, None
         results: list[OUT] = []
         ends: list[int] = []
         try:
-            for record in records:
+            for record in batch.records:
                 results.extend(function(record))
                 ends.append(len(results))
         except BaseException as error:
             raise FailedRecordError(record) from error
-        if timestamps is None:
-            collect_all(results, None)
-        else:
+        timestamps = None
+        if batch.timestamps is not None:
             counts = map(sub, ends, [0, *ends])
-            collect_all(results, list(chain.from_iterable(map(repeat, timestamps, counts))))
+            timestamps = list(chain.from_iterable(map(repeat, batch.timestamps, counts)))
+        emit(RecordBatch(results, timestamps))
 
 
 class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
-from dsv2.functions.base import CollectAll, ProcessFunction
+from dsv2.functions.base import EmitBatch, ProcessFunction
+from dsv2.record_batch import RecordBatch
 
 __all__ = ("ColumnarFunction",)
 
@@ -15,7 +16,7 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
-    """A function with one input and one output that is called with runs of records, on keyed streams as well.
+    """A function with one input and one output that is called with batches of records, on keyed streams as well.
 
     Its other callbacks are those of a ``OneInputStreamProcessFunction``; ``end_input`` gets the collector besides. All
     keys of the subtask are one partition.
@@ -27,9 +28,9 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
         """The classes of its records, in and out."""
 
     @abstractmethod
-    def process_columns(self, records: Sequence[Any], output: Any, ctx: Any) -> None:
-        """Process ``records`` of one channel, columnar or not. No key is in hand, and no timestamp."""
+    def process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+        """Process the records of one channel, columnar or not. There is no current key, and no timestamp."""
 
     @abstractmethod
-    def collect_columns(self, collect_all: CollectAll) -> Callable[..., None]:
-        """What the function's collector has as ``collect_batch``; ``collect_all`` takes what it makes of a batch."""
+    def collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
+        """What the function's collector has as ``collect_batch``; ``emit`` takes what it makes of a table."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
-from dsv2.functions import Position, ProcessFunction, RunFunction
+from dsv2.functions import BatchFunction, Position, ProcessFunction
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
@@ -221,9 +221,9 @@ def _at_source(
 ) -> AtSource:
     if isinstance(body, CollectionSource) or any(input_keys):
         return AtSource.NOTHING  # elements of a collection are with the driver
-    if isinstance(body, DataFrameSource) or (isinstance(body, RunFunction) and body.keeps_nothing):
+    if isinstance(body, DataFrameSource) or (isinstance(body, BatchFunction) and body.keeps_nothing):
         return AtSource.RECORDS  # rows of one subtask are read by several tasks
-    if isinstance(body, BaseSource) or (isinstance(body, RunFunction) and body.keeps_within_portions):
+    if isinstance(body, BaseSource) or (isinstance(body, BatchFunction) and body.keeps_within_portions):
         return AtSource.MICRO_BATCHES
     return AtSource.NOTHING
 

@@ -8,7 +8,7 @@ from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from dsv2.functions import CallableFunction, ProcessFunction, RunFunction, WrappingFunction
+from dsv2.functions import BatchFunction, CallableFunction, ProcessFunction, WrappingFunction
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
 
@@ -28,7 +28,7 @@ def may_keep_state(body: ProcessFunction | BaseSource[Any] | Sink[Any]) -> bool:
     """
     if not isinstance(body, ProcessFunction):
         return isinstance(body, BaseSource | ParallelSink)
-    if isinstance(body, RunFunction) and (body.keeps_nothing or body.keeps_within_portions):
+    if isinstance(body, BatchFunction) and (body.keeps_nothing or body.keeps_within_portions):
         return False
     if isinstance(body, CallableFunction):
         return not isinstance(body.function, FunctionType)

@@ -11,6 +11,7 @@ from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.local.mutation import MutationCheck
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.source_task import SourceTask
@@ -68,7 +69,7 @@ class IndexedReader:
         stop = first + wanted * step
         indices = range(first, stop if count is None else min(stop, count), step)
         self.task.seek(self.position)
-        self.task.send(self._records(indices))
+        self.task.send(RecordBatch(self._records(indices)))
         self.position += len(indices)
         if len(indices) < wanted:
             self.ended = True

@@ -196,13 +196,13 @@ class LocalRun:
         key = self._waiting[place]
         queue = self._queues[key]
         frame = queue.popleft()
-        if len(frame.records) > 1 and self._choice.random() < 0.5:
-            frame, rest = frame.split(self._choice.randrange(1, len(frame.records)))
+        if len(frame.batch) > 1 and self._choice.random() < 0.5:
+            frame, rest = frame.split(self._choice.randrange(1, len(frame.batch)))
             queue.appendleft(rest)
         if not queue:
             self._waiting[place] = self._waiting[-1]
             self._waiting.pop()
         head, index, channel = key
         subtask = self._subtasks[head, index]
-        subtask.receive(channel, frame.records, frame.controls, frame.timestamps)
+        subtask.receive(channel, frame.batch, frame.controls)
         subtask.flush()

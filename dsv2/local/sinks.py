@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dsv2.graph import Operator
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task, write_on_driver
-from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRun, SinkRunInfo
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 
 __all__ = ("LocalSinks",)
 
@@ -21,11 +21,11 @@ class LocalSinks:
 
     def write(self, operator: Operator, frames: Sequence[Frame], batch_id: int) -> None:
         """What of one micro-batch is for the sink ``operator``. Raises ``JobError``."""
-        frames = [frame for frame in frames if frame.records]
+        frames = [frame for frame in frames if frame.batch]
         if isinstance(operator.body, ParallelSink):
             self._write_subtasks(operator, operator.body, frames, batch_id)
         else:
-            write_on_driver(operator, self._job_id, [frame.records for frame in frames], batch_id)
+            write_on_driver(operator, self._job_id, [frame.batch.records for frame in frames], batch_id)
 
     def _write_subtasks(
         self, operator: Operator, sink: ParallelSink[object], frames: Sequence[Frame], batch_id: int
@@ -35,5 +35,5 @@ class LocalSinks:
             begin(sink, info, batch_id, name_of(operator))
             self._begun.add(operator.id)
         for subtask in sorted({frame.subtask for frame in frames}):
-            runs = [SinkRun(frame.records, frame.timestamps) for frame in frames if frame.subtask == subtask]
-            write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(runs)), name_of(operator))
+            batches = [frame.batch for frame in frames if frame.subtask == subtask]
+            write_in_task(sink, SinkBatch(info, subtask, batch_id, iter(batches)), name_of(operator))

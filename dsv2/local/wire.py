@@ -6,6 +6,7 @@ from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator, Plan
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import BlobKind, Codec
@@ -25,16 +26,16 @@ class Wire:
     def send(self, frame: Frame) -> Frame:
         """``frame`` as its receiver gets it. Raises ``SerializationError`` naming a record that cannot be sent."""
         try:
-            columns = [frame.records, frame.controls, frame.timestamps or ()]
+            columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
             blob = self._codec.seal_columns(BlobKind.FRAME, columns)
             records, controls, timestamps = self._codec.unseal_columns(BlobKind.FRAME, blob, _OWNER)
         except (SerializationError, CorruptDataError):
             sender = self._plan.sender(frame.operator, frame.channel)
-            for record in frame.records:
+            for record in frame.batch.records:
                 self._check_record(sender, record)
             raise
-        stamps = timestamps if len(timestamps) else None
-        return Frame(frame.operator, frame.subtask, frame.channel, records, list(controls), stamps)
+        batch = RecordBatch(records, timestamps if len(timestamps) else None)
+        return Frame(frame.operator, frame.subtask, frame.channel, batch, list(controls))
 
     def _check_record(self, sender: Operator, record: Any) -> None:
         try:

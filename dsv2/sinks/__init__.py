@@ -1,7 +1,8 @@
 """Where records go."""
 
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo, SinkRunInfo
-from dsv2.sinks.parallel import ParallelSink, SinkBatch, SinkRun
+from dsv2.sinks.parallel import ParallelSink, SinkBatch
 from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, ForeachBatchSink, PrintSink, Sink
 
 __all__ = (
@@ -14,6 +15,6 @@ __all__ = (
     "Sink",
     "SinkBatch",
     "SinkInfo",
-    "SinkRun",
+    "RecordBatch",
     "SinkRunInfo",
 )

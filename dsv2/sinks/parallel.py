@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.sink import Sink
 
-__all__ = ("ParallelSink", "SinkBatch", "SinkRun")
+__all__ = ("ParallelSink", "SinkBatch")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class SinkRun(Generic[T_co]):
-    """Some records, in order. ``timestamps``: event times in ms, one for each record, or None if none has one."""
-
-    records: Sequence[T_co]
-    timestamps: Sequence[int | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SinkBatch(Generic[T_co]):
     """What one subtask writes: its records of one micro-batch.
 
-    ``runs`` gives them once, some thousand at a time. Records of one channel come in their order. A micro-batch that is
-    repeated, because something failed before it was complete, has the same id and the same records in the same order;
-    an earlier attempt at it may even be running still.
+    ``batches`` gives them once, some thousand at a time. Records of one channel come in their order. A micro-batch that
+    is repeated, because something failed before it was complete, has the same id and the same records in the same
+    order; an earlier attempt at it may still be running.
     """
 
     info: SinkInfo
     subtask: int
     batch_id: int
-    runs: Iterator[SinkRun[T_co]]
+    batches: Iterator[RecordBatch[T_co]]
 
 
 class ParallelSink(Sink[T], Generic[T]):

@@ -1,5 +1,6 @@
 """Where records come from."""
 
+from dsv2.record_batch import RecordBatch
 from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.base import BaseSource
@@ -11,7 +12,6 @@ from dsv2.sources.serializers import DataclassSerializer, JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,
     ReaderInfo,
-    Records,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -43,7 +43,7 @@ __all__ = (
     "Portion",
     "ReadSchedule",
     "ReaderInfo",
-    "Records",
+    "RecordBatch",
     "RoundRobinSplitAssigner",
     "Serializer",
     "Source",

@@ -8,11 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.clock import Clock
 from dsv2.errors import ConfigurationError, ContractError, CorruptDataError
+from dsv2.record_batch import RecordBatch
 from dsv2.sources.serializers import JsonValue, Serializer
 from dsv2.sources.source import (
     Portion,
     ReaderInfo,
-    Records,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -258,7 +258,7 @@ class _Reader(SourceReader[T_co, HybridSplit], Generic[T_co]):
         self._ctx = ctx
         self._readers: dict[int, SourceReader[T_co, Any]] = {}
 
-    def read(self, start: HybridSplit, stop: HybridSplit, /) -> Iterator[Records[T_co]]:
+    def read(self, start: HybridSplit, stop: HybridSplit, /) -> Iterator[RecordBatch[T_co]]:
         reader = self._readers.get(start.source)
         if reader is None:
             reader = self._readers[start.source] = self._sources[start.source].create_reader(self._ctx)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from dsv2.clock import Clock
+from dsv2.record_batch import RecordBatch
 from dsv2.sources.base import BaseSource
 from dsv2.sources.serializers import Serializer
 from dsv2.watermark import Watermark
@@ -21,7 +22,6 @@ from dsv2.watermark import Watermark
 __all__ = (
     "Portion",
     "ReaderInfo",
-    "Records",
     "Source",
     "SourceReader",
     "SourceReaderContext",
@@ -49,14 +49,6 @@ T_co = TypeVar("T_co", covariant=True)
 SplitT = TypeVar("SplitT", bound=SourceSplit)
 SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
 StateT = TypeVar("StateT")
-
-
-@dataclass(frozen=True)  # slots would not let it be written with its type, as Records[str](...)
-class Records(Generic[T_co]):
-    """Some records of a split, in order. ``timestamps``: event times in ms, one for each record, or None."""
-
-    records: Sequence[T_co]
-    timestamps: Sequence[int | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -226,7 +218,7 @@ class SourceReader(ABC, Generic[T_co, SplitT_contra]):
     """Reads portions of splits, in a task (Flink ``SourceReader``). Made for one micro-batch, closed at its end."""
 
     @abstractmethod
-    def read(self, start: SplitT_contra, stop: SplitT_contra, /) -> Iterator[Records[T_co]]:
+    def read(self, start: SplitT_contra, stop: SplitT_contra, /) -> Iterator[RecordBatch[T_co]]:
         """All records from ``start`` up to ``stop``, some thousand (or a MB) at a time: a generator, mostly.
 
         The same whenever it is called: a micro-batch may be repeated. Portions of several splits are read one after

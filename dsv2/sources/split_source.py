@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from dsv2.record_batch import RecordBatch
 from dsv2.sources.assigners import HashSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.serializers import Serializer
 from dsv2.sources.source import (
     LEAST_PER_BATCH,
-    Records,
     Source,
     SourceReader,
     SourceReaderContext,
@@ -41,7 +41,7 @@ class SplitSource(
     """
 
     @abstractmethod
-    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[Records[T_co]]:
+    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[RecordBatch[T_co]]:
         """As ``SourceReader.read``."""
 
     @property
@@ -90,7 +90,7 @@ class _Reader(SourceReader[T_co, SplitT], Generic[T_co, SplitT]):
     def __init__(self, source: SplitSource[T_co, SplitT]) -> None:
         self._source = source
 
-    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[Records[T_co]]:
+    def read(self, start: SplitT, stop: SplitT, /) -> Iterator[RecordBatch[T_co]]:
         return self._source.read(start, stop)
 
     def close(self) -> None:

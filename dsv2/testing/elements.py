@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dsv2.functions import check_timestamp
-from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame, Timestamps
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 
 __all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")
@@ -40,7 +41,7 @@ Element: TypeAlias = StampedRecord[T] | Watermark | IdleStatus | EndOfInput
 """One thing on a channel."""
 
 
-def to_frame(elements: Iterable[Element[Any]]) -> tuple[list[Any], list[Control], Timestamps]:
+def to_frame(elements: Iterable[Element[Any]]) -> tuple[RecordBatch[Any], list[Control]]:
     """``elements`` as a frame holds them."""
     records: list[Any] = []
     timestamps: list[int | None] = []
@@ -53,7 +54,8 @@ def to_frame(elements: Iterable[Element[Any]]) -> tuple[list[Any], list[Control]
             timestamps.append(element.timestamp)
         else:
             controls.append((len(records), *_signal(element)))
-    return records, controls, timestamps if any(time is not None for time in timestamps) else None
+    has_timestamps = any(time is not None for time in timestamps)
+    return RecordBatch(records, timestamps if has_timestamps else None), controls
 
 
 def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int | bool]:
@@ -66,8 +68,7 @@ def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int
 
 def from_frame(frame: Frame, declarations: Mapping[str, WatermarkDeclaration]) -> list[Element[Any]]:
     """The elements of ``frame``, without what only opens a subtask."""
-    stamps = frame.timestamps or [None] * len(frame.records)
-    records = [StampedRecord(*pair) for pair in zip(frame.records, stamps, strict=True)]
+    records = [StampedRecord(*pair) for pair in frame.batch.pairs()]
     elements: list[Element[Any]] = []
     done = 0
     for position, kind, identifier, value in frame.controls:

@@ -329,22 +329,22 @@ class Harness:
             self._rebuild()
 
     def _receive(self, input_index: int, channel: int, elements: list[Element[Any]]) -> None:
-        records, controls, timestamps = to_frame(elements)
+        batch, controls = to_frame(elements)
         for _, _, identifier, _ in controls:
             if identifier and identifier not in self._plan.declarations:
                 raise UndeclaredWatermarkError(
                     f"Watermark {identifier!r} is not declared: make the harness with declarations=[its declaration]."
                 )
-        self._check_keys(input_index, records)
-        frame = Frame(self._operator.id, self._index, channel, records, controls, timestamps)
+        self._check_keys(input_index, batch.records)
+        frame = Frame(self._operator.id, self._index, channel, batch, controls)
         if self._wire is not None:
             frame = self._wire.send(frame)
-        self._subtask.receive(channel, frame.records, frame.controls, frame.timestamps)
+        self._subtask.receive(channel, frame.batch, frame.controls)
         self._subtask.flush()
         if self._mutation is not None:
             self._mutation.verify_latest()
 
-    def _check_keys(self, input_index: int, records: list[Any]) -> None:
+    def _check_keys(self, input_index: int, records: Sequence[Any]) -> None:
         select, operator = self._operator.input_keys[input_index], self._operator
         if select is None or operator.parallelism == 1:
             return

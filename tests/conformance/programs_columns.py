@@ -26,7 +26,7 @@ from dsv2.arrow import (
 from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sources import DataclassSerializer, Portion, Records, Serializer, SplitSource
+from dsv2.sources import DataclassSerializer, Portion, RecordBatch, Serializer, SplitSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.conformance.functions import Pass
 from tests.conformance.harness import Pipeline, Program, Run
@@ -132,10 +132,10 @@ class Tables(SplitSource[Reading, Lane]):
             return None
         return Portion(replace(split, first=stop), (stop - split.first) // split.step, last=stop >= len(READINGS))
 
-    def read(self, start: Lane, stop: Lane) -> Iterator[Records[Reading]]:
+    def read(self, start: Lane, stop: Lane) -> Iterator[RecordBatch[Reading]]:
         rows = READINGS[start.first : stop.first : start.step]
         table = pa.table({name: list(map(attrgetter(name), rows)) for name in Reading._fields})
-        yield Records(records_of(table, Reading))
+        yield RecordBatch(records_of(table, Reading))
 
 
 class WindowsOnTables(Program):

@@ -8,7 +8,7 @@ from typing import Any
 
 from dsv2 import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
+from dsv2.sources import HybridSource, RecordBatch, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.spans import Item, Span, Spans, everything
@@ -35,9 +35,9 @@ class CountingReader(SourceReader[Item, Span]):
     def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in self.source.read(start, stop):
-            yield Records(run.records, [item.number for item in run.records])
+            yield RecordBatch(run.records, [item.number for item in run.records])
             self.ctx.emit_watermark(READ.new_watermark(run.records[-1].number))
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.kafka import KafkaSink
-from dsv2.sinks import SinkBatch, SinkInfo, SinkRun, SinkRunInfo
+from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
 from tests.topics import Topics
 
 JOBS = itertools.count()
@@ -39,7 +39,7 @@ def sink_of(topics: Topics, topic: Any, **options: Any) -> KafkaSink[int]:
 
 def write(sink: KafkaSink[int], job: str, batch_id: int, *records: int, subtask: int = 0, parallelism: int = 2) -> None:
     """One subtask's part of a micro-batch."""
-    runs = (SinkRun([record], [record * 1000]) for record in records)
+    runs = (RecordBatch([record], [record * 1000]) for record in records)
     sink.write(SinkBatch(SinkInfo(job, "out", parallelism), subtask, batch_id, runs))
 
 
@@ -111,7 +111,7 @@ def test_what_another_history_of_the_checkpoint_has_written_is_refused(topics: T
         return SinkInfo(job, "out", 2, run)
 
     def write_as(run: SinkRunInfo, batch_id: int, record: int, subtask: int) -> None:
-        sink.write(SinkBatch(info(run), subtask, batch_id, iter([SinkRun([record])])))
+        sink.write(SinkBatch(info(run), subtask, batch_id, iter([RecordBatch([record])])))
 
     first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
     sink.begin(info(first), 0)
@@ -138,7 +138,7 @@ def test_another_job_and_another_sink_are_no_repeats(topics: Topics, job: str) -
     write(sink, job, 0, 1)
     write(sink, f"{job}-other", 0, 2)
     write(sink_of(topics, topic, transactional_id_prefix="another"), job, 0, 3)
-    other = SinkBatch(SinkInfo(job, "other", 2), 0, 0, iter([SinkRun([4])]))
+    other = SinkBatch(SinkInfo(job, "other", 2), 0, 0, iter([RecordBatch([4])]))
     sink.write(other)
     assert numbers(topics, topic) == [1, 2, 3, 4]
 
@@ -166,10 +166,10 @@ def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) ->
     topic = topics.create(2)
     sink = sink_of(topics, topic)
 
-    def overtaken() -> Iterator[SinkRun[int]]:
-        yield SinkRun([1])
+    def overtaken() -> Iterator[RecordBatch[int]]:
+        yield RecordBatch([1])
         write(sink, job, 0, 1, 2)  # Spark has begun another attempt, which is faster
-        yield SinkRun([2])
+        yield RecordBatch([2])
 
     with pytest.raises(JobError, match=r"Another attempt at the same has taken over \(_FENCED"):
         sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
@@ -180,8 +180,8 @@ def test_what_a_crashed_attempt_has_left_open_holds_nobody_up(topics: Topics, jo
     topic = topics.create(2)
     sink = sink_of(topics, topic)
 
-    def crashing() -> Iterator[SinkRun[int]]:
-        yield SinkRun([1])
+    def crashing() -> Iterator[RecordBatch[int]]:
+        yield RecordBatch([1])
         raise GeneratorExit  # nothing is tidied up, but for the abort, which is taken away below
 
     crashed = sink_of(topics, topic)
@@ -230,8 +230,8 @@ def test_an_attempt_of_another_parallelism_cannot_commit_once_the_job_has_begun_
     sink = sink_of(topics, topic)
     begin(sink, job, 0, parallelism=3)
 
-    def late() -> Iterator[SinkRun[int]]:
-        yield SinkRun([1])
+    def late() -> Iterator[RecordBatch[int]]:
+        yield RecordBatch([1])
         begin(sink, job, 0, parallelism=2)
 
     with pytest.raises(JobError, match="Another attempt at the same has taken over"):
@@ -251,7 +251,7 @@ def test_at_least_once_writes_a_repeated_batch_again(topics: Topics, job: str) -
 
 def test_many_messages(topics: Topics, job: str) -> None:
     topic = topics.create(2)
-    runs = (SinkRun(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
+    runs = (RecordBatch(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
     sink_of(topics, topic).write(SinkBatch(SinkInfo(job, "out", 1), 0, 0, runs))  # more than the client holds at a time
     seen = topics.committed(topic)
     assert [int(value) for value in seen[0]] == list(range(0, 250_000, 2))  # in order

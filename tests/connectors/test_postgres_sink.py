@@ -13,7 +13,7 @@ import pytest
 from components.postgres import PostgresServer
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSink
-from dsv2.sinks import SinkBatch, SinkInfo, SinkRun, SinkRunInfo
+from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
 
 NUMBERS = itertools.count()
 
@@ -44,7 +44,7 @@ class Table:
     def write(
         self, sink: PostgresSink[Item], batch_id: int, *items: Item, subtask: int = 0, parallelism: int = 2
     ) -> None:
-        runs = (SinkRun(items[at : at + 3]) for at in range(0, len(items), 3))
+        runs = (RecordBatch(items[at : at + 3]) for at in range(0, len(items), 3))
         sink.write(SinkBatch(SinkInfo(self.job, "out", parallelism), subtask, batch_id, runs))
 
     def rows(self) -> list[tuple[int, Any]]:
@@ -90,7 +90,7 @@ def test_what_another_history_of_the_checkpoint_has_written_is_refused(table: Ta
         return SinkInfo(table.job, "out", 2, run)
 
     def write_as(run: SinkRunInfo, batch_id: int, number: int, subtask: int) -> None:
-        sink.write(SinkBatch(info(run), subtask, batch_id, iter([SinkRun(items(number))])))
+        sink.write(SinkBatch(info(run), subtask, batch_id, iter([RecordBatch(items(number))])))
 
     first, repeating = SinkRunInfo("a"), SinkRunInfo("b", 1, ("a",))
     sink.begin(info(first), 0)
@@ -116,7 +116,7 @@ def test_another_job_and_another_sink_are_no_repeats(table: Table) -> None:
     for number, (job, uid) in enumerate([("a", "x"), ("b", "x"), ("a", "y")]):
         info = SinkInfo(f"{table.job}-{job}", uid, 1)
         sink.begin(info, 0)
-        sink.write(SinkBatch(info, 0, 0, iter([SinkRun(items(number))])))
+        sink.write(SinkBatch(info, 0, 0, iter([RecordBatch(items(number))])))
     assert table.rows() == items(0, 1, 2)
 
 
@@ -135,7 +135,7 @@ def test_a_key_of_all_columns_and_values_made_of_records(keyed: Table) -> None:
     )
     info = SinkInfo(keyed.job, "out", 1)
     sink.begin(info, 0)
-    sink.write(SinkBatch(info, 0, 0, iter([SinkRun([1, 2, 1])])))
+    sink.write(SinkBatch(info, 0, 0, iter([RecordBatch([1, 2, 1])])))
     assert keyed.rows() == [(2, None), (4, None)]
 
 
@@ -179,12 +179,12 @@ def test_a_job_that_begins_with_another_parallelism_waits_for_what_is_being_writ
 def write_while(table: Table, sink: PostgresSink[Item], batch_id: int, other: threading.Thread, *rows: Item) -> None:
     """Write ``rows`` in one transaction, in the middle of which ``other`` comes and waits."""
 
-    def runs() -> Iterator[SinkRun[Item]]:
-        yield SinkRun(rows[:1])
+    def runs() -> Iterator[RecordBatch[Item]]:
+        yield RecordBatch(rows[:1])
         other.start()
         while not waits_for_lock(table):
             assert other.is_alive()
-        yield SinkRun(rows[1:])
+        yield RecordBatch(rows[1:])
 
     sink.write(SinkBatch(SinkInfo(table.job, "out", 2), 0, batch_id, runs()))
     other.join()

@@ -49,7 +49,7 @@ class Folder(ParallelSink[int]):
             file.write(f"{batch_id}\n")
 
     def write(self, batch: SinkBatch[int]) -> None:
-        info, records = batch.info, [record for run in batch.runs for record in run.records]
+        info, records = batch.info, [record for run in batch.batches for record in run.records]
         written = Written(info.job_id, info.uid, info.parallelism, batch.subtask, batch.batch_id, records)
         number = len(list(self.path.glob("*.json")))
         with (self.path / f"{batch.batch_id}-{batch.subtask}-{number}.json").open("x") as file:
@@ -157,7 +157,7 @@ class Stamped(ParallelSink[Any]):
 
     def write(self, batch: SinkBatch[Any]) -> None:
         with (self.path / f"{batch.batch_id}-{batch.subtask}.json").open("x") as file:
-            json.dump([(list(run.records), run.timestamps) for run in batch.runs], file)
+            json.dump([(list(run.records), run.timestamps) for run in batch.batches], file)
 
 
 class Stamp(OneInputStreamProcessFunction[int, int]):

@@ -14,7 +14,7 @@ from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, Partiti
 from dsv2.extension.event_time import EventTimeExtension, TwoInputNonBroadcastEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
-from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.sources import HybridSource, RecordBatch, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.watermark import Watermark, WatermarkHandlingResult, new_builder
 from tests.spans import Item, Span, Spans, SpansInFile, everything
 
@@ -28,9 +28,9 @@ def number_of(item: Item) -> int:
 class Wide(Spans):
     """Makes 50 times as much event time of each record."""
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
-            yield Records([item._replace(number=item.number * 50) for item in run.records])
+            yield RecordBatch([item._replace(number=item.number * 50) for item in run.records])
 
 
 class Ahead(TwoInputNonBroadcastEventTimeStreamProcessFunction[Item, Item, int]):

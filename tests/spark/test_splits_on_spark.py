@@ -31,7 +31,7 @@ from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import (
     HashSplitAssigner,
     Portion,
-    Records,
+    RecordBatch,
     RoundRobinSplitAssigner,
     SourceReader,
     SourceReaderContext,
@@ -146,7 +146,7 @@ def test_a_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkp
 
 
 class Failing(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         raise OSError("the disk is gone")
 
 
@@ -258,9 +258,9 @@ def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[Exec
 class Stamped(Spans):
     """Gives its records timestamps: their numbers by ten."""
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
-            yield Records(run.records, [item.number * 10 for item in run.records])
+            yield RecordBatch(run.records, [item.number * 10 for item in run.records])
 
 
 def test_a_source_may_tell_the_time_of_its_records_itself(spark: SparkSession, checkpoint: str) -> None:
@@ -287,7 +287,7 @@ class SwitchingReader(SourceReader[Item, Span]):
     def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in self.source.read(start, stop):
             yield run
             numbers = [item.number for item in run.records]

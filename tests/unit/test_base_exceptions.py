@@ -11,7 +11,7 @@ from dsv2 import ExecutionEnvironment, JobError
 from dsv2.configurable import ConfiguredSink
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sinks import CollectSink, ForeachBatchSink, ParallelSink, SinkBatch, SinkInfo
-from dsv2.sources import DataGeneratorSource, Portion, Records
+from dsv2.sources import DataGeneratorSource, Portion, RecordBatch
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment
 
@@ -44,8 +44,8 @@ class Reading(Spans):
         super().__init__({"a": 3})
         self._fail = fail
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
-        yield Records([Item("a", 0)])
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
+        yield RecordBatch([Item("a", 0)])
         self._fail()
 
 

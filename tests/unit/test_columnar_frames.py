@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from dsv2.arrow import records_of, schema_of
 from dsv2.arrow.records import ArrowWholeNumbers, table_of
 from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS
+from dsv2.runtime.exchange.edges import new_edge
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
-from dsv2.runtime.exchange.outputs import EdgeOutput
 from tests.support import elements, local_environment, one_input, operator_named, unhurried, unpacked, watermark
 
 
@@ -77,19 +78,18 @@ def test_everything_comes_in_order_with_its_timestamp(actions: list[tuple[str, A
         if action == "append":
             writer.append(what[0]) if times is None else writer.append_stamped(what[0], times[0])
         elif action == "list":
-            writer.extend(what, times)
+            writer.extend(RecordBatch(what, times))
         else:
             kind = type(what[0])
             column = ArrowWholeNumbers(pa.array(times, pa.int64())) if stamped == "column" else times
-            writer.extend(records_of(table_of(what, kind), kind), column)
+            writer.extend(RecordBatch(records_of(table_of(what, kind), kind), column))
     assert writer.count + len(writer.records) == sum(isinstance(element[0], type) for element in expected)
     writer.flush(frames.append)
     assert [element for frame in frames for element in stamped_elements(frame)] == expected
 
 
 def stamped_elements(frame: Frame) -> list[Any]:
-    stamps = [None] * len(frame.records) if frame.timestamps is None else frame.timestamps
-    return unpacked(list(zip(map(type, frame.records), frame.records, stamps, strict=True)), frame.controls)
+    return unpacked([(type(record), record, timestamp) for record, timestamp in frame.batch.pairs()], frame.controls)
 
 
 def test_small_runs_share_a_frame_as_one_table() -> None:
@@ -97,12 +97,12 @@ def test_small_runs_share_a_frame_as_one_table() -> None:
     writer.control(*watermark(1))
     for first in range(0, 50, 10):
         records = columns(10, first=first)
-        writer.extend(records, records.whole_numbers("time"))
+        writer.extend(RecordBatch(records, records.whole_numbers("time")))
     writer.control(*watermark(2))
     (frame,) = frames_of(writer)
-    assert isinstance(frame.records, Columnar)
-    assert isinstance(frame.timestamps, WholeNumbers)
-    assert list(frame.timestamps) == list(range(50))
+    assert isinstance(frame.batch.records, Columnar)
+    assert isinstance(frame.batch.timestamps, WholeNumbers)
+    assert list(frame.batch.timestamps) == list(range(50))
     assert elements([frame]) == [watermark(1), *columns(50), watermark(2)]
 
 
@@ -110,9 +110,11 @@ def test_channels_do_not_run_away_from_one_another() -> None:
     """They are received frame by frame, in turns: what follows a watermark lets the others come first."""
     writer = ChannelWriter(0, 0, 0)
     for value in range(3):
-        writer.extend(columns(10), None)
+        writer.extend(RecordBatch(columns(10)))
         writer.control(*watermark(value))
-    assert [unpacked(frame.records, frame.controls)[-1] for frame in frames_of(writer)] == [*map(watermark, range(3))]
+    assert [unpacked(frame.batch.records, frame.controls)[-1] for frame in frames_of(writer)] == [
+        *map(watermark, range(3))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -126,22 +128,22 @@ def test_channels_do_not_run_away_from_one_another() -> None:
 def test_frames_of_columns_are_not_larger_than_their_limit(sizes: Sequence[int], frames: Sequence[int]) -> None:
     writer = ChannelWriter(0, 0, 0)
     for size in sizes:
-        writer.extend(columns(size), None)
-    assert [len(frame.records) for frame in frames_of(writer)] == frames
+        writer.extend(RecordBatch(columns(size)))
+    assert [len(frame.batch.records) for frame in frames_of(writer)] == frames
 
 
 def test_large_records_do_not_pile_up() -> None:
     writer = ChannelWriter(0, 0, 0)
     for _ in range(5):
-        writer.extend(columns(1, user="x" * 600_000), None)
-    assert [len(frame.records) for frame in frames_of(writer)] == [2, 2, 1]
+        writer.extend(RecordBatch(columns(1, user="x" * 600_000)))
+    assert [len(frame.batch.records) for frame in frames_of(writer)] == [2, 2, 1]
 
 
 def test_small_parts_of_large_tables_do_not_keep_them() -> None:
     writer = ChannelWriter(0, 0, 0)
     for _ in range(3):
-        writer.extend(columns(100_000)[:1], None)
-    assert [len(frame.records) for frame in frames_of(writer)] == [1, 1, 1]
+        writer.extend(RecordBatch(columns(100_000)[:1]))
+    assert [len(frame.batch.records) for frame in frames_of(writer)] == [1, 1, 1]
 
 
 def test_what_is_done_leaves_and_what_is_small_waits() -> None:
@@ -149,11 +151,11 @@ def test_what_is_done_leaves_and_what_is_small_waits() -> None:
     env.from_collection(list[Any]()).key_by(attrgetter("user")).process(one_input()).with_uid("f")
     plan = env.build_plan()
     (edge,) = plan.edges_into[operator_named(plan, "f").id]
-    output = EdgeOutput(plan, edge, 0)
+    output = new_edge(plan, edge, 0)
     for size in (COLUMNAR_FRAME_RECORDS - 1, 10, 20):
-        output.collect_all(columns(size), None)
+        output.emit_batch(RecordBatch(columns(size)))
         output.flush(frames.append, at_least=1)
-    assert [len(frame.records) for frame in frames] == [COLUMNAR_FRAME_RECORDS - 1]
+    assert [len(frame.batch.records) for frame in frames] == [COLUMNAR_FRAME_RECORDS - 1]
     output.flush(frames.append)
-    assert [len(frame.records) for frame in frames] == [COLUMNAR_FRAME_RECORDS - 1, 30]
+    assert [len(frame.batch.records) for frame in frames] == [COLUMNAR_FRAME_RECORDS - 1, 30]
     assert output.records_sent == COLUMNAR_FRAME_RECORDS + 29

@@ -12,7 +12,6 @@ Differences, on purpose:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
@@ -20,6 +19,7 @@ from typing import Any, NoReturn, TypeAlias
 import pytest
 
 from dsv2.extension.event_time import EventTimeExtension
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import STATUS, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, EventTimeOfInputs
@@ -51,7 +51,7 @@ class Heard:
     def __init__(self) -> None:
         self.signals: Signals = []
 
-    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Any) -> None: ...
+    def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None: ...
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         self.signals.append(["t", value])

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError, UserFunctionError
 from dsv2.clock import Clock, SystemClock
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, Control
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
@@ -90,7 +91,8 @@ class Driver:
         """Records and controls of a frame; a progress report has none."""
         if row["slot"] == REPORT_SLOT:
             return [], []
-        return decode_frame(self._job.codec(), row["payload"], "test")[:2]
+        batch, controls = decode_frame(self._job.codec(), row["payload"], "test")
+        return batch.records, controls
 
     def batch(self) -> list[Read] | None:
         """One micro-batch, per subtask; None if there is nothing new."""
@@ -213,7 +215,7 @@ def test_a_job_that_goes_on_wakes_every_subtask_once() -> None:
         if len(portions) < 2:
             return []
         rows = [row for batch in reader.read(last) for row in batch.to_pylist()]
-        assert all(decode_frame(job.codec(), row["payload"], "it") == ([], [], None) for row in rows)
+        assert all(decode_frame(job.codec(), row["payload"], "it") == (RecordBatch([]), []) for row in rows)
         return sorted(row["slot"] for row in rows)
 
     def reader() -> FrameStreamReader:

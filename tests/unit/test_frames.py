@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import UserFunctionError
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.edges import new_edge
 from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, Frame
-from dsv2.runtime.exchange.outputs import EdgeOutput
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.sinks import CollectSink
@@ -37,10 +38,10 @@ SEQUENCES = st.lists(st.integers(0, 9) | st.integers(0, 3).map(watermark), max_s
 @given(SEQUENCES, st.data())
 def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], data: st.DataObject) -> None:
     frame = Frame(3, 1, 2, *packed(sequence))
-    at = data.draw(st.integers(0, len(frame.records)))
+    at = data.draw(st.integers(0, len(frame.batch.records)))
     first, second = frame.split(at)
-    assert unpacked(first.records, first.controls) + unpacked(second.records, second.controls) == sequence
-    assert [len(first.records), len(second.records)] == [at, len(frame.records) - at]
+    assert unpacked(first.batch.records, first.controls) + unpacked(second.batch.records, second.controls) == sequence
+    assert [len(first.batch.records), len(second.batch.records)] == [at, len(frame.batch.records) - at]
     assert {(part.operator, part.subtask, part.channel) for part in (first, second)} == {(3, 1, 2)}
 
 
@@ -54,7 +55,7 @@ def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> No
             append(element) if isinstance(element, int) else writer.control(*element)
         writer.flush(frames.append)
     assert elements(frames) == [element for part in parts for element in part]
-    assert writer.count == sum(len(frame.records) for frame in frames)
+    assert writer.count == sum(len(frame.batch.records) for frame in frames)
     assert len(frames) == sum(bool(part) for part in parts)
 
 
@@ -64,7 +65,10 @@ def test_what_was_sent_is_not_touched_again() -> None:
         writer.append(record)
         writer.control(*watermark(1))
         writer.flush(frames.append)
-    assert [unpacked(frame.records, frame.controls) for frame in frames] == [["a", watermark(1)], ["b", watermark(1)]]
+    assert [unpacked(frame.batch.records, frame.controls) for frame in frames] == [
+        ["a", watermark(1)],
+        ["b", watermark(1)],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_frames_are_not_larger_than_the_limit(count: int, sizes: list[int]) -> N
         writer.append(record)
     writer.control(*ENDED)
     writer.flush(frames.append)
-    assert [len(frame.records) for frame in frames] == sizes
+    assert [len(frame.batch.records) for frame in frames] == sizes
     signalled = [*range(count), ENDED]
     if count > MAX_FRAME_RECORDS:
         signalled.insert(MAX_FRAME_RECORDS, watermark(7))
@@ -95,12 +99,12 @@ class Sent:
 
     def __init__(self, uid: str, subtask: int = 0) -> None:
         plan = pipeline()
-        self.edge = EdgeOutput(plan, plan.edges_into[operator_named(plan, uid).id][-1], subtask)
+        self.edge = new_edge(plan, plan.edges_into[operator_named(plan, uid).id][-1], subtask)
         self.frames: list[Frame] = []
 
     def collect(self, records: Iterable[Any]) -> None:
         for record in records:
-            self.edge.collect(record)
+            self.edge.emit(record)
 
     def flush(self) -> dict[tuple[int, int], list[Any]]:
         self.edge.flush(self.frames.append)
@@ -213,14 +217,14 @@ def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
     task = SourceTask(plan, operator_named(plan, "numbers"), 1, frames.append, {})
     task.start()
     task.seek(3)
-    task.send(["a", "b", "c"])
+    task.send(RecordBatch(["a", "b", "c"]))
     task.end()
     task.flush()
 
     def sent_to(uid: str, subtask: int) -> list[Any]:
         operator = operator_named(plan, uid).id
         whole = [frame for frame in frames if (frame.operator, frame.subtask) == (operator, subtask)]
-        return [element for frame in whole for element in unpacked(frame.records, frame.controls)]
+        return [element for frame in whole for element in unpacked(frame.batch.records, frame.controls)]
 
     assert sent_to("beside", 1) == [STARTED, "a", "b", "c", ENDED]
     assert sent_to("beside", 0) == []
@@ -234,22 +238,22 @@ def test_records_leave_before_they_pile_up() -> None:
     copies = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(10)])
     env.from_collection(list[Any]()).with_uid("numbers").process(copies).with_uid("f").to_sink(CollectSink())
     plan = env.build_plan()
-    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append, {}).send([*range(50_000)])
+    SourceTask(plan, operator_named(plan, "numbers"), 0, frames.append, {}).send(RecordBatch([*range(50_000)]))
     assert len(elements(frames)) > 40_000
     driver = Driver(plan, "f").open()
-    driver.subtask.receive(0, [*range(5_000)], [])
+    driver.subtask.receive(0, RecordBatch([*range(5_000)]), [])
     assert len(elements(driver.frames)) > 40_000
-    driver.subtask.receive(0, [5_000] * 5_000, [(5_000, *STARTED)])
+    driver.subtask.receive(0, RecordBatch([5_000] * 5_000), [(5_000, *STARTED)])
     assert len(elements(driver.frames)) > 90_000
     assert elements(driver.frames) == sorted(elements(driver.frames))
-    assert max(len(frame.records) for frame in frames + driver.frames) == MAX_FRAME_RECORDS
+    assert max(len(frame.batch.records) for frame in frames + driver.frames) == MAX_FRAME_RECORDS
 
 
 def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_record() -> None:
     sent = Sent("failing", subtask=1)
-    sent.edge.collect({"key": 1})
+    sent.edge.emit({"key": 1})
     with pytest.raises(UserFunctionError) as caught:
-        sent.edge.collect({"clef": 1})
+        sent.edge.emit({"clef": 1})
     error = caught.value
     assert (error.operator, error.callback, error.subtask) == ("KeyedProcess (uid 'failing')", "key selector", 1)
     assert (error.cause_type, error.cause_message, error.record) == ("KeyError", "'key'", "{'clef': 1}")
@@ -266,6 +270,6 @@ def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_r
 )
 def test_what_cannot_be_a_key_is_laid_on_the_key_selector(key: Any, message: str) -> None:
     with pytest.raises(UserFunctionError) as caught:
-        Sent("failing").edge.collect({"key": key})
+        Sent("failing").edge.emit({"key": key})
     assert str(caught.value).startswith(message)
     assert caught.value.callback == "key selector"

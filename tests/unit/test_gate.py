@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsv2 import IncompatibleCheckpointError, InternalError
 from dsv2.extension.event_time import EventTimeExtension
-from dsv2.runtime.exchange.frames import Timestamps
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
@@ -58,11 +58,10 @@ class Gate:
         self.channels = channels
         self.restart()
 
-    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
+    def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         assert input_index == 5
-        assert records
-        stamps = [None] * len(records) if timestamps is None else timestamps
-        self.told += [r if t is None else (r, t) for r, t in zip(records, stamps, strict=True)]
+        assert batch
+        self.told += [r if t is None else (r, t) for r, t in batch.pairs()]
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         assert input_index == 5
@@ -97,11 +96,11 @@ def test_records_and_watermarks_keep_their_places() -> None:
 
 def test_records_without_controls_are_handed_on_as_they_are() -> None:
     """Not as a copy: this is where all records pass."""
-    gate, records = Gate(2), ["a", "b"]
-    slices: list[Any] = []
-    gate.on_records = lambda input_index, records, timestamps: slices.append(records)  # type: ignore[method-assign]
-    gate.gate.receive(1, records, [])
-    assert slices[0] is records
+    gate, batch = Gate(2), RecordBatch(["a", "b"])
+    received: list[Any] = []
+    gate.on_records = lambda input_index, batch: received.append(batch)  # type: ignore[method-assign]
+    gate.gate.receive(1, batch, [])
+    assert received[0] is batch
 
 
 def test_each_identifier_is_combined_over_the_channels_for_itself() -> None:

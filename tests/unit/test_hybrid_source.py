@@ -23,7 +23,7 @@ from dsv2.sources import (
     HybridSplit,
     Portion,
     ReaderInfo,
-    Records,
+    RecordBatch,
     RoundRobinSplitAssigner,
     Source,
     SourceReader,
@@ -201,8 +201,8 @@ class _Kept(SplitEnumerator[Span, int]):
 
 
 class _KeptReader(SourceReader[Item, Span]):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
-        yield Records([Item(start.name, number) for number in range(start.position, stop.position)])
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
+        yield RecordBatch([Item(start.name, number) for number in range(start.position, stop.position)])
 
 
 def test_a_source_whose_readers_keep_their_splits() -> None:

@@ -62,7 +62,7 @@ def test_open_begins_downstream_the_end_upstream() -> None:
 def test_open_tells_downstream_that_there_is_something_there() -> None:
     driver = driven(lambda numbers: numbers.process(one_input()).with_uid("f"))
     driver.subtask.flush()
-    assert [unpacked(frame.records, frame.controls) for frame in driver.frames] == [[STARTED]]
+    assert [unpacked(frame.batch.records, frame.controls) for frame in driver.frames] == [[STARTED]]
 
 
 @pytest.mark.parametrize("make", [one_input, two_output, two_inputs, broadcast_side])

@@ -226,7 +226,7 @@ class Calls(ParallelSink[int]):
         self.calls.append((info.uid, info.parallelism, batch_id))
 
     def write(self, batch: SinkBatch[int]) -> None:
-        records = [(record, run.timestamps) for run in batch.runs for record in run.records]
+        records = [(record, run.timestamps) for run in batch.batches for record in run.records]
         self.calls.append((batch.batch_id, batch.subtask, records))
 
 

@@ -174,7 +174,12 @@ class Job:
         codec = load_job(self._packed).codec()
         sinks = {slot for (operator, _), slot in self.layout.slots.items() if slot != self.number}
         rows = itertools.chain.from_iterable(frame.itertuples(index=False, name=None) for frame in frames)
-        return [record for slot, _, _, data in rows if slot in sinks for record in decode_frame(codec, data, "it")[0]]
+        return [
+            record
+            for slot, _, _, data in rows
+            if slot in sinks
+            for record in decode_frame(codec, data, "it")[0].records
+        ]
 
 
 def pages(job: Job) -> set[tuple[Any, ...]]:

@@ -15,7 +15,9 @@ from dsv2.functions import FilterFunction, FlatMapFunction, MapFunction, OneInpu
 from dsv2.graph import Plan
 from dsv2.job import RunOptions
 from dsv2.local import LocalRuntime
-from dsv2.runtime.exchange.outputs import EdgeOutput
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange import edges
+from dsv2.runtime.exchange.edges import EdgeEmitter
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult
@@ -46,13 +48,13 @@ def test_a_run_gives_what_its_records_give_one_by_one(function: Any, stamped: li
     single = Collected()
     for record, single.timestamp in stamped:
         function.process_record(record, single, None)
-    runs: list[Any] = []
+    batches: list[RecordBatch[Any]] = []
     records, timestamps = [record for record, _ in stamped], [timestamp for _, timestamp in stamped]
-    function.process_run(records, timestamps, lambda *run: runs.extend(zip(*run, strict=True)))
-    assert runs == single.got
-    plain: list[Any] = []
-    function.process_run(records, None, lambda given, stamps: plain.extend([*given, stamps]))
-    assert plain == [*(record for record, _ in single.got), None]
+    function.process_record_batch(RecordBatch(records, timestamps), batches.append)
+    function.process_record_batch(RecordBatch(records), batches.append)
+    with_timestamps, without = batches
+    assert list(with_timestamps.pairs()) == single.got
+    assert without == RecordBatch([record for record, _ in single.got])
 
 
 def test_a_subclass_that_changes_only_process_record_is_obeyed() -> None:
@@ -197,20 +199,20 @@ def test_an_edge_takes_runs_as_it_takes_records(how: str, runs: list[Any], stamp
         for run, has_stamps in zip(runs, stamped, strict=False):
             if one_by_one and has_stamps:
                 for record, timestamp in run:
-                    edge.collect_stamped(record, timestamp)
+                    edge.emit_stamped(record, timestamp)
             elif one_by_one:
                 for record, _ in run:
-                    edge.collect(record)
+                    edge.emit(record)
             else:
-                edge.collect_all([r for r, _ in run], [t for _, t in run] if has_stamps else None)
+                edge.emit_batch(RecordBatch([r for r, _ in run], [t for _, t in run] if has_stamps else None))
         edge.flush(frames.append)
-        shown = [(f.subtask, f.channel, f.records, f.timestamps or [None] * len(f.records)) for f in frames]
+        shown = [(f.subtask, f.channel, [*f.batch.pairs()]) for f in frames]
         return [*shown, edge.snapshot()]
 
     assert sent(one_by_one=True) == sent(one_by_one=False)
 
 
-def new_edge(how: str) -> EdgeOutput:
+def new_edge(how: str) -> EdgeEmitter:
     env = local_environment(3)
     source = env.from_source(DataGeneratorSource(int, count=1)).with_parallelism(2)
     if how == "broadcast":
@@ -219,4 +221,4 @@ def new_edge(how: str) -> EdgeOutput:
         stream = source.key_by(lambda n: n) if how == "key_by" else getattr(source, how)()
         stream.process(lambda record, output, ctx: None).with_uid("target")
     plan = env.build_plan()
-    return EdgeOutput(plan, plan.edges_into[operator_named(plan, "target").id][-1], 1)
+    return edges.new_edge(plan, plan.edges_into[operator_named(plan, "target").id][-1], 1)

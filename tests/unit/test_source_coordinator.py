@@ -20,7 +20,7 @@ from dsv2.sources import (
     DataclassSerializer,
     Portion,
     ReaderInfo,
-    Records,
+    RecordBatch,
     RoundRobinSplitAssigner,
     Serializer,
     Source,
@@ -383,6 +383,6 @@ def test_the_enumerator_is_closed() -> None:
 
 def test_records_are_what_a_reader_yields() -> None:
     assert list(Spans({}, run=2).read(Span("a", 0, 9), Span("a", 3, 9))) == [
-        Records([("a", 0), ("a", 1)]),
-        Records([("a", 2)]),
+        RecordBatch([("a", 0), ("a", 1)]),
+        RecordBatch([("a", 2)]),
     ]

@@ -19,11 +19,12 @@ from dsv2.extension.event_time import (
 )
 from dsv2.functions import FailedRecordError
 from dsv2.local import LocalRuntime
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime, combined
 from dsv2.sinks import CollectSink
-from dsv2.sources import CollectionSource, Portion, Records, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.testing import ManualClock
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment, operator_named
@@ -92,41 +93,41 @@ def items(name: str, *numbers: int) -> list[Item]:
 
 def test_a_periodic_watermark_comes_when_everything_is_read() -> None:
     clock = clock_of(builder().with_max_out_of_order_time(timedelta(milliseconds=2)).build_as_watermark_strategy(), a=3)
-    (piece,) = clock.take("a", items("a", 5, 20, 9))
-    assert piece == (items("a", 5, 20, 9), [5, 20, 9], None)
-    list(clock.take("a", items("a", 1)))  # which is late, and moves nothing
+    (piece,) = clock.take("a", RecordBatch(items("a", 5, 20, 9)))
+    assert piece == (RecordBatch(items("a", 5, 20, 9), [5, 20, 9]), None)
+    list(clock.take("a", RecordBatch(items("a", 1))))  # which is late, and moves nothing
     assert (clock.finish(), clock.sent, clock.finish()) == (17, 17, None)
 
 
 def test_a_per_event_watermark_comes_behind_the_record_that_moves_it() -> None:
     clock = clock_of(builder().per_event_watermark().build_as_watermark_strategy(), a=None, b=6)
-    pieces = list(clock.take("a", items("a", 3, 3, 5, 9, 10)))
+    pieces = list(clock.take("a", RecordBatch(items("a", 3, 3, 5, 9, 10))))
     assert pieces == [
-        (items("a", 3), [3], 2),
-        (items("a", 3, 5), [3, 5], 4),
-        (items("a", 9), [9], 6),  # there is another split
-        (items("a", 10), [10], None),
+        (RecordBatch(items("a", 3), [3]), 2),
+        (RecordBatch(items("a", 3, 5), [3, 5]), 4),
+        (RecordBatch(items("a", 9), [9]), 6),  # there is another split
+        (RecordBatch(items("a", 10), [10]), None),
     ]
 
 
 def test_without_an_extractor_the_timestamps_count_that_the_source_gives() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().per_event_watermark().build_as_watermark_strategy()
-    pieces = list(clock_of(strategy, a=None).take("a", items("a", 0, 1, 2), (70, 60, 80)))
-    assert pieces == [(items("a", 0), (70,), 69), (items("a", 1, 2), (60, 80), 79)]
+    pieces = list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 1, 2), (70, 60, 80))))
+    assert pieces == [(RecordBatch(items("a", 0), (70,)), 69), (RecordBatch(items("a", 1, 2), (60, 80)), 79)]
 
 
 @pytest.mark.parametrize("given", [None, (5, None, 7), (5, 9.5, 7), (None, None, None)])
 def test_a_record_without_a_timestamp_is_told_of(given: Any) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     with pytest.raises(FailedRecordError) as caught:
-        list(clock_of(strategy, a=None).take("a", items("a", 0, 2, 4), given))
+        list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 2, 4), given)))
     assert caught.value.record == Item("a", 0 if given is None or given[0] is None else 2)
     assert "but None is" in str(caught.value.__cause__) or "but 9.5 is" in str(caught.value.__cause__)
 
 
 def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None:
     clock = clock_of(builder().no_watermark().build_as_watermark_strategy(), a=None)
-    assert [stamps for _, stamps, _ in clock.take("a", items("a", 3, 5))] == [[3, 5]]
+    assert [batch.timestamps for batch, _ in clock.take("a", RecordBatch(items("a", 3, 5)))] == [[3, 5]]
     assert clock.finish() is None
 
 
@@ -136,7 +137,7 @@ def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None
 def test_an_extractor_that_fails_is_told_with_the_record(broken: Any, record: int) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(broken).build_as_watermark_strategy()
     with pytest.raises(FailedRecordError) as caught:
-        list(clock_of(strategy, a=None).take("a", items("a", 0, 2, 4)))
+        list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 2, 4))))
     assert caught.value.record == Item("a", record)
 
 
@@ -423,10 +424,10 @@ class Stamped(Spans):
         super().__init__(ends)
         self.without = without
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
             stamps = [None if item.number == self.without else item.number * 10 for item in run.records]
-            yield Records(run.records, stamps)
+            yield RecordBatch(run.records, stamps)
 
 
 def heard_of(source: Stamped, strategy: WatermarkStrategy[object]) -> list[str]:

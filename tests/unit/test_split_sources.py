@@ -13,7 +13,7 @@ from dsv2.errors import RecordMutatedError, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.sources import Records, SourceReader, SourceReaderContext
+from dsv2.sources import RecordBatch, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.spans import Item, Span, Spans, everything
@@ -68,7 +68,7 @@ class _Announcing(SourceReader[Item, Span]):
     def __init__(self, source: Spans, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         if self.ctx.parallelism == 2 and self.ctx.subtask == 0:
             self.ctx.mark_idle()
         for run in self.source.read(start, stop):
@@ -115,8 +115,8 @@ def test_nobody_waits_for_a_reader_that_is_idle() -> None:
 
 
 class Failing(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
-        yield Records([Item("a", 0)])
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
+        yield RecordBatch([Item("a", 0)])
         raise OSError("the disk is gone")
 
 
@@ -128,13 +128,13 @@ def test_a_reader_that_fails_is_named() -> None:
 
 
 class Bare(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         yield [Item("a", 0)]  # type: ignore[misc]  # the mistake
 
 
 class Mismatched(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
-        yield Records([Item("a", 0)], [1, 2])
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
+        yield RecordBatch([Item("a", 0)], [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ class Closing(Spans):
 @pytest.mark.parametrize("ends", [{"a": 3, "b": 3}, {"a": -1}])
 def test_readers_and_enumerator_are_closed_at_the_end_and_after_a_failure(ends: dict[str, int]) -> None:
     class Broken(Closing):
-        def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
             if stop.position < 0:
                 raise ValueError("broken")
             return super().read(start, stop)
@@ -174,11 +174,11 @@ def test_readers_and_enumerator_are_closed_at_the_end_and_after_a_failure(ends: 
 
 
 class Mutating(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Any]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Any]]:
         record = [0]
         for number in range(2):
             record[0] = number
-            yield Records([record])
+            yield RecordBatch([record])
 
 
 def test_a_reader_that_changes_what_it_has_yielded_is_found_out() -> None:
@@ -203,9 +203,9 @@ def test_what_has_yet_to_come_is_waited_for() -> None:
 
 
 class Stamped(Spans):
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for records in super().read(start, stop):
-            yield Records(records.records, [item.number * 10 for item in records.records])
+            yield RecordBatch(records.records, [item.number * 10 for item in records.records])
 
 
 class Stamps(OneInputStreamProcessFunction[Item, int | None]):

@@ -10,6 +10,7 @@ import pytest
 
 from dsv2 import Collector, ExecutionEnvironment, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
@@ -86,7 +87,7 @@ class Slot:
 
     def run(self, record: bytes) -> list[dict[str, Any]]:
         encoder = FrameEncoder(self.plan, self.layout, self._codec)
-        encoder.emit(Frame(self._head, 0, 0, [record], [], None))
+        encoder.emit(Frame(self._head, 0, 0, RecordBatch([record]), []))
         frames = pd.DataFrame([row[1:] for row in encoder.take()], columns=["channel", "seq", "payload"])
         slot = self.layout.slots[self._head, 0]
         sent = pd.concat(stage.run_slot(self._packed, 0, slot, iter([frames]), self._state))

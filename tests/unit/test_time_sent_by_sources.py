@@ -16,7 +16,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, orders
 from dsv2.sinks import CollectSink
-from dsv2.sources import HybridSource, Records, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
+from dsv2.sources import HybridSource, RecordBatch, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MIN
@@ -50,9 +50,9 @@ class _Saying(SourceReader[Item, Span]):
     def __init__(self, source: Saying, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for number in range(start.position, stop.position):
-            yield Records([Item(start.name, number)])
+            yield RecordBatch([Item(start.name, number)])
             for watermark in self.source.script.get(number, ()):
                 if watermark is None:
                     self.ctx.mark_idle()
@@ -129,9 +129,9 @@ def history_and_then(times: int) -> HybridSource[Item]:
     """Sends the flag when the first source, whose records are as many ms apart, is over."""
 
     class Wide(Spans):
-        def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+        def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
             for run in super().read(start, stop):
-                yield Records(run.records, [item.number * times for item in run.records])
+                yield RecordBatch(run.records, [item.number * times for item in run.records])
 
     return HybridSource([Wide({"a": 3}), Wide({"b": 3})], watermark_at_switch=FLAG)
 

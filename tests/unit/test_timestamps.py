@@ -13,7 +13,8 @@ from dsv2 import ExecutionEnvironment
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
-from dsv2.runtime.exchange.frames import ChannelWriter, Frame, Timestamps
+from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.runtime.exchange.frames import ChannelWriter, Frame
 from dsv2.sinks import CollectSink
 from dsv2.testing import (
     OneInputHarness,
@@ -283,9 +284,9 @@ def test_frames_of_both_kinds_are_put_together() -> None:
     driver = keyed_behind_a_run()
     given_timestamps: list[Timestamps] = [None, [10, 20, None, 40], None, [50, 60, 70, 80]]
     for timestamps in given_timestamps:
-        driver.subtask.receive(0, [1, 2, 3, 4], [], timestamps)
+        driver.subtask.receive(0, RecordBatch([1, 2, 3, 4], timestamps), [])
     driver.subtask.flush()
-    frames = [frame for frame in driver.frames if frame.records]
+    frames = [frame for frame in driver.frames if frame.batch.records]
     stamps = {1: (None, 10, None, 50), 2: (None, 20, None, 60), 3: (None, None, None, 70), 4: (None, 40, None, 80)}
     for number in range(1, 5):
         assert [timestamp for record, timestamp in in_order(frames) if record == number] == list(stamps[number])
@@ -298,15 +299,15 @@ def in_order(frames: list[Frame]) -> list[tuple[Any, int | None]]:
 
 def test_where_nothing_has_a_timestamp_nothing_is_sent_about_it() -> None:
     driver = keyed_behind_a_run()
-    driver.subtask.receive(0, [1, 2, 3, 4], [])
+    driver.subtask.receive(0, RecordBatch([1, 2, 3, 4]), [])
     plain = driven(lambda numbers: numbers.process(one_input(process_record=same)).with_uid("f"))
-    plain.subtask.receive(0, [1], [], [5])
+    plain.subtask.receive(0, RecordBatch([1], [5]), [])
     plain.subtask.flush()
-    plain.subtask.receive(0, [1], [])
+    plain.subtask.receive(0, RecordBatch([1]), [])
     for subtask in (driver.subtask, plain.subtask):
         subtask.flush()
-    assert [frame.timestamps for frame in driver.frames if frame.records] == [None, None]
-    assert [frame.timestamps for frame in plain.frames if frame.records] == [[5], None]
+    assert [frame.batch.timestamps for frame in driver.frames if frame.batch.records] == [None, None]
+    assert [frame.batch.timestamps for frame in plain.frames if frame.batch.records] == [[5], None]
 
 
 RECORDS = st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), st.sampled_from(["one", "run"])))
@@ -321,7 +322,7 @@ def test_a_channel_keeps_each_record_with_its_timestamp(
     writer = ChannelWriter(0, 0, 0)
     for record, timestamp, how in records:
         if how == "run":
-            writer.extend([record, record], None if timestamp is None else [timestamp, timestamp])
+            writer.extend(RecordBatch([record, record], None if timestamp is None else [timestamp, timestamp]))
         elif timestamp is None:
             writer.append(record)
         else:
@@ -333,13 +334,13 @@ def test_a_channel_keeps_each_record_with_its_timestamp(
         assert frames == []
         return
     (frame,) = frames
-    at = data.draw(st.integers(0, len(frame.records)))
+    at = data.draw(st.integers(0, len(frame.batch.records)))
     parts = frame.split(at)
     for some in ([frame], parts):
         assert [list(pair) for part in some for pair in pairs(part)] == given_records
     if all(timestamp is None for _, timestamp in given_records):
-        assert frame.timestamps is None, "which costs nothing"
+        assert frame.batch.timestamps is None, "which costs nothing"
 
 
 def pairs(frame: Frame) -> list[tuple[Any, int | None]]:
-    return list(zip(frame.records, frame.timestamps or [None] * len(frame.records), strict=True))
+    return list(frame.batch.pairs())

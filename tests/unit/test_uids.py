@@ -17,7 +17,7 @@ from dsv2.functions import MapFunction, OneInputStreamProcessFunction
 from dsv2.graph.missing_uids import check_uids
 from dsv2.graph.plan import Operator, Plan
 from dsv2.graph.stateful import may_keep_state
-from dsv2.sinks import FileSink, ParallelSink, PrintSink, SinkInfo, SinkRun
+from dsv2.sinks import FileSink, ParallelSink, PrintSink, RecordBatch, SinkInfo
 from dsv2.state import StateDeclarations
 
 TOTAL = StateDeclarations.value_state("total", int)
@@ -47,7 +47,7 @@ class Greatest(Sum):
 
 
 class Log(ParallelSink[Any]):
-    def new_run(self, info: SinkInfo) -> SinkRun[Any]:
+    def new_run(self, info: SinkInfo) -> RecordBatch[Any]:
         raise NotImplementedError
 
     def write(self, batch: Any) -> None: ...

@@ -16,7 +16,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStrategy, window
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
-from dsv2.sources import Records
+from dsv2.sources import RecordBatch
 from tests.spans import Span, Spans
 
 STEP, GAP, BACK = 10, 25, 95
@@ -39,9 +39,9 @@ class Files(Spans):
     def __init__(self) -> None:
         super().__init__({"a": 24, "b": 24, "c": 24}, run=5)
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Any]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Any]]:
         for run in super().read(start, stop):
-            yield Records([Stamped(*item, at(item.number)) for item in run.records])
+            yield RecordBatch([Stamped(*item, at(item.number)) for item in run.records])
 
 
 class Counting(OneInputWindowStreamProcessFunction[Stamped, tuple[str, int]]):

@@ -19,7 +19,7 @@ from dsv2.extension.join import JoinType, interval_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
 from dsv2.extension.window import WindowStrategy, aggregate, reduce, window
 from dsv2.sinks import CollectSink
-from dsv2.sources import Records
+from dsv2.sources import RecordBatch
 from dsv2.state import aggregate_of
 from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import new_builder
@@ -68,10 +68,10 @@ class Stamped(Spans):
         self.timestamp = timestamp
         self.others = others
 
-    def read(self, start: Span, stop: Span, /) -> Iterator[Records[Item]]:
+    def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
             stamps = [self.timestamp if record.number == 1 else self.others for record in run.records]
-            yield Records(run.records, stamps)
+            yield RecordBatch(run.records, stamps)
 
 
 @wrong

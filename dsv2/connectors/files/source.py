@@ -15,7 +15,7 @@ from dsv2.sources import (
     AssignmentState,
     AssignmentStateSerializer,
     DataclassSerializer,
-    Records,
+    RecordBatch,
     RoundRobinSplitAssigner,
     Serializer,
     Source,
@@ -114,6 +114,6 @@ class _Reader(SourceReader[T_co, FileSplit], Generic[T_co]):
         self._directory = directory
         self._format = file_format
 
-    def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[Records[T_co]]:
+    def read(self, start: FileSplit, stop: FileSplit, /) -> Iterator[RecordBatch[T_co]]:
         for records in self._format.read(self._directory / start.name, start.position, stop.position):
-            yield Records(records)
+            yield RecordBatch(records)

@@ -19,7 +19,7 @@ from dsv2.connectors.kafka.encoder import MessageEncoder
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
-from dsv2.sinks import SinkRun
+from dsv2.sinks import RecordBatch
 
 __all__ = ("RecordProducer", "TransactionalProducer", "producers")
 
@@ -51,7 +51,7 @@ class RecordProducer:
         except KafkaException as error:
             raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
-    def send(self, run: SinkRun[T], encoder: MessageEncoder[T]) -> None:
+    def send(self, run: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
         """Hand over messages for the records of ``run``; they are on their way then. Raises ``JobError``."""
         produce, topic_of, value_of, key_of = self._produce, encoder.topic, encoder.value, encoder.key
         headers_of, partition_of = encoder.headers, encoder.partition

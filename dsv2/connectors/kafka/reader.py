@@ -14,7 +14,7 @@ from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecod
 from dsv2.connectors.kafka.split import KafkaSplit
 from dsv2.connectors.kafka.subscription import OnUndecodable
 from dsv2.errors import JobError
-from dsv2.sources import Records, SourceReader, SourceReaderContext
+from dsv2.sources import RecordBatch, SourceReader, SourceReaderContext
 
 __all__ = ("KafkaReader",)
 
@@ -50,7 +50,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         self._consumer = consumers.borrow(connection)
         self._at_rest = True
 
-    def read(self, start: KafkaSplit, stop: KafkaSplit, /) -> Iterator[Records[T_co]]:
+    def read(self, start: KafkaSplit, stop: KafkaSplit, /) -> Iterator[RecordBatch[T_co]]:
         begin = start.offset if start.resets == stop.resets else stop.reset_offset
         if begin < stop.offset:
             self._at_rest = False
@@ -117,7 +117,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             return earliest
         return stop
 
-    def _records(self, messages: list[Message]) -> Records[T_co]:
+    def _records(self, messages: list[Message]) -> RecordBatch[T_co]:
         stamps = [message.timestamp() for message in messages]
         timestamps = [None if kind == TIMESTAMP_NOT_AVAILABLE else stamp for kind, stamp in stamps]
         if isinstance(self._decode, ValueDecoder):
@@ -130,7 +130,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             records = list(map(self._decoded, messages))
         if any(record is None for record in records):
             return _without_none(records, timestamps)
-        return Records(cast("list[T_co]", records), timestamps)
+        return RecordBatch(cast("list[T_co]", records), timestamps)
 
     def _decoded(self, message: Message) -> T_co | None:
         seen = _message_of(message)
@@ -173,6 +173,6 @@ def _message_of(message: Message) -> KafkaMessage:
     )
 
 
-def _without_none(records: list[T | None], timestamps: list[int | None]) -> Records[T]:
+def _without_none(records: list[T | None], timestamps: list[int | None]) -> RecordBatch[T]:
     pairs = [(record, timestamp) for record, timestamp in zip(records, timestamps, strict=True) if record is not None]
-    return Records([record for record, _ in pairs], [timestamp for _, timestamp in pairs])
+    return RecordBatch([record for record, _ in pairs], [timestamp for _, timestamp in pairs])

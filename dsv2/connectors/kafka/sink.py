@@ -89,7 +89,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         from dsv2.connectors.kafka.producers import producers
 
         with producers.lent(self._connection) as producer:
-            for run in batch.runs:
+            for run in batch.batches:
                 producer.send(run, self._encoder)
             producer.flush()
 

@@ -85,7 +85,7 @@ class Transactions:
                 return
             producer.begin()
             try:
-                for run in batch.runs:
+                for run in batch.batches:
                     producer.send(run, encoder)
                 producer.prepare(self.marker, batch.batch_id + 1, self.info.run.run_id)
                 producer.commit()

@@ -18,7 +18,7 @@ from dsv2.connectors.postgres.split import LOG, PostgresSplit
 from dsv2.connectors.postgres.table import FollowedTable, table_numbered
 from dsv2.connectors.postgres.values import LogValues
 from dsv2.errors import JobError
-from dsv2.sources import Records, SourceReader
+from dsv2.sources import RecordBatch, SourceReader
 
 __all__ = ("PostgresReader",)
 
@@ -35,7 +35,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
         self._decode = decode
         self._server = Server(settings.connection)
 
-    def read(self, start: PostgresSplit, stop: PostgresSplit, /) -> Iterator[Records[RowChange[T_co]]]:
+    def read(self, start: PostgresSplit, stop: PostgresSplit, /) -> Iterator[RecordBatch[RowChange[T_co]]]:
         table = self._table(start)
         if start.name == LOG:
             return self._read_log(table, start.position, stop.position)
@@ -50,13 +50,13 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             f"Table {name} cannot be read", lambda connection: table_numbered(connection, split.table, name)
         )
 
-    def _read_snapshot(self, table: FollowedTable, first: int, stop: int) -> Iterator[Records[RowChange[T_co]]]:
+    def _read_snapshot(self, table: FollowedTable, first: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
         found = self._server.stream(
             f"The snapshot of {table.name} cannot be read",
             lambda connection: self._rows(connection, table, first, stop),
         )
         while run := [self._change("snapshot", table, row) for row in islice(found, _AT_ONCE)]:
-            yield Records(run)
+            yield RecordBatch(run)
 
     def _rows(self, connection: Connection, table: FollowedTable, first: int, stop: int) -> Iterator[dict[str, Any]]:
         query = statement(
@@ -73,7 +73,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             for _, *values in cursor:
                 yield dict(zip(names, values, strict=True))
 
-    def _read_log(self, table: FollowedTable, start: int, stop: int) -> Iterator[Records[RowChange[T_co]]]:
+    def _read_log(self, table: FollowedTable, start: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
         values = LogValues(self._server, table)
         found = (
             (of_row, change.commit_ms)
@@ -81,7 +81,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             for of_row in self._changes(values, table, change)
         )
         while run := list(islice(found, _AT_ONCE)):
-            yield Records([of_row for of_row, _ in run], [commit_ms for _, commit_ms in run])
+            yield RecordBatch([of_row for of_row, _ in run], [commit_ms for _, commit_ms in run])
 
     def _changes(self, values: LogValues, table: FollowedTable, change: RelationChange) -> Iterator[RowChange[T_co]]:
         old_key = values.old_key(change)

@@ -7,7 +7,7 @@ leaves the one out and loses such records.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from enum import Enum
 from typing import Generic, Self, TypeAlias, TypeVar
@@ -18,13 +18,14 @@ from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, W
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
 from dsv2.functions import (
-    CollectAll,
+    BatchFunction,
+    EmitBatch,
     FailedRecordError,
     OneInputStreamProcessFunction,
-    RunFunction,
     TickingFunction,
     greatest_timestamp,
 )
+from dsv2.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MIN
@@ -138,7 +139,7 @@ class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]
         return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
 
 
-class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, TickingFunction, Generic[T]):
+class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, TickingFunction, Generic[T]):
     """Made by the builder. ``interval``, ``idle_after`` (0: never) and ``slack`` in ms.
 
     Its fields, the greatest timestamp among them, are checkpointed. (Flink's generator begins anew at a restart.)
@@ -175,24 +176,23 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
             self._emit(ctx.non_partitioned_context.watermark_manager)
 
     @property
-    def takes_runs(self) -> bool:
+    def takes_batches(self) -> bool:
         # Else watermarks stand between the records.
-        return super().takes_runs and not self._per_event and not self._idle_after
+        return super().takes_batches and not self._per_event and not self._idle_after
 
     @property
     def keeps_within_portions(self) -> bool:
         # A watermark that is less than one before, from an earlier portion, is passed over by all who receive it.
-        return type(self) is WatermarkGenerator and self.takes_runs and self._periodic
+        return type(self) is WatermarkGenerator and self.takes_batches and self._periodic
 
     def end_portion(self, watermarks: WatermarkManager) -> None:
         self._emit(watermarks)
 
-    def process_run(
-        self, records: Sequence[T], timestamps: Sequence[int | None] | None, collect_all: CollectAll
-    ) -> None:
+    def process_record_batch(self, batch: RecordBatch[T], emit: EmitBatch) -> None:
+        records = batch.records
         if (column := column_of(records, self._extract)) is not None:
             self._moves(column.greatest)
-            collect_all(records, column)
+            emit(RecordBatch(records, column))
             return
         extract, record = self._extract, None
         stamps: list[int | None] = []
@@ -204,7 +204,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], RunFunction, Ticki
             raise FailedRecordError(record) from error
         if stamps:
             self._moves(greatest_timestamp(records, stamps))
-        collect_all(records, stamps)
+        emit(RecordBatch(records, stamps))
 
     def uses_processing_timers(self) -> bool:
         return self._periodic or self._idle_after > 0

@@ -21,13 +21,14 @@ from dsv2.extension.window.entry import PartitionAccess
 from dsv2.functions import (
     FailedCallbackError,
     FailedRecordError,
-    KeyedRunFunction,
+    KeyedBatchFunction,
     PaneFunction,
     Position,
     WrappingFunction,
     check_returned,
     refuse_returned,
 )
+from dsv2.record_batch import RecordBatch
 
 __all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
 
@@ -57,7 +58,7 @@ class Side(Generic[T, OUT]):
 class IntervalJoin(
     WrappingFunction,
     TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT],
-    KeyedRunFunction,
+    KeyedBatchFunction,
     PaneFunction,
     Generic[IN1, IN2, OUT],
 ):
@@ -109,22 +110,22 @@ class IntervalJoin(
     ) -> None:
         self._process(record, 1, output, ctx)
 
-    def process_keyed_run(
+    def process_keyed_batch(
         self,
         input_index: int,
-        records: list[Any],
-        timestamps: list[int | None],
+        batch: RecordBatch[Any],
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        if self._ctx is None:  # nobody has come in yet: the first record does it
-            process_one(records[0], timestamps[0])
-            records, timestamps = records[1:], timestamps[1:]
+        if self._ctx is None:  # the first record of the subtask gets the join ready
+            ((first, time),) = batch.slice(0, 1).pairs()
+            process_one(first, time)
+            batch = batch.slice(1)
         now, take = self._time.current_time(), self._take
         record: Any = None
         timestamp: Any = None
         try:
-            for record, timestamp in zip(records, timestamps, strict=True):
+            for record, timestamp in batch.pairs():
                 if timestamp > now:
                     take(input_index, record, timestamp, select(record), now)
                 else:

@@ -8,11 +8,12 @@ from typing import Any
 
 from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.functions import FailedCallbackError, ProcessFunction, check_returned, refuse_returned
+from dsv2.record_batch import RecordBatch
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("Callbacks", "FoldingCallbacks", "Shape")
 
-_RUN = 1024
+_BATCH_RECORDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +126,11 @@ class FoldingCallbacks(Callbacks):
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
         self._collect_stamped = outputs[0].collect_stamped
-        self._collect_all = outputs[0].collect_all
+        self._emit_batch = outputs[0].emit_batch
         self._partition = ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
-        if function.emit is None and self._collect_all is not None:
+        if function.emit is None and self._emit_batch is not None:
             self.trigger_all = self._emit_all
 
     def on_trigger(self, end: int) -> None:
@@ -149,9 +150,9 @@ class FoldingCallbacks(Callbacks):
         if self._result_of is not None:
             results = self._all_results(contents)
         timestamp = self._timestamp_of(end)
-        for first in range(0, len(results), _RUN):
-            run = results[first : first + _RUN]
-            self._collect_all(run, [timestamp] * len(run))
+        for first in range(0, len(results), _BATCH_RECORDS):
+            batch = results[first : first + _BATCH_RECORDS]
+            self._emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
 
     def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
         result_of, in_hand, results = self._result_of, self._partition, list[Any]()

@@ -14,6 +14,7 @@ from dsv2.extension.window.entry import EARLY, STATES, Pane, WindowEntry
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
 from dsv2.functions import FailedCallbackError, FailedRecordError, check_window_end
+from dsv2.record_batch import RecordBatch
 
 __all__ = ("TimeWindows",)
 
@@ -34,7 +35,7 @@ class TimeWindows(Windows):
         self._leaves_more = self._callbacks.clears or self._has_entries
         # Whether a record before the end of its window has nothing to do but to go into it.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
-        self._takes_runs = tumbles and self._callbacks.only_keeps[0]
+        self._takes_batches = tumbles and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the windows of its time."""
@@ -50,23 +51,22 @@ class TimeWindows(Windows):
         if is_late and time + self._lateness <= watermark:
             self._callbacks.on_late_record(record, side)
 
-    def add_run(
+    def add_batch(
         self,
-        records: list[Any],
-        timestamps: list[int | None],
+        batch: RecordBatch[Any],
         select: Callable[[Any], Any],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
         """As ``add``, in a loop with nothing to call for a record that finds its window but ``select`` and the put."""
-        if not self._takes_runs:
-            super().add_run(records, timestamps, select, add_one)
+        if not self._takes_batches:
+            super().add_batch(batch, select, add_one)
             return
         size, offset, watermark = self._size, self._offset, self._watermark()
         put, empty, absent, nothing = self._contents.puts[0], self._contents.empty, _ABSENT, NOTHING
         start = stop = 0  # of the window in hand: none
         record = timestamp = None
         try:
-            for record, timestamp in zip(records, timestamps, strict=True):
+            for record, timestamp in batch.pairs():
                 if not start <= timestamp < stop:  # type: ignore[operator]  # None: see _fail
                     first = timestamp - (timestamp - offset) % size  # type: ignore[operator]
                     if first + size - 1 <= watermark:

@@ -27,7 +27,8 @@ from dsv2.extension.window.time_windows import TimeWindows
 from dsv2.extension.window.timerless import TimerlessContext
 from dsv2.extension.window.untimed import CountWindows, GlobalWindow
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.functions import KeyedRunFunction, PaneFunction, Position, WrappingFunction
+from dsv2.functions import KeyedBatchFunction, PaneFunction, Position, WrappingFunction
+from dsv2.record_batch import RecordBatch
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
@@ -129,21 +130,21 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
         self._ctx = ctx
 
 
-class OneInputRecordsWindowed(Windowed[F], KeyedRunFunction, Generic[F]):
+class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
     """What those with one input share."""
 
-    def process_keyed_run(
+    def process_keyed_batch(
         self,
         input_index: int,
-        records: list[Any],
-        timestamps: list[int | None],
+        batch: RecordBatch[Any],
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        if self._ctx is None:  # nobody has come in yet: the first record does it
-            process_one(records[0], timestamps[0])
-            records, timestamps = records[1:], timestamps[1:]
-        self._windows.add_run(records, timestamps, select, process_one)
+        if self._ctx is None:  # the first record of the subtask gets the windows ready
+            ((record, timestamp),) = batch.slice(0, 1).pairs()
+            process_one(record, timestamp)
+            batch = batch.slice(1)
+        self._windows.add_batch(batch, select, process_one)
 
     def _new_window(self, contents: Contents, key: PartitionAccess) -> OneInputCurrentWindow:
         return OneInputCurrentWindow(contents, self.function.use_window_states(), key)

@@ -20,6 +20,7 @@ from dsv2.extension.window.early import EarlyFirings
 from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, PartitionAccess, WindowEntry
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
 from dsv2.functions import FailedCallbackError
+from dsv2.record_batch import RecordBatch
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 __all__ = ("NEVER", "WindowEnvironment", "Windows")
@@ -62,15 +63,14 @@ class Windows(ABC):
     def add(self, record: Any, side: int) -> None:
         """Put a record of the input ``side`` into its windows."""
 
-    def add_run(
+    def add_batch(
         self,
-        records: list[Any],
-        timestamps: list[int | None],
+        batch: RecordBatch[Any],
         select: Callable[[Any], Any],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Put records of the first input into their windows: see ``KeyedRunFunction``."""
-        for record, timestamp in zip(records, timestamps, strict=True):
+        """Put records of the first input into their windows: see ``KeyedBatchFunction``."""
+        for record, timestamp in batch.pairs():
             add_one(record, timestamp)
 
     def on_timer(self, time: int, time_type: TimeType) -> None:

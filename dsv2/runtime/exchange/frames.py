@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from dsv2.columnar import Columnar
-from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, GatheredColumns
+from dsv2.record_batch import RecordBatch, Timestamps
+from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS, ColumnBuffer
 
 __all__ = (
     "END",
@@ -18,7 +18,6 @@ __all__ = (
     "Control",
     "EmitFrame",
     "Frame",
-    "Timestamps",
 )
 
 WATERMARK: Final = 0
@@ -29,46 +28,33 @@ START: Final = 3  # opens a subtask that may get nothing else
 Control: TypeAlias = tuple[int, int, str, int | bool]
 """(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
 
-Timestamps: TypeAlias = Sequence[int | None] | None
-"""In ms, one for each record; None if no record has one, which is what most pipelines are."""
-
 MAX_FRAME_RECORDS: Final = 8192
 
 
 class Frame:
     """Elements of one channel: from one upstream subtask to one downstream subtask.
 
-    ``records``, which may be columnar, and ``controls`` (by position) give the order. Frames of a channel are received
-    in the order of sending.
+    ``batch`` and ``controls`` (by position) give the order. Frames of a channel are received in the order of sending.
     """
 
-    __slots__ = ("channel", "controls", "operator", "records", "subtask", "timestamps")
+    __slots__ = ("batch", "channel", "controls", "operator", "subtask")
 
     def __init__(
-        self,
-        operator: int,
-        subtask: int,
-        channel: int,
-        records: Sequence[Any],
-        controls: list[Control],
-        timestamps: Timestamps = None,
+        self, operator: int, subtask: int, channel: int, batch: RecordBatch[Any], controls: list[Control]
     ) -> None:
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
-        self.records = records
+        self.batch = batch
         self.controls = controls
-        self.timestamps = timestamps
 
     def split(self, at: int) -> tuple[Frame, Frame]:
         """Two frames that say the same: the first with ``at`` records."""
         before = [control for control in self.controls if control[0] < at]
-        after = [(position - at, *control) for position, *control in self.controls if position >= at]
-        stamps = self.timestamps
-        early, late = (None, None) if stamps is None else (stamps[:at], stamps[at:])
+        after = [(control[0] - at, *control[1:]) for control in self.controls if control[0] >= at]
         return (
-            Frame(self.operator, self.subtask, self.channel, self.records[:at], before, early),
-            Frame(self.operator, self.subtask, self.channel, self.records[at:], after, late),  # type: ignore[arg-type]
+            Frame(self.operator, self.subtask, self.channel, self.batch.slice(0, at), before),
+            Frame(self.operator, self.subtask, self.channel, self.batch.slice(at), after),
         )
 
 
@@ -103,7 +89,7 @@ class ChannelWriter:
         self.count = 0  # records in frames so far, and in columns
         self.records: list[Any] = []
         self.timestamps: list[int | None] = []  # may end before the records do: the others have none
-        self._columns = GatheredColumns()  # before the records
+        self._columns = ColumnBuffer()  # before the records
         self.controls: list[Control] = []  # between the columns if there are any, else between the records
         self.whole: list[Frame] = []  # frames that are done, before all that
         self.append = self.records.append
@@ -116,15 +102,15 @@ class ChannelWriter:
             self._close_columns()
         self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
 
-    def extend(self, records: Sequence[Any], timestamps: Timestamps) -> None:
-        """Add a run of records. Columns stay columns, in frames of their own."""
-        if isinstance(records, Columnar):
-            self._extend_columns(records, timestamps)
+    def extend(self, batch: RecordBatch[Any]) -> None:
+        """Add a batch. Columns stay columns, in frames of their own."""
+        if batch.is_columnar:
+            self._extend_columns(batch)
             return
-        if timestamps is not None:
+        if batch.timestamps is not None:
             self.pad()
-            self.timestamps.extend(timestamps)
-        self.records.extend(records)
+            self.timestamps.extend(batch.timestamps)
+        self.records.extend(batch.records)
 
     def pad(self) -> None:
         """Give the records so far that lack a timestamp None; called before records are added by ``appends``."""
@@ -139,40 +125,37 @@ class ChannelWriter:
         """Send the frames that are done."""
         frames, self.whole = self.whole, []
         for frame in frames:
-            while len(frame.records) > MAX_FRAME_RECORDS and not isinstance(frame.records, Columnar):
+            while len(frame.batch) > MAX_FRAME_RECORDS and not frame.batch.is_columnar:
                 head, frame = frame.split(MAX_FRAME_RECORDS)
                 emit(head)
             emit(frame)
 
-    def _extend_columns(self, records: Columnar[Any], timestamps: Timestamps) -> None:
+    def _extend_columns(self, batch: RecordBatch[Any]) -> None:
         # Channels are received in turns, frame by frame: one that went on behind a control would leave others behind.
         if self.records or (self.controls and self.controls[-1][0]):
             self._close_frame()
-        for start in range(0, len(records), COLUMNAR_FRAME_RECORDS):
-            piece = slice(start, start + COLUMNAR_FRAME_RECORDS)
-            part, stamps = records[piece], None if timestamps is None else timestamps[piece]
-            if not self._columns.fits(part, stamps):
+        for piece in batch.pieces(COLUMNAR_FRAME_RECORDS):
+            if not self._columns.fits(piece):
                 self._close_columns()
-            self._columns.add(part, stamps)
-        self.count += len(records)
+            self._columns.add(piece)
+        self.count += len(batch)
 
     def _close_columns(self) -> None:
         if self._columns.count:
-            records, stamps = self._columns.take()
-            self.whole.append(self._new_frame(records, stamps))
+            self.whole.append(self._new_frame(self._columns.take()))
 
     def _close_frame(self) -> None:
         self._close_columns()
         if not self.records and not self.controls:
             return
-        records, stamps = self.records[:], self._take_timestamps()
-        self.whole.append(self._new_frame(records, stamps))
-        self.count += len(records)
+        batch = RecordBatch(self.records[:], self._take_timestamps())
+        self.whole.append(self._new_frame(batch))
+        self.count += len(batch)
         self.records.clear()  # keeps the list, to which the collectors hold a bound append
 
-    def _new_frame(self, records: Sequence[Any], timestamps: Timestamps) -> Frame:
+    def _new_frame(self, batch: RecordBatch[Any]) -> Frame:
         controls, self.controls = self.controls, []
-        return Frame(self.operator, self.subtask, self.channel, records, controls, timestamps)
+        return Frame(self.operator, self.subtask, self.channel, batch, controls)
 
     def _take_timestamps(self) -> Timestamps:
         if not self.timestamps:

@@ -7,26 +7,27 @@ behind an aligned watermark.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol, TypeAlias
 
 from dsv2.errors import IncompatibleCheckpointError, InternalError
-from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Timestamps
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
 
 __all__ = ("GateListener", "InputGate")
 
-_Piece: TypeAlias = tuple[Sequence[Any], list[Control], Timestamps, int]
-"""What is left of a frame: records, controls, timestamps, and how many records are gone, which positions count."""
+_Piece: TypeAlias = tuple[RecordBatch[Any], list[Control], int]
+"""What is left of a frame: records, controls, and how many records are gone, which positions count."""
 
 
 class GateListener(Protocol):
     """The operator behind a gate."""
 
-    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
-        """Records of one channel, in order, with their timestamps, if any has one."""
+    def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
+        """Records of one channel, in order."""
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         """A combined watermark; event time may be ``PROCESSING_TIME``."""
@@ -77,13 +78,11 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records that wait behind aligned watermarks."""
-        return sum(len(piece[0]) for _, pieces in self._held.values() for piece in pieces)
+        return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
 
-    def receive(
-        self, channel: int, records: Sequence[Any], controls: list[Control], timestamps: Timestamps = None
-    ) -> None:
+    def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Elements of ``channel``: records, with controls at positions between them."""
-        self._accept(channel, (records, controls, timestamps, 0))
+        self._accept(channel, (batch, controls, 0))
         while self._released:
             self._accept(*self._released.popleft())
 
@@ -91,24 +90,21 @@ class InputGate:
         if channel in self._held:
             self._held[channel][1].append(piece)
             return
-        records, controls, stamps, gone = piece
-        if records and channel in self._ended:
+        batch, controls, gone = piece
+        if batch and channel in self._ended:
             raise InternalError(f"Channel {channel} of input {self._input} sent records after its end.")
         done = 0
         for index, (position, kind, identifier, value) in enumerate(controls):
             if (stop := position - gone) > done:
-                self._listener.on_records(
-                    self._input, records[done:stop], None if stamps is None else stamps[done:stop]
-                )
+                self._listener.on_records(self._input, batch.slice(done, stop))
                 done = stop
             if kind == WATERMARK and self._declarations[identifier].combination_policy.aligned:
-                rest = None if stamps is None else stamps[done:]
-                self._align(channel, identifier, value, (records[done:], controls[index + 1 :], rest, gone + done))
+                rest = batch.slice(done), controls[index + 1 :], gone + done
+                self._align(channel, identifier, value, rest)
                 return
             self.control(channel, kind, identifier, value)
-        if done < len(records):
-            rest = stamps[done:] if stamps is not None and done else stamps
-            self._listener.on_records(self._input, records[done:] if done else records, rest)
+        if done < len(batch):
+            self._listener.on_records(self._input, batch.slice(done) if done else batch)
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
         """One control element of ``channel``; not for aligned watermarks of gates with several channels."""
@@ -200,12 +196,25 @@ class InputGate:
             sorted(self._ended),
             sorted(self._idle_channels),
             self._idle,
-            self._held,
+            {
+                channel: (
+                    identifier,
+                    [(batch.records, controls, batch.timestamps, gone) for batch, controls, gone in pieces],
+                )
+                for channel, (identifier, pieces) in self._held.items()
+            },
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Take over an earlier ``snapshot``. Raises ``IncompatibleCheckpointError`` as ``_replace_channels``."""
-        channels, combiners, ended, idle_channels, self._idle, self._held = state
+        channels, combiners, ended, idle_channels, self._idle, held = state
+        self._held = {
+            channel: (
+                identifier,
+                [(RecordBatch(records, timestamps), controls, gone) for records, controls, timestamps, gone in pieces],
+            )
+            for channel, (identifier, pieces) in held.items()
+        }
         if channels == self._channels:
             self._ended, self._idle_channels = set(ended), set(idle_channels)
         else:

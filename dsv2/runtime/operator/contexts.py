@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ContractError, UndeclaredWatermarkError
-from dsv2.runtime.exchange.current_timestamp import CurrentTimestamp
+from dsv2.runtime.exchange.collector import CurrentTimestamp
 from dsv2.runtime.report.metrics import DefaultMetricGroup
 from dsv2.runtime.state.partition import PartitionState, PartitionTimers, SubtaskStates
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
@@ -97,7 +97,7 @@ class Partitioned:
     """``PartitionedContext``, of one or two outputs."""
 
     __slots__ = (
-        "_moment",
+        "_current",
         "job_info",
         "metric_group",
         "non_partitioned_context",
@@ -111,12 +111,12 @@ class Partitioned:
         non_partitioned_context: NonPartitioned,
         state_manager: PartitionState,
         processing_time_manager: PartitionTimers,
-        moment: CurrentTimestamp,
+        current: CurrentTimestamp,
     ) -> None:
         self.non_partitioned_context = non_partitioned_context
         self.state_manager = state_manager
         self.processing_time_manager = processing_time_manager
-        self._moment = moment
+        self._current = current
         self.job_info = non_partitioned_context.job_info
         self.task_info = non_partitioned_context.task_info
         self.metric_group = non_partitioned_context.metric_group
@@ -124,4 +124,4 @@ class Partitioned:
     @property
     def timestamp(self) -> int | None:
         """The timestamp of the record or timer in hand, in ms."""
-        return self._moment.timestamp
+        return self._current.timestamp

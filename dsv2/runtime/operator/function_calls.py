@@ -1,4 +1,4 @@
-"""Every call into one function: with its contexts and collectors, under the right key, at the right moment.
+"""Every call into one function: with its contexts and collectors, under the right key, at the right time.
 
 What a callback raises leaves here as an error that names operator, callback, key and record.
 """
@@ -7,35 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn, TypeVar
 
-from dsv2.columnar import Columnar
 from dsv2.errors import ContractError
 from dsv2.functions import (
-    CollectAll,
+    BatchFunction,
     ColumnarFunction,
-    KeyedRunFunction,
+    KeyedBatchFunction,
     PaneFunction,
-    ProcessFunction,
-    RunFunction,
     TickingFunction,
     check_returned,
 )
-from dsv2.graph import KeySelector, Operator, OperatorKind
-from dsv2.runtime.exchange.current_timestamp import CurrentTimestamp
-from dsv2.runtime.exchange.frames import Timestamps
-from dsv2.runtime.exchange.outputs import (
-    Collect,
-    CollectStamped,
-    Output,
-    OutputCollector,
-    at_end_only,
-    key_checked,
-    key_checked_stamped,
-    one_by_one,
-)
-from dsv2.runtime.operator.columnar_calls import ColumnarCalls
+from dsv2.graph import KeySelector, OperatorKind
+from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
+from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
 from dsv2.runtime.operator.contexts import (
     DefaultJobInfo,
     DefaultTaskInfo,
@@ -43,18 +28,20 @@ from dsv2.runtime.operator.contexts import (
     Partitioned,
     WatermarkEmitter,
 )
+from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
-from dsv2.runtime.operator.record_loops import (
+from dsv2.runtime.operator.processors import (
+    BatchProcessor,
+    ColumnarProcessor,
     Fail,
-    keyed_loop,
-    keyed_run_loop,
-    keyed_step,
-    loop,
-    run_loop,
-    stamped_loop,
-    step,
+    KeyedBatchProcessor,
+    KeyedProcessor,
+    Process,
+    Processor,
+    RecordCallback,
+    RowProcessor,
 )
-from dsv2.runtime.report.failure import NO_KEY, raise_user_failure
+from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter, DefaultMetricGroup
 from dsv2.runtime.serde.codec import References
 from dsv2.runtime.state.function_states import FunctionStates
@@ -107,73 +94,54 @@ _CALLBACKS = {
 
 
 class FunctionCalls:
-    """Calls ``function``, which is the one of ``operator`` in subtask ``subtask``."""
+    """Calls the function of ``instance``."""
 
     def __init__(
         self,
-        operator: Operator,
-        subtask: int,
-        function: ProcessFunction,
-        outputs: Sequence[Output],
+        instance: FunctionInstance,
+        outputs: Sequence[Emitter],
         job: JobContext,
         store: PagedKeyedStore,
         timing: Timing,
-        *,
         send_watermark: Callable[[str, int | bool], None],
         has_ended: Callable[[], bool],
     ) -> None:
         """``has_ended``: whether all inputs have."""
+        operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
         self.has_event_time = function.has_event_time
+        self._instance = instance
         self._operator = operator
-        self._subtask = subtask
         self._function = function
         self._store = store
-        self._has_ended = has_ended
-        self._partition = PartitionState(operator.keyed, store)
-        self.states = FunctionStates(
-            function,
-            store,
-            self._partition,
-            job.codec,
-            job.time,
-            f"State of {operator}, defined at {operator.location}, subtask {subtask}",
-        )
-        self._moment = CurrentTimestamp()
-        self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
-        self._outputs = outputs
         self._timing = timing
+        self._has_ended = has_ended
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
-        self._collectors = tuple(
-            self._new_collector(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
+        self._partition = PartitionState(operator.keyed, store)
+        owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
+        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner)
+        self._current = CurrentTimestamp()
+        self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
+        self._emitters = [
+            self._guarded(output, select) for output, select in zip(outputs, operator.output_keys, strict=True)
+        ]
+        self._collectors = tuple(self._new_collector(emitter) for emitter in self._emitters)
+        task_info = DefaultTaskInfo(
+            operator.name, operator.parallelism, operator.max_parallelism, instance.subtask, job.attempt_number
         )
         self._non_partitioned = NonPartitioned(
             DefaultJobInfo(job.job_name, job.mode),
-            DefaultTaskInfo(operator.name, operator.parallelism, operator.max_parallelism, subtask, job.attempt_number),
+            task_info,
             self.metrics,
             WatermarkEmitter(job.declarations, send_watermark),
             SubtaskStates(self._partition),
             self._apply_to_all_partitions,
         )
         processing_time = PartitionTimers(self._partition, timing.processing_timers, job.time)
-        self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._moment)
+        self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
         self._callbacks = _CALLBACKS[operator.kind]
-        inputs = range(len(self._callbacks))
-        self._columns = self._columnar_calls()
-        if self._columns is None:
-            self._loops = [self._record_loop(index) for index in inputs]
-            self._stamped_loops = [self._stamped_loop(index) for index in inputs]
-            self._run_loop = self._new_run_loop()
-
-    @property
-    def takes_columns(self) -> bool:
-        """Whether the function wants many records at once."""
-        return self._columns is not None
-
-    def process_gathered(self) -> None:
-        """Give such a function what operators chained upstream have handed over one by one."""
-        if self._columns is not None:
-            self._columns.process_gathered()
+        self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
+        """For each input."""
 
     @property
     def kept_by_name(self) -> References:
@@ -197,52 +165,6 @@ class FunctionCalls:
         """Call ``close``."""
         self._notify("close")
 
-    def process(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
-        """Call the function for each of ``records``, in order."""
-        if self._columns is not None:
-            self._columns.process(records)
-            return
-        if self._run_loop is not None:
-            self._run_loop(records, timestamps)
-            return
-        if isinstance(records, Columnar):
-            records = records.rows()
-        if timestamps is None:
-            self._loops[input_index](records)
-            return
-        self._inherit(None)
-        try:
-            self._stamped_loops[input_index](records, timestamps)
-        finally:
-            self._inherit_nothing()
-
-    def collectors(self, tally: DefaultCounter) -> tuple[Collect, CollectStamped, CollectAll]:
-        """What an operator chained upstream calls with each record, without and with a timestamp, and with many.
-
-        ``tally`` counts the records.
-        """
-        if self._columns is not None:
-            return self._columns.collectors(tally)
-        process, args, fail = self._process_call(0)
-        select = self._key_selector(0)
-        if select is None:
-            collect = step(process, args, fail, tally)
-        else:
-            collect = keyed_step(process, args, fail, tally, select, self._store, self._partition)
-
-        def collect_stamped(record: Any, timestamp: int | None) -> None:
-            self._inherit(timestamp)
-            try:
-                collect(record)
-            finally:
-                self._inherit_nothing()
-
-        def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
-            tally.count += len(records)
-            self.process(0, records, timestamps)
-
-        return collect, collect_stamped, collect_all
-
     def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
         """Show ``watermark`` of an input to the function."""
         callback = self._callbacks[input_index].watermark
@@ -252,7 +174,7 @@ class FunctionCalls:
                 f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on "
                 f"as it is declared, or POLL, which keeps it back."
             )
-            raise_user_failure(self._operator, self._subtask, callback, error)
+            self._instance.fail(callback, error)
         return result
 
     def event_time_watermark(self, time: int) -> None:
@@ -261,7 +183,7 @@ class FunctionCalls:
 
     def end(self, input_index: int) -> None:
         """Tell the function that an input has ended."""
-        outputs = self._collectors if self.takes_columns else ()
+        outputs = self._collectors if isinstance(self._function, ColumnarFunction) else ()
         self._notify(self._callbacks[input_index].end, *outputs, self._non_partitioned)
 
     def tick(self, now_ms: int) -> None:
@@ -274,12 +196,12 @@ class FunctionCalls:
 
     def fire_event_timers(self, time: int) -> None:
         """Call ``on_event_timer`` for each timer up to ``time`` ms; what it collects has the timer's time."""
-        self._inherit(None)
+        self._current.begin()
         try:
             self._end_panes(time, by_event=True)
             self._timing.event_timers.advance(time, self._fire_event_timer)
         finally:
-            self._inherit_nothing()
+            self._current.end()
 
     def fire_processing_timers(self, time: int, *, last: bool = False) -> None:
         """Call ``on_processing_timer`` for each timer up to ``time`` ms; ``last``: see ``TimerService.advance``."""
@@ -309,7 +231,7 @@ class FunctionCalls:
         except BaseException as error:
             visited, key = self._failed_visit
             key = key if visited is error else NO_KEY
-            raise_user_failure(self._operator, self._subtask, callback, error, key=key)
+            self._instance.fail(callback, error, key=key)
 
     def _call(self, callback: str, *args: Any) -> Any:
         return self.attributed(callback, getattr(self._function, callback), *args)
@@ -318,7 +240,7 @@ class FunctionCalls:
         self.attributed(callback, check_returned, self._call(callback, *args))
 
     def _fire_event_timer(self, timestamp: int, key: Any) -> None:
-        self._moment.timestamp = timestamp
+        self._current.timestamp = timestamp
         self._fire("on_event_timer", timestamp, key)
 
     def _fire_processing_timer(self, timestamp: int, key: Any) -> None:
@@ -330,11 +252,11 @@ class FunctionCalls:
             return
         while (pane := panes.next_due(by_event)) is not None and pane.deadline <= time:
             if by_event:
-                self._moment.timestamp = pane.deadline
+                self._current.timestamp = pane.deadline
             try:
                 function.on_pane_due(pane.slot, *self._collectors, self._partitioned)
             except BaseException as error:
-                raise_user_failure(self._operator, self._subtask, "on_trigger", error, key=partition.key)
+                self._instance.fail("on_trigger", error, key=partition.key)
             finally:
                 partition.key = NO_KEY
 
@@ -343,81 +265,57 @@ class FunctionCalls:
         try:
             check_returned(getattr(self._function, callback)(timestamp, *self._collectors, self._partitioned))
         except BaseException as error:
-            raise_user_failure(self._operator, self._subtask, callback, error, key=key)
+            self._instance.fail(callback, error, key=key)
         finally:
             self._partition.key = NO_KEY
 
-    def _new_collector(self, output: Output, select: KeySelector | None) -> OutputCollector:
-        collect, collect_stamped = output.collect, output.collect_stamped
+    def _guarded(self, emitter: Emitter, select: KeySelector | None) -> Emitter:
         if select is not None:
-            collect = key_checked(collect, select, self._partition)
-            collect_stamped = key_checked_stamped(collect_stamped, select, self._partition)
-        if self._function.emits_only_at_end:
-            collect, collect_stamped = at_end_only(collect, collect_stamped, self._has_ended)
-        collect_all = None if select is not None or self._function.emits_only_at_end else output.collect_all
-        collector = OutputCollector(collect, collect_stamped, self._moment, collect_all)
+            emitter = KeyGuard(emitter, select, self._partition)
+        return EndGuard(emitter, self._has_ended) if self._function.emits_only_at_end else emitter
+
+    def _new_collector(self, emitter: Emitter) -> OutputCollector:
+        collector = OutputCollector(emitter, self._current)
         if isinstance(self._function, ColumnarFunction):
-            each = one_by_one(collect, collect_stamped)
-            collector.collect_batch = self._function.collect_columns(collect_all or each)
+            collector.collect_batch = self._function.collect_columns(emitter.emit_batch)
         return collector
 
-    def _inherit(self, timestamp: int | None) -> None:
-        self._moment.timestamp = timestamp
-        for collector in self._collectors:
-            collector.inherit_timestamps(True)
+    def _new_processor(self, input_index: int) -> Processor:
+        function, select = self._function, self._key_selector(input_index)
+        if isinstance(function, ColumnarFunction):
+            return ColumnarProcessor(function, self._collectors[0], self._partitioned, self._new_fail("process_batch"))
+        name = self._callbacks[input_index].process
+        process = self._adapted(getattr(function, name), input_index)
+        fail = self._new_fail(name, keyed=select is not None)
+        callback = RecordCallback(process, self._collectors[0], self._partitioned, fail)
+        if select is not None:
+            keyed = (callback, self._current, select, self._store, self._partition)
+            if isinstance(function, KeyedBatchFunction):
+                return KeyedBatchProcessor(*keyed, function, input_index)
+            return KeyedProcessor(*keyed)
+        (emitter, *_) = self._emitters
+        takes_batches = isinstance(function, BatchFunction) and function.takes_batches
+        if takes_batches and not self._operator.keyed and not emitter.checks_records:
+            assert isinstance(function, BatchFunction)
+            return BatchProcessor(callback, self._current, function, emitter.emit_batch)
+        return RowProcessor(callback, self._current)
 
-    def _inherit_nothing(self) -> None:
-        self._moment.timestamp = None
-        for collector in self._collectors:
-            collector.inherit_timestamps(False)
+    def _adapted(self, process: Callable[..., object], input_index: int) -> Process:
+        """``process`` of any kind of function as one of a record, a collector and a context."""
+        if self._is_broadcast(input_index):
+            non_partitioned = self._non_partitioned
+            return lambda record, output, ctx: process(record, non_partitioned)
+        if len(self._collectors) == 2:
+            first, second = self._collectors
+            return lambda record, output, ctx: process(record, first, second, ctx)
+        return process
 
-    def _record_loop(self, input_index: int) -> Callable[[Sequence[Any]], None]:
-        process, args, fail = self._process_call(input_index)
-        select = self._key_selector(input_index)
-        if select is None:
-            return loop(process, args, fail)
-        return keyed_loop(process, args, fail, select, self._store, self._partition)
-
-    def _stamped_loop(self, input_index: int) -> Callable[[Sequence[Any], Sequence[int | None]], None]:
-        process, args, fail = self._process_call(input_index)
-        select, function = self._key_selector(input_index), self._function
-        if isinstance(function, KeyedRunFunction) and select is not None:
-            run = partial(function.process_keyed_run, input_index)
-            return keyed_run_loop(run, process, args, fail, self._moment, select, self._store, self._partition)
-        return stamped_loop(process, args, fail, self._moment, select, self._store, self._partition)
-
-    def _columnar_calls(self) -> ColumnarCalls | None:
-        function = self._function
-        if not isinstance(function, ColumnarFunction):
-            return None
-
-        def process(records: Sequence[Any]) -> None:
-            try:
-                function.process_columns(records, self._collectors[0], self._partitioned)
-            except BaseException as error:
-                raise_user_failure(self._operator, self._subtask, "process_batch", error, record=records)
-
-        return ColumnarCalls(process)
-
-    def _new_run_loop(self) -> Callable[[Sequence[Any], Timestamps], None] | None:
-        function, operator = self._function, self._operator
-        plain = not operator.keyed and not any(operator.output_keys) and not function.emits_only_at_end
-        if not (plain and isinstance(function, RunFunction) and function.takes_runs):
-            return None
-        return run_loop(function.process_run, self._outputs[0].collect_all, self._process_call(0)[2])
-
-    def _process_call(self, input_index: int) -> tuple[Callable[..., None], tuple[Any, ...], Fail]:
-        callback = self._callbacks[input_index].process
-        process = getattr(self._function, callback)
-        args = (self._non_partitioned,) if self._is_broadcast(input_index) else (*self._collectors, self._partitioned)
-
+    def _new_fail(self, callback: str, *, keyed: bool = False) -> Fail:
         def fail(error: BaseException, record: Any, key: Any) -> NoReturn:
-            where = callback
-            if key is NO_KEY and self._key_selector(input_index) is not None:
-                where = "key selector"  # it failed before there was a key
-            raise_user_failure(self._operator, self._subtask, where, error, record=record, key=key)
+            failed_in_selector = keyed and key is NO_KEY  # it failed before there was a key
+            self._instance.fail("key selector" if failed_in_selector else callback, error, record, key)
 
-        return process, args, fail
+        return fail
 
     def _key_selector(self, input_index: int) -> KeySelector | None:
         return None if self._is_broadcast(input_index) else self._operator.input_keys[input_index]
@@ -426,7 +324,7 @@ class FunctionCalls:
         return self._operator.kind is OperatorKind.TWO_INPUT_BROADCAST and input_index == 1
 
     def _apply_to_all_partitions(self, function: Callable[..., object]) -> None:
-        if not self._operator.keyed or self.takes_columns:
+        if not self._operator.keyed or isinstance(self._function, ColumnarFunction):
             check_returned(function(*self._collectors, self._partitioned))
             return
         partition = self._partition

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import JobError
-from dsv2.functions import CollectAll, ProcessFunction
-from dsv2.graph import Operator
-from dsv2.runtime.exchange.frames import END, START, WATERMARK, Timestamps
+from dsv2.record_batch import NO_RECORDS, RecordBatch
+from dsv2.runtime.exchange.emitter import Emitter
+from dsv2.runtime.exchange.frames import END, START, WATERMARK
 from dsv2.runtime.exchange.gate import InputGate
-from dsv2.runtime.exchange.outputs import Collect, CollectStamped, Output
+from dsv2.runtime.operator.chain import ChainedEmitter
 from dsv2.runtime.operator.function_calls import FunctionCalls, Timing
+from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.metrics import DefaultCounter
@@ -50,14 +51,10 @@ class OperatorTask:
     """Runs one function. Driven through its gates (by frames, or by the operator it is chained to)."""
 
     def __init__(
-        self,
-        operator: Operator,
-        subtask: int,
-        function: ProcessFunction,
-        channels: Sequence[int],
-        outputs: Sequence[Output],
-        job: JobContext,
+        self, instance: FunctionInstance, channels: Sequence[int], outputs: Sequence[Emitter], job: JobContext
     ) -> None:
+        """``channels``: how many each input has."""
+        operator, subtask, function = instance.operator, instance.subtask, instance.function
         self.operator = operator
         self._subtask = subtask
         self._job = job
@@ -69,9 +66,7 @@ class OperatorTask:
         event_timers = TimerService(Domain.EVENT_TIME, self._store)
         processing_timers = TimerService(Domain.PROCESSING_TIME, self._store)
         self._calls = FunctionCalls(
-            operator,
-            subtask,
-            function,
+            instance,
             outputs,
             job,
             self._store,
@@ -79,6 +74,7 @@ class OperatorTask:
             send_watermark=self._emit_watermark,
             has_ended=self._all_inputs_ended,
         )
+        self._processors = self._calls.processors
         self._fields = FunctionFields(function, operator, job.codec, self._calls.kept_by_name)
         self._watermarks: dict[str, int | bool] = {}
         self._across_inputs: dict[str, Combiner] = {}
@@ -97,18 +93,19 @@ class OperatorTask:
         return self._closed
 
     @property
-    def takes_columns(self) -> bool:
-        """Whether the function wants many records at once."""
-        return self._calls.takes_columns
+    def takes_whole_batches(self) -> bool:
+        """Whether batches of its first input should not be cut into pieces."""
+        return self._processors[0].takes_whole_batches
 
-    def collectors(self) -> tuple[Collect, CollectStamped, CollectAll]:
-        """What an operator chained upstream calls with each record, without and with a timestamp, and with many."""
-        return self._calls.collectors(self._chained_in)
+    @property
+    def emitter(self) -> Emitter:
+        """For an operator chained upstream."""
+        return ChainedEmitter(self, self._processors[0], self._chained_in)
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
-        """What an operator chained upstream calls with each control element."""
-        self._calls.process_gathered()
-        self.gates[0].receive(0, [], [(0, kind, identifier, value)])
+        """A control element of the operator chained upstream."""
+        self._processors[0].flush()
+        self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
         """Call ``open`` of the function and tell downstream that there is something here; once per subtask."""
@@ -132,7 +129,7 @@ class OperatorTask:
 
     def end_batch(self) -> None:
         """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
-        self._calls.process_gathered()
+        self._processors[0].flush()
         self.begin_batch()
         if not self._closed:
             self._calls.tick(self._job.time.now_ms)
@@ -141,10 +138,10 @@ class OperatorTask:
         """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
         return None if self._closed else self._calls.next_time_by_clock()
 
-    def on_records(self, input_index: int, records: Sequence[Any], timestamps: Timestamps) -> None:
+    def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         """Records of one channel of an input, in order."""
-        self._records_in += len(records)
-        self._calls.process(input_index, records, timestamps)
+        self._records_in += len(batch)
+        self._processors[input_index].process(batch)
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         """A combined watermark of an input: show it to the function, then send it on if that is agreed."""
@@ -270,7 +267,7 @@ class OperatorTask:
             "uid": self.operator.uid,
             "subtask": self._subtask,
             "records_in": self.records_received(),
-            "records_out": sum(output.records_sent() for output in self._outputs),
+            "records_out": sum(output.records_sent for output in self._outputs),
             "watermarks": dict(self._watermarks),
             "counters": {name: counter.count for name, counter in self._calls.metrics.counters.items()},
             "gauges": {

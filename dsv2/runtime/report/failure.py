@@ -10,7 +10,7 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.tracebacks import user_frames
 
-__all__ = ("NOT_OF_THE_USER", "NO_KEY", "raise_user_failure")
+__all__ = ("NOT_OF_THE_USER", "NO_KEY", "NO_RECORD", "raise_user_failure")
 
 NOT_OF_THE_USER = (KeyboardInterrupt, GeneratorExit)
 """What comes out of user code without being a failure of it. Anything else is, ``SystemExit`` included."""
@@ -18,8 +18,10 @@ NOT_OF_THE_USER = (KeyboardInterrupt, GeneratorExit)
 NO_KEY: Any = object()
 """Stands for the key where no key is current."""
 
+NO_RECORD: Any = object()
+"""Stands for the record where none is processed."""
+
 _OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError, RecordMutatedError)
-_ABSENT: Any = object()
 
 
 def raise_user_failure(
@@ -29,7 +31,7 @@ def raise_user_failure(
     error: BaseException,
     *,
     key: Any = NO_KEY,
-    record: Any = _ABSENT,
+    record: Any = NO_RECORD,
 ) -> NoReturn:
     """Raise what ``error`` out of ``callback`` is to the user; call it while handling ``error``.
 
@@ -51,7 +53,7 @@ def raise_user_failure(
         cause_type=type(error).__qualname__,
         cause_message=_message(error),
         key=None if key is NO_KEY else shorten(key),
-        record=None if record is _ABSENT else shorten(record),
+        record=None if record is NO_RECORD else shorten(record),
         traceback_text=user_frames(error),
     )
     failure.cause = error

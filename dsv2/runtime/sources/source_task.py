@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, NoReturn
 
-from dsv2.columnar import Columnar
-from dsv2.functions import CollectAll, ProcessFunction, RunFunction
-from dsv2.graph import Edge, Operator, Plan
-from dsv2.runtime.exchange.frames import END, MAX_FRAME_RECORDS, START, WATERMARK, EmitFrame, Timestamps
-from dsv2.runtime.exchange.outputs import EdgeOutput
+from dsv2.functions import BatchFunction, FailedRecordError, ProcessFunction
+from dsv2.graph import Operator, Plan
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.emitter import Emitter, Observer
+from dsv2.runtime.exchange.frames import END, START, WATERMARK, EmitFrame
+from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.contexts import WatermarkEmitter
-from dsv2.runtime.operator.record_loops import run_loop
+from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
-from dsv2.runtime.report.failure import NO_KEY, raise_user_failure
-from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.report.failure import NO_RECORD
 
 __all__ = ("SourceTask",)
-
-_PIECE = 1024
-
-Watch = Callable[[Operator, Any], None]
 
 
 class SourceTask:
@@ -35,23 +31,25 @@ class SourceTask:
         index: int,
         emit: EmitFrame,
         functions: Mapping[int, ProcessFunction],
-        watch: Watch | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """``functions``: by operator id, those of the operators that are chained to the source."""
+        """``functions``: by operator id, those of the operators that are chained to the source.
+
+        ``observer``: see ``ChainBuilder``.
+        """
         self._plan = plan
         self._index = index
         self._emit = emit
         self._functions = functions
-        self._watch = watch
-        self._edges: list[EdgeOutput] = []
-        self._in_portions: list[tuple[Operator, RunFunction, WatermarkEmitter]] = []
-        self._tallies: list[tuple[Operator, DefaultCounter, DefaultCounter]] = []
+        self._chain = ChainBuilder(plan, index, self._new_chained, observer)
+        self._chained: list[_StatelessOperator] = []
+        self._in_portions: list[tuple[_StatelessOperator, BatchFunction, WatermarkEmitter]] = []
         self._source = source
         self._counters = Counter[str]()
         self._sent = 0
         self._ended = False
         self.sender = TimeSender(self.control)
-        self._collect = self._output(source)
+        (self._output,) = self._chain.outputs(source)
 
     def start(self) -> None:
         """Tell downstream that there is something here; at the very beginning of the job."""
@@ -59,22 +57,16 @@ class SourceTask:
 
     def seek(self, position: int) -> None:
         """Let the next record be number ``position`` of this subtask: round-robin edges go on from there."""
-        for edge in self._edges:
+        for edge in self._chain.edges:
             edge.seek(position)
 
-    def send(self, records: Sequence[Any], timestamps: Timestamps = None) -> None:
-        """Route ``records``."""
-        if self._watch is not None and not isinstance(records, Columnar):  # columns cannot change
-            for record in records:
-                self._watch(self._source, record)
-        self._sent += len(records)
-        # Columns stay together as the reader has read them: those who add them up want as many as there are.
-        piece = len(records) if isinstance(records, Columnar) else _PIECE
-        for start in range(0, len(records), piece or 1):
-            stop = start + piece
-            self._collect(records[start:stop], None if timestamps is None else timestamps[start:stop])
-            for edge in self._edges:
-                edge.flush(self._emit, MAX_FRAME_RECORDS - _PIECE)
+    def send(self, batch: RecordBatch[Any]) -> None:
+        """Route the records of ``batch``."""
+        self._sent += len(batch)
+        # Columns stay together as the reader has read them: aggregations want as many as there are.
+        for piece in batch.pieces(len(batch) or 1 if batch.is_columnar else PIECE_RECORDS):
+            self._output.emit_batch(piece)
+            self._chain.flush_full(self._emit)
 
     def count(self, name: str, amount: int) -> None:
         """Add to a counter of the source."""
@@ -82,16 +74,15 @@ class SourceTask:
 
     def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
         """Send a control element downstream, behind the records so far."""
-        for edge in self._edges:
-            edge.control(kind, identifier, value)
+        self._output.control(kind, identifier, value)
 
     def end_portion(self) -> None:
         """All that was to be read in this micro-batch has been sent."""
-        for operator, function, watermarks in self._in_portions:
+        for chained, function, watermarks in self._in_portions:
             try:
                 function.end_portion(watermarks)
             except BaseException as error:
-                raise_user_failure(operator, self._index, "end_portion", error)
+                chained.fail("end_portion", error)
 
     def end(self) -> None:
         """Tell downstream that nothing more will come."""
@@ -101,12 +92,11 @@ class SourceTask:
 
     def flush(self) -> None:
         """Send what is still held back."""
-        for edge in self._edges:
-            edge.flush(self._emit)
+        self._chain.flush(self._emit)
 
     def progress(self) -> list[dict[str, Any]]:
         """What each chained operator has done since this task was made; the source, if it counts or has ended."""
-        chained = [self._entry(operator, taken.count, given.count) for operator, taken, given in self._tallies]
+        chained = [self._entry(task.operator, task.records_in, task.records_out) for task in self._chained]
         if not self._ended and not self._counters:
             return chained
         return [*chained, {**self._entry(self._source, 0, self._sent), "counters": dict(self._counters)}]
@@ -124,54 +114,63 @@ class SourceTask:
             "ended": self._ended,
         }
 
-    def _output(self, operator: Operator) -> CollectAll:
-        collects = [self._consumer(edge) for edge in self._plan.edges_out_of[operator.id]]
+    def _new_chained(self, operator: Operator) -> Emitter:
+        function = copy(self._functions[operator.id])
+        assert isinstance(function, BatchFunction)
+        (output,) = self._chain.outputs(operator)
+        chained = _StatelessOperator(FunctionInstance(operator, self._index, function), function, output)
+        self._chained.append(chained)
+        if function.keeps_within_portions:
+            self._in_portions.append((chained, function, self._watermarks_to(output)))
+        return chained
 
-        def collect_all(records: Sequence[Any], timestamps: Timestamps) -> None:
-            for collect in collects:
-                collect(records, timestamps)
-
-        return collects[0] if len(collects) == 1 else collect_all
-
-    def _consumer(self, edge: Edge) -> CollectAll:
-        if self._plan.is_chained(edge):
-            return self._chained(self._plan.operators[edge.target])
-        output = EdgeOutput(self._plan, edge, self._index)
-        self._edges.append(output)
-        return output.collect_all
-
-    def _watermarks_to(self, edges: list[EdgeOutput]) -> WatermarkEmitter:
+    def _watermarks_to(self, output: Emitter) -> WatermarkEmitter:
         def send(identifier: str, value: int | bool) -> None:
             self.sender.check(value, now_ms=0)  # by the flag of the source, which has gone through here
-            for edge in edges:
-                edge.control(WATERMARK, identifier, value)
+            output.control(WATERMARK, identifier, value)
 
         return WatermarkEmitter(self._plan.declarations, send)
 
-    def _chained(self, operator: Operator) -> CollectAll:
-        function = copy(self._functions[operator.id])
-        assert isinstance(function, RunFunction)
-        taken, given, watch = DefaultCounter(), DefaultCounter(), self._watch
-        self._tallies.append((operator, taken, given))
-        upstream = len(self._edges)
-        collect = self._output(operator)
-        if function.keeps_within_portions:
-            self._in_portions.append((operator, function, self._watermarks_to(self._edges[upstream:])))
 
-        def emit(records: Sequence[Any], timestamps: Timestamps) -> None:
-            given.count += len(records)
-            if watch is not None and not isinstance(records, Columnar):
-                for record in records:
-                    watch(operator, record)
-            collect(records, timestamps)
+class _StatelessOperator(Emitter):
+    """An operator that is chained to a source: takes batches only."""
 
-        def fail(error: BaseException, record: Any, key: Any) -> Any:
-            raise_user_failure(operator, self._index, "process_record", error, record=record, key=NO_KEY)
+    __slots__ = ("_instance", "_output", "_process", "records_in", "records_out")
 
-        run = run_loop(function.process_run, emit, fail)
+    def __init__(self, instance: FunctionInstance, function: BatchFunction, output: Emitter) -> None:
+        super().__init__(
+            lambda record: self.emit_batch(RecordBatch([record])),
+            lambda record, timestamp: self.emit_batch(RecordBatch([record], [timestamp])),
+        )
+        self._instance = instance
+        self._process = function.process_record_batch
+        self._output = output
+        self.records_in = 0
+        self.records_out = 0
 
-        def process(records: Sequence[Any], timestamps: Timestamps) -> None:
-            taken.count += len(records)
-            run(records, timestamps)
+    @property
+    def operator(self) -> Operator:
+        """What it runs."""
+        return self._instance.operator
 
-        return process
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        self.records_in += len(batch)
+        try:
+            self._process(batch, self._emit)
+        except FailedRecordError as failed:
+            self.fail("process_record", failed.__cause__ or failed, failed.record)
+
+    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+        self._output.control(kind, identifier, value)
+
+    @property
+    def records_sent(self) -> int:
+        return self.records_in
+
+    def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD) -> NoReturn:
+        """Raise what ``error`` is to the user."""
+        self._instance.fail(callback, error, record)
+
+    def _emit(self, batch: RecordBatch[Any]) -> None:
+        self.records_out += len(batch)
+        self._output.emit_batch(batch)

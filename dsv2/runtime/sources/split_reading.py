@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from dsv2.columnar import Columnar, WholeNumbers
+from dsv2.columnar import WholeNumbers
 from dsv2.functions import FailedRecordError, greatest_timestamp
 from dsv2.graph import Operator, Plan
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, Report, SplitOrder, WatermarkOrder
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
-from dsv2.sources import Records, Source, SourceReader
+from dsv2.sources import Source, SourceReader
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
 
@@ -79,7 +80,7 @@ class SplitReading:
     def run(self) -> Iterator[int]:
         """Everything, the start and the end of the source as well.
 
-        Yields the number of records of each run when it has been handed on. Raises ``UserFunctionError`` for what the
+        Yields the number of records of each batch when it has been sent. Raises ``UserFunctionError`` for what the
         reader raises.
         """
         if self._order.first:
@@ -127,8 +128,8 @@ class SplitReading:
                         with self._calling("create_reader"):
                             reader = self._source.create_reader(self._ctx)
                     with self._calling("read"):
-                        for run in reader.read(step.start, step.stop):
-                            yield self._send(step, run)
+                        for batch in reader.read(step.start, step.stop):
+                            yield self._send(step, batch)
         finally:
             if reader is not None:
                 reader.close()
@@ -143,23 +144,24 @@ class SplitReading:
                 callback = "extract_timestamp"
             raise_user_failure(self._operator, self._order.subtask, callback, error)
 
-    def _send(self, portion: SplitOrder, run: Records[Any]) -> int:
-        if not isinstance(run, Records):
-            raise TypeError(f"read yields Records, not {type(run).__name__}: yield Records(list_of_records).")
-        records = run.records if isinstance(run.records, Columnar) else list(run.records)
-        if run.timestamps is not None and len(run.timestamps) != len(records):
-            raise ValueError(f"There are {len(records)} records and {len(run.timestamps)} timestamps.")
+    def _send(self, portion: SplitOrder, batch: RecordBatch[Any]) -> int:
+        if not isinstance(batch, RecordBatch):
+            raise TypeError(f"read yields a RecordBatch, not {type(batch).__name__}: yield RecordBatch(records).")
+        if not batch.is_columnar:
+            batch = RecordBatch(list(batch.records), batch.timestamps)
+        if batch.timestamps is not None and len(batch.timestamps) != len(batch):
+            raise ValueError(f"There are {len(batch)} records and {len(batch.timestamps)} timestamps.")
         if self._clock is not None:
-            for piece, stamps, time in self._clock.take(portion.stop.split_id, records, run.timestamps):
-                self._task.send(piece, stamps)
+            for piece, time in self._clock.take(portion.stop.split_id, batch):
+                self._task.send(piece)
                 self._send_time(time)
-            return len(records)
-        if run.timestamps is not None and not isinstance(run.timestamps, WholeNumbers):
-            stamped = [pair for pair in zip(records, run.timestamps, strict=True) if pair[1] is not None]
+            return len(batch)
+        if batch.timestamps is not None and not isinstance(batch.timestamps, WholeNumbers):
+            stamped = [pair for pair in batch.pairs() if pair[1] is not None]
             if stamped:
                 greatest_timestamp(*zip(*stamped, strict=True))
-        self._task.send(records, run.timestamps)
-        return len(records)
+        self._task.send(batch)
+        return len(batch)
 
     def _watermark(self, step: WatermarkOrder) -> Watermark:
         if isinstance(self._declarations.get(step.identifier), BoolWatermarkDeclaration):

@@ -12,6 +12,7 @@ from typing import Any
 
 from dsv2.columnar import WholeNumbers, column_of
 from dsv2.functions import FailedRecordError, greatest_timestamp
+from dsv2.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
 
 __all__ = ("ReaderClock", "SplitTime", "combined")
@@ -50,24 +51,23 @@ class ReaderClock:
         self.sent = sent
         """The watermark that was sent last."""
 
-    def take(
-        self, split_id: str, records: Sequence[Any], given: Sequence[int | None] | None = None
-    ) -> Iterator[tuple[Sequence[Any], Sequence[int | None], int | None]]:
-        """``records`` of a split in pieces: records, their timestamps, and the watermark to send behind them, or None.
+    def take(self, split_id: str, batch: RecordBatch[Any]) -> Iterator[tuple[RecordBatch[Any], int | None]]:
+        """``batch`` of a split in pieces, each with timestamps and the watermark to send after it, or None.
 
-        ``given``: the timestamps that the reader gives them. Raises ``FailedRecordError`` from what the extractor
+        The strategy's timestamps replace those of the reader. Raises ``FailedRecordError`` from what the extractor
         raises, and for a record that has no timestamp.
         """
-        timestamps: Sequence[int | None] = [None] * len(records) if given is None else given
+        records = batch.records
+        timestamps: Sequence[int | None] = [None] * len(records) if batch.timestamps is None else batch.timestamps
         if self._extract is not None:
             column = column_of(records, self._extract)
             timestamps = _extracted(self._extract, records) if column is None else column
         newest = _newest(records, timestamps)
         if self._per_event:
-            yield from self._cut(split_id, records, timestamps)
+            yield from self._cut(split_id, RecordBatch(records, timestamps))
         else:
             self._move(split_id, newest)
-            yield records, timestamps, None
+            yield RecordBatch(records, timestamps), None
 
     def finish(self) -> int | None:
         """The watermark to send when everything is read, or None."""
@@ -77,16 +77,14 @@ class ReaderClock:
         self.sent = self.sent if time is None else time
         return time
 
-    def _cut(
-        self, split_id: str, records: Sequence[Any], timestamps: Sequence[int | None]
-    ) -> Iterator[tuple[Sequence[Any], Sequence[int | None], int | None]]:
+    def _cut(self, split_id: str, batch: RecordBatch[Any]) -> Iterator[tuple[RecordBatch[Any], int | None]]:
         done = 0
-        for index, timestamp in enumerate(timestamps, 1):
+        for index, timestamp in enumerate(batch.timestamps or (), 1):
             if self._move(split_id, timestamp) and (time := self.finish()) is not None:
-                yield records[done:index], timestamps[done:index], time
+                yield batch.slice(done, index), time
                 done = index
-        if done < len(records):
-            yield records[done:], timestamps[done:], None
+        if done < len(batch):
+            yield batch.slice(done), None
 
     def _move(self, split_id: str, timestamp: int | None) -> bool:
         split = self.splits[split_id]

@@ -1,0 +1,291 @@
+"""The edges of a plan from one upstream subtask: which channel a record goes to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from dsv2.columnar import column_names
+from dsv2.errors import InternalError, InvalidKeyError
+from dsv2.graph import Edge, Exchange, KeySelector, Plan
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, ChannelWriter, EmitFrame
+from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.report.short_repr import shorten
+from dsv2.runtime.state.key_groups import subtask_of
+
+__all__ = ("EdgeEmitter", "HashEdge", "new_edge")
+
+_CACHED_KEYS = 1 << 18
+_COLUMNAR_PIECE = 1 << 16  # columns at a time, so that they stay in the processor's cache
+
+
+def new_edge(plan: Plan, edge: Edge, subtask: int) -> EdgeEmitter:
+    """The emitter for ``edge`` in ``subtask`` of its source."""
+    target = plan.operators[edge.target]
+    upstream = plan.edges_into[edge.target]
+    first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
+    name = (plan.operators[edge.source].uid, edge.output, target.uid, edge.input)
+    if edge.exchange is Exchange.FORWARD:
+        return SingleEdge(name, subtask, [ChannelWriter(target.id, subtask, first_channel)])
+    channel = first_channel + subtask
+    writers = [ChannelWriter(target.id, index, channel) for index in range(target.parallelism)]
+    if edge.exchange is Exchange.BROADCAST:
+        return BroadcastEdge(name, subtask, writers)
+    if edge.exchange is Exchange.HASH:
+        return HashEdge(name, subtask, writers, plan, edge)
+    return SingleEdge(name, subtask, writers) if len(writers) == 1 else RebalanceEdge(name, subtask, writers)
+
+
+class EdgeEmitter(Emitter):
+    """One edge: a writer for each channel that it feeds."""
+
+    __slots__ = ("_first", "_next", "_sent_before", "_writers", "name")
+
+    def __init__(
+        self,
+        name: tuple[str, int, str, int],
+        subtask: int,
+        writers: Sequence[ChannelWriter],
+        emit: Emit,
+        emit_stamped: EmitStamped,
+    ) -> None:
+        super().__init__(emit, emit_stamped)
+        self.name = name
+        self._writers = writers
+        self._first = self._next = subtask % len(writers)
+        self._sent_before = 0  # records of the run from which this one continues
+
+    @property
+    def records_sent(self) -> int:
+        return self._sent_before + sum(writer.count + len(writer.records) for writer in self._writers)
+
+    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+        for writer in self._writers:
+            writer.control(kind, identifier, value)
+
+    def flush(self, emit: EmitFrame, at_least: int = 0) -> None:
+        """Send the frames that are done, and what else a channel holds if that is ``at_least`` records."""
+        for writer in self._writers:
+            if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
+                writer.flush(emit)
+            elif writer.whole:
+                writer.flush_whole(emit)
+
+    def seek(self, position: int) -> None:
+        """Continue the rotation as after ``position`` records: for sources, which keep no state."""
+        self._next = (self._first + position) % len(self._writers)
+
+    def snapshot(self) -> tuple[int, int]:
+        """Where the rotation continues, and the number of records so far."""
+        return self._next, self.records_sent
+
+    def restore(self, state: tuple[int, int]) -> None:
+        """Take over an earlier ``snapshot``."""
+        self._next, self._sent_before = state
+
+
+class SingleEdge(EdgeEmitter):
+    """All records go to one channel."""
+
+    __slots__ = ()
+
+    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+        (writer,) = writers
+        super().__init__(name, subtask, writers, writer.append, writer.append_stamped)
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        self._writers[0].extend(batch)
+
+
+class BroadcastEdge(EdgeEmitter):
+    """Every record goes to every channel."""
+
+    __slots__ = ()
+
+    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+        appends = [writer.append for writer in writers]
+        stamped_appends = [writer.append_stamped for writer in writers]
+
+        def emit(record: Any) -> None:
+            for append in appends:
+                append(record)
+
+        def emit_stamped(record: Any, timestamp: int | None) -> None:
+            for append in stamped_appends:
+                append(record, timestamp)
+
+        super().__init__(name, subtask, writers, emit, emit_stamped)
+
+    @property
+    def records_sent(self) -> int:
+        first = self._writers[0]
+        return self._sent_before + first.count + len(first.records)
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        for writer in self._writers:
+            writer.extend(batch)
+
+
+class RebalanceEdge(EdgeEmitter):
+    """The channels take turns."""
+
+    __slots__ = ()
+
+    def __init__(self, name: tuple[str, int, str, int], subtask: int, writers: Sequence[ChannelWriter]) -> None:
+        appends = [writer.append for writer in writers]
+        stamped_appends = [writer.append_stamped for writer in writers]
+        count = len(writers)
+
+        def emit(record: Any) -> None:
+            turn = self._next
+            appends[turn](record)
+            self._next = (turn + 1) % count
+
+        def emit_stamped(record: Any, timestamp: int | None) -> None:
+            turn = self._next
+            stamped_appends[turn](record, timestamp)
+            self._next = (turn + 1) % count
+
+        super().__init__(name, subtask, writers, emit, emit_stamped)
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        count, first = len(self._writers), self._next
+        for turn in range(count):
+            self._writers[(first + turn) % count].extend(batch.slice(turn, None, count))
+        self._next = (first + len(batch)) % count
+
+
+class HashEdge(EdgeEmitter):
+    """A record goes to the channel of its key."""
+
+    __slots__ = ("_edge", "_pair_routes", "_routes", "_select", "_stamped_routes", "_subtask", "_target")
+
+    def __init__(
+        self,
+        name: tuple[str, int, str, int],
+        subtask: int,
+        writers: Sequence[ChannelWriter],
+        plan: Plan,
+        edge: Edge,
+    ) -> None:
+        if edge.key_selector is None:
+            raise InternalError("A hash edge has a key selector.")
+        self._select: KeySelector = edge.key_selector
+        self._target = plan.operators[edge.target]
+        self._subtask = subtask
+        self._routes: dict[Any, Emit] = {}
+        self._stamped_routes: dict[Any, EmitStamped] = {}
+        self._pair_routes: dict[Any, tuple[Emit, Emit]] = {}
+        super().__init__(name, subtask, writers, self._new_emit(), self._new_emit_stamped())
+
+    def flush(self, emit: EmitFrame, at_least: int = 0) -> None:
+        super().flush(emit, at_least)
+        for routes in (self._routes, self._stamped_routes, self._pair_routes):
+            if len(routes) > _CACHED_KEYS:
+                routes.clear()
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        if batch.is_columnar:
+            names = column_names(self._select)
+            for piece in batch.pieces(_COLUMNAR_PIECE):
+                self._emit_columns(piece, names)
+        elif batch.timestamps is None:
+            self._emit_rows(batch.records)
+        else:
+            self._emit_stamped_rows(batch)
+
+    def _emit_columns(self, batch: RecordBatch[Any], names: tuple[str, ...] | None) -> None:
+        parts = None
+        if names is not None:
+            with contextlib.suppress(InvalidKeyError):  # row by row, it is reported with its record
+                parts = batch.split(names, self._target.max_parallelism, len(self._writers))
+        if parts is None:
+            self.emit_batch(RecordBatch(batch.rows(), batch.timestamps))
+            return
+        for subtask, part in parts:
+            self._writers[subtask].extend(part)
+
+    def _emit_rows(self, records: Sequence[Any]) -> None:
+        select, routes = self._select, self._routes
+        record: Any = None
+        try:
+            for record in records:
+                key = select(record)
+                try:
+                    append = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if append is None:
+                    append = routes[key] = self._writer_of(key).append
+                append(record)
+        except BaseException as error:
+            self._failed_to_route(record, error)
+
+    def _emit_stamped_rows(self, batch: RecordBatch[Any]) -> None:
+        select, routes = self._select, self._pair_routes
+        for writer in self._writers:
+            writer.pad()
+        record: Any = None
+        try:
+            for record, timestamp in batch.pairs():
+                key = select(record)
+                try:
+                    appends = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if appends is None:
+                    appends = routes[key] = self._writer_of(key).appends
+                appends[0](record)
+                appends[1](timestamp)
+        except BaseException as error:
+            self._failed_to_route(record, error)
+
+    def _new_emit(self) -> Emit:
+        select, routes, failed = self._select, self._routes, self._failed_to_route
+
+        def emit(record: Any) -> None:
+            try:
+                key = select(record)
+                try:
+                    append = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if append is None:
+                    append = routes[key] = self._writer_of(key).append
+            except BaseException as error:
+                failed(record, error)
+            append(record)
+
+        return emit
+
+    def _new_emit_stamped(self) -> EmitStamped:
+        select, routes, failed = self._select, self._stamped_routes, self._failed_to_route
+
+        def emit_stamped(record: Any, timestamp: int | None) -> None:
+            try:
+                key = select(record)
+                try:
+                    append = routes.get(key)
+                except TypeError as error:
+                    raise _not_hashable(key, error) from error
+                if append is None:
+                    append = routes[key] = self._writer_of(key).append_stamped
+            except BaseException as error:
+                failed(record, error)
+            append(record, timestamp)
+
+        return emit_stamped
+
+    def _writer_of(self, key: Any) -> ChannelWriter:
+        return self._writers[subtask_of(key, self._target.max_parallelism, len(self._writers))]
+
+    def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
+        # Otherwise the function that emitted the record would be blamed.
+        raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
+
+
+def _not_hashable(key: Any, error: TypeError) -> InvalidKeyError:
+    return InvalidKeyError(f"The key {shorten(key)} is not hashable: {error}.")

@@ -1,0 +1,98 @@
+"""Puts the emitters of a chain together: operators that share a subtask, and the edges that leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from dsv2.graph import Edge, Operator, Plan
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.edges import EdgeEmitter, new_edge
+from dsv2.runtime.exchange.emitter import Emitter, Observer, Tap, fan_out
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS, EmitFrame
+from dsv2.runtime.operator.processors import Processor
+from dsv2.runtime.report.metrics import DefaultCounter
+
+__all__ = ("PIECE_RECORDS", "ChainBuilder", "ChainedEmitter", "ChainedOperator")
+
+PIECE_RECORDS = 1024
+"""Records that are processed before full channels are looked for: bounds what a flat_map piles up."""
+
+
+class ChainedOperator(Protocol):
+    """What an operator of a chain is to the one before it."""
+
+    def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
+        """A control element."""
+
+    def records_received(self) -> int:
+        """Number of records of all inputs so far."""
+
+
+class ChainedEmitter(Emitter):
+    """Emits to the operator that is chained downstream."""
+
+    __slots__ = ("_operator", "_processor", "_tally")
+
+    def __init__(self, operator: ChainedOperator, processor: Processor, tally: DefaultCounter) -> None:
+        """``tally`` counts the records."""
+        emit = processor.new_emit(tally)
+        super().__init__(emit, processor.new_emit_stamped(emit))
+        self._operator = operator
+        self._processor = processor
+        self._tally = tally
+
+    def emit_batch(self, batch: RecordBatch[Any]) -> None:
+        self._tally.count += len(batch)
+        self._processor.process_chained(batch)
+
+    def control(self, kind: int, identifier: str, value: int | bool) -> None:
+        self._operator.control_from_chain(kind, identifier, value)
+
+    @property
+    def records_sent(self) -> int:
+        return self._operator.records_received()
+
+
+class ChainBuilder:
+    """Walks the plan downstream from an operator, and makes the emitters of one subtask."""
+
+    def __init__(
+        self, plan: Plan, subtask: int, new_chained: Callable[[Operator], Emitter], observer: Observer | None
+    ) -> None:
+        """``new_chained`` makes a chained operator, which asks for its own ``outputs``, and gives the way to it.
+
+        ``observer`` is called with every record that is emitted; None: there is none.
+        """
+        self._plan = plan
+        self._subtask = subtask
+        self._new_chained = new_chained
+        self._observer = observer
+        self.edges: list[EdgeEmitter] = []
+        """Those that leave the chain."""
+
+    def outputs(self, operator: Operator) -> list[Emitter]:
+        """An emitter for each output of ``operator``."""
+        return [self._output(operator, number) for number in range(len(operator.output_keys) or 1)]
+
+    def flush(self, emit: EmitFrame) -> None:
+        """Send everything that channels hold."""
+        for edge in self.edges:
+            edge.flush(emit)
+
+    def flush_full(self, emit: EmitFrame) -> None:
+        """Send what channels hold that are nearly full."""
+        for edge in self.edges:
+            edge.flush(emit, MAX_FRAME_RECORDS - PIECE_RECORDS)
+
+    def _output(self, operator: Operator, number: int) -> Emitter:
+        edges = [edge for edge in self._plan.edges_out_of[operator.id] if edge.output == number]
+        emitter = fan_out([self._consumer(edge) for edge in edges])
+        return emitter if self._observer is None or not edges else Tap(emitter, operator, self._observer)
+
+    def _consumer(self, edge: Edge) -> Emitter:
+        if self._plan.is_chained(edge):
+            return self._new_chained(self._plan.operators[edge.target])
+        emitter = new_edge(self._plan, edge, self._subtask)
+        self.edges.append(emitter)
+        return emitter

@@ -1,0 +1,355 @@
+"""The record path: how records reach the process callback of a function, chosen once for each input.
+
+A processor takes batches, and is an emitter for the operator that is chained upstream. Errors are handled on the
+exception path, which costs nothing until something is raised.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from dsv2.functions import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, refuse_returned
+from dsv2.graph import KeySelector
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.collector import CurrentTimestamp
+from dsv2.runtime.exchange.emitter import Emit, EmitStamped
+from dsv2.runtime.exchange.frames import MAX_FRAME_RECORDS
+from dsv2.runtime.report.failure import NO_KEY
+from dsv2.runtime.report.metrics import DefaultCounter
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.partition import PartitionState
+
+__all__ = (
+    "BatchProcessor",
+    "ColumnarProcessor",
+    "Fail",
+    "KeyedBatchProcessor",
+    "KeyedProcessor",
+    "Process",
+    "Processor",
+    "RecordCallback",
+    "RowProcessor",
+)
+
+Process: TypeAlias = Callable[[Any, Any, Any], object]
+"""Takes a record, a collector and a context."""
+
+Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
+"""Takes an error, the record and the key, and raises the error that the user sees."""
+
+_NOTHING: Any = None
+
+
+class Processor(ABC):
+    """Calls a function with the records of one input."""
+
+    takes_whole_batches = False
+    """Whether batches should not be cut into pieces."""
+
+    @abstractmethod
+    def process(self, batch: RecordBatch[Any]) -> None:
+        """Process the records of one channel, in order."""
+
+    @abstractmethod
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        """What an operator chained upstream calls with each record; ``tally`` counts the records."""
+
+    @abstractmethod
+    def new_emit_stamped(self, emit: Emit) -> EmitStamped:
+        """The same for records with timestamps; ``emit``: made by ``new_emit``."""
+
+    def process_chained(self, batch: RecordBatch[Any]) -> None:
+        """Process the records that an operator chained upstream emits together."""
+        self.process(batch)
+
+    def flush(self) -> None:  # noqa: B027 - most buffer nothing
+        """Process what has been buffered, before anything that comes after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCallback:
+    """``process(record, output, ctx)``; ``fail`` handles what it raises."""
+
+    process: Process
+    output: Any
+    ctx: Any
+    fail: Fail
+
+
+class RowProcessor(Processor):
+    """Record by record, without keys."""
+
+    def __init__(self, callback: RecordCallback, current: CurrentTimestamp) -> None:
+        self._callback = callback
+        self._current = current
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        if batch.timestamps is not None:
+            self._process_stamped(batch)
+            return
+        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
+        record = _NOTHING
+        try:
+            for record in batch.rows():
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+        except BaseException as error:
+            self._callback.fail(error, record, NO_KEY)
+
+    def _process_stamped(self, batch: RecordBatch[Any]) -> None:
+        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
+        current = self._current
+        record = _NOTHING
+        current.begin()
+        try:
+            for record, current.timestamp in batch.pairs():
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+        except BaseException as error:
+            self._callback.fail(error, record, NO_KEY)
+        finally:
+            current.end()
+
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        process, output, ctx, fail = (
+            self._callback.process,
+            self._callback.output,
+            self._callback.ctx,
+            self._callback.fail,
+        )
+
+        def emit(record: Any) -> None:
+            tally.count += 1
+            try:
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+            except BaseException as error:
+                fail(error, record, NO_KEY)
+
+        return emit
+
+    def new_emit_stamped(self, emit: Emit) -> EmitStamped:
+        current = self._current
+
+        def emit_stamped(record: Any, timestamp: int | None) -> None:
+            current.begin(timestamp)
+            try:
+                emit(record)
+            finally:
+                current.end()
+
+        return emit_stamped
+
+
+class KeyedProcessor(RowProcessor):
+    """Record by record, each with its key as the current one."""
+
+    def __init__(
+        self,
+        callback: RecordCallback,
+        current: CurrentTimestamp,
+        select: KeySelector,
+        store: PagedKeyedStore,
+        partition: PartitionState,
+    ) -> None:
+        super().__init__(callback, current)
+        self._select = select
+        self._store = store
+        self._partition = partition
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        if batch.timestamps is not None:
+            self._process_stamped(batch)
+            return
+        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
+        select, touched, touch, partition = self._select, self._store.touched, self._store.touch, self._partition
+        record = key = NO_KEY
+        try:
+            for record in batch.rows():
+                key = NO_KEY
+                selected = select(record)
+                if selected not in touched:
+                    touch(selected)
+                partition.key = key = selected
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+        except BaseException as error:
+            self._callback.fail(error, record, key)
+        finally:
+            partition.key = NO_KEY
+
+    def _process_stamped(self, batch: RecordBatch[Any]) -> None:
+        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
+        select, touched, touch, partition = self._select, self._store.touched, self._store.touch, self._partition
+        current = self._current
+        record = key = NO_KEY
+        current.begin()
+        try:
+            for record, current.timestamp in batch.pairs():
+                key = NO_KEY
+                selected = select(record)
+                if selected not in touched:
+                    touch(selected)
+                partition.key = key = selected
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+        except BaseException as error:
+            self._callback.fail(error, record, key)
+        finally:
+            partition.key = NO_KEY
+            current.end()
+
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        process, output, ctx, fail = (
+            self._callback.process,
+            self._callback.output,
+            self._callback.ctx,
+            self._callback.fail,
+        )
+        select, touched, touch, partition = self._select, self._store.touched, self._store.touch, self._partition
+
+        def emit(record: Any) -> None:
+            tally.count += 1
+            key = NO_KEY
+            try:
+                selected = select(record)
+                if selected not in touched:
+                    touch(selected)
+                partition.key = key = selected
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+            except BaseException as error:
+                fail(error, record, key)
+            finally:
+                partition.key = NO_KEY
+
+        return emit
+
+
+class BatchProcessor(RowProcessor):
+    """Batch by batch, for functions that take them."""
+
+    def __init__(
+        self,
+        callback: RecordCallback,
+        current: CurrentTimestamp,
+        function: BatchFunction,
+        emit_batch: Callable[[RecordBatch[Any]], None],
+    ) -> None:
+        super().__init__(callback, current)
+        self._process_batch = function.process_record_batch
+        self._emit_batch = emit_batch
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        try:
+            self._process_batch(batch, self._emit_batch)
+        except FailedRecordError as failed:
+            self._callback.fail(failed.__cause__ or failed, failed.record, NO_KEY)
+
+
+class KeyedBatchProcessor(KeyedProcessor):
+    """Batch by batch if records have timestamps, for keyed functions that take them so."""
+
+    def __init__(
+        self,
+        callback: RecordCallback,
+        current: CurrentTimestamp,
+        select: KeySelector,
+        store: PagedKeyedStore,
+        partition: PartitionState,
+        function: KeyedBatchFunction,
+        input_index: int,
+    ) -> None:
+        super().__init__(callback, current, select, store, partition)
+        self._process_keyed_batch = function.process_keyed_batch
+        self._input_index = input_index
+
+    def _process_stamped(self, batch: RecordBatch[Any]) -> None:
+        self._current.begin()
+        try:
+            self._process_keyed_batch(self._input_index, batch, self._select, self._process_one)
+        except FailedRecordError as failed:
+            self._callback.fail(failed.__cause__ or failed, failed.record, self._key_of(failed.record))
+        finally:
+            self._partition.key = NO_KEY
+            self._current.end()
+
+    def _process_one(self, record: Any, timestamp: int | None) -> None:
+        try:
+            key = self._select(record)
+            if key not in self._store.touched:
+                self._store.touch(key)
+            self._partition.key = key
+            self._current.timestamp = timestamp
+            returned = self._callback.process(record, self._callback.output, self._callback.ctx)
+            if returned is not None:
+                refuse_returned(returned)
+        except BaseException as error:
+            raise FailedRecordError(record) from error
+
+    def _key_of(self, record: Any) -> Any:
+        try:
+            key = self._select(record)
+            hash(key)
+            return NO_KEY if key is None else key
+        except BaseException:
+            return NO_KEY
+
+
+class ColumnarProcessor(Processor):
+    """Batches as they come in frames, for functions that take columns; single records are buffered until then."""
+
+    takes_whole_batches = True
+
+    def __init__(self, function: ColumnarFunction[Any, Any], output: Any, ctx: Any, fail: Fail) -> None:
+        self._process_columns = function.process_columns
+        self._output = output
+        self._ctx = ctx
+        self._fail = fail
+        self._buffer: list[Any] = []
+
+    def process(self, batch: RecordBatch[Any]) -> None:
+        self.flush()
+        self._call(batch)
+
+    def flush(self) -> None:
+        if self._buffer:
+            records, self._buffer[:] = self._buffer[:], []
+            self._call(RecordBatch(records))
+
+    def new_emit(self, tally: DefaultCounter) -> Emit:
+        buffer, append = self._buffer, self._buffer.append
+
+        def emit(record: Any) -> None:
+            tally.count += 1
+            append(record)
+            if len(buffer) >= MAX_FRAME_RECORDS:
+                self.flush()
+
+        return emit
+
+    def new_emit_stamped(self, emit: Emit) -> EmitStamped:
+        return lambda record, timestamp: emit(record)
+
+    def process_chained(self, batch: RecordBatch[Any]) -> None:
+        if batch.is_columnar:
+            self.process(batch)
+            return
+        self._buffer.extend(batch.records)
+        if len(self._buffer) >= MAX_FRAME_RECORDS:
+            self.flush()
+
+    def _call(self, batch: RecordBatch[Any]) -> None:
+        try:
+            self._process_columns(batch, self._output, self._ctx)
+        except BaseException as error:
+            self._fail(error, batch.records, NO_KEY)
