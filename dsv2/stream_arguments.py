@@ -8,7 +8,6 @@ from dsv2.callables import takes
 from dsv2.errors import PlanError
 from dsv2.functions import (
     CallableFunction,
-    ColumnarFunction,
     OneInput,
     OneInputStreamProcessFunction,
     ProcessFunction,
@@ -16,6 +15,7 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
 )
 from dsv2.graph.builder import caller_location, kind_of
+from dsv2.spi import ColumnarFunction
 
 __all__ = (
     "one_input",

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, SchemaError
-from dsv2.functions import ColumnarFunction
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.sources import DataFrameSource, IndexedSource, Source
+from dsv2.spi import ColumnarFunction
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures

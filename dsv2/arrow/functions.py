@@ -16,17 +16,17 @@ from dsv2.columnar import Columnar
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
 from dsv2.errors import ConfigurationError, PlanError, SchemaError
 from dsv2.extension.event_time import EventTimeProcessFunction
-from dsv2.functions import (
+from dsv2.functions import OneInput
+from dsv2.record_batch import RecordBatch
+from dsv2.spi import (
     BatchFunction,
     ColumnarFunction,
     EmitBatch,
     FailedCallbackError,
     FailedRecordError,
-    OneInput,
     Position,
     check_returned,
 )
-from dsv2.record_batch import RecordBatch
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("ArrowCollector", "ArrowEventTimeProcessFunction", "ArrowProcessFunction", "MapTables", "map_tables")
@@ -78,8 +78,8 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         """As in every function, between the tables."""
         return WatermarkHandlingResult.PEEK
 
-    def check_position(self, position: Position) -> None:
-        super().check_position(position)
+    def dsv2_check_position(self, position: Position) -> None:
+        super().dsv2_check_position(position)
         if position.key_preserving:
             raise PlanError(
                 f"{type(self).__qualname__} takes records of many keys at once, so the stream cannot stay keyed: "
@@ -93,11 +93,11 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
         given, emitted = declared_types(type(self), ArrowProcessFunction, "Click, Total")
         return given, emitted
 
-    def process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         process: Callable[..., object] = self.process_batch
         check_returned(process(table_of(batch.records, self.record_types[0]), output, ctx))
 
-    def collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
+    def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         kind = self.record_types[1]
 
         def collect_batch(batch: pa.Table, /, *, time_column: str | None = None) -> None:
@@ -145,7 +145,7 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
     def process_record_batch(self, batch: RecordBatch[IN], emit: EmitBatch) -> None:
         try:
             result = self.function(table_of(batch.records, self._types[0]))
-            self.collect_columns(emit)(result, time_column=self._time_column)
+            self.dsv2_collect_columns(emit)(result, time_column=self._time_column)
         except Exception as error:
             failed = FailedCallbackError("process_batch")
             failed.__cause__ = error

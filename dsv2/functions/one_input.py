@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeAlias, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
-from dsv2.functions.base import ProcessFunction
-from dsv2.functions.columnar import ColumnarFunction
+from dsv2.spi import ColumnarFunction, ProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("OneInput", "OneInputStreamProcessFunction")

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext
-from dsv2.functions.base import ProcessFunction
+from dsv2.spi import ProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoInputBroadcastStreamProcessFunction", "TwoInputNonBroadcastStreamProcessFunction")

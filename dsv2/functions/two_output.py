@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
-from dsv2.functions.base import ProcessFunction
+from dsv2.spi import ProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoOutputStreamProcessFunction",)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
-from dsv2.functions import BatchFunction, Position, ProcessFunction
+from dsv2.functions import ProcessFunction
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
 from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
@@ -18,6 +18,7 @@ from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, WatermarkStrategy
+from dsv2.spi import BatchFunction, Position
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkDeclaration
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
@@ -166,7 +167,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
     input_keys = tuple(ref.key_selector for ref in node.inputs)
     if isinstance(node.body, ProcessFunction):
         _check_position(node, node.body, input_keys)
-        if node.body.partition_by_constant and not any(input_keys):
+        if node.body.dsv2_partition_by_constant and not any(input_keys):
             input_keys = (_one_partition,) * len(input_keys)
     elif isinstance(node.body, Sink):
         _check_sink(node, node.body)
@@ -193,7 +194,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
 def _check_position(node: Node, function: ProcessFunction, input_keys: tuple[KeySelector | None, ...]) -> None:
     position = Position(any(input_keys), not node.non_parallel, any(node.output_keys))
     try:
-        function.check_position(position)
+        function.dsv2_check_position(position)
     except PlanError as error:
         raise type(error)(f"{node.name} at {node.location}: {error}") from error
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 from dsv2.callables import deferred_kind, takes
 from dsv2.errors import PlanError
-from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction, WrappingFunction
+from dsv2.functions import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.graph.misspelt import check_names
 from dsv2.graph.plan import Operator
+from dsv2.spi import WrappingFunction
 from dsv2.state import AggregatingStateDeclaration
 
 __all__ = ("check_callbacks",)

@@ -1,4 +1,4 @@
-"""Methods that look like callbacks and are none: the runtime would never call them."""
+"""Names in a function class that the runtime would never look at: misspelt callbacks, and reserved names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dsv2.graph.plan import Operator
 __all__ = ("check_names",)
 
 _OF_EVENT_TIME = ("on_event_timer", "on_event_time_watermark")
+_RESERVED = "dsv2_"  # fields of users are state, and must not collide with ours
 _SIMILAR = 0.85  # of 1: how much of two names is the same
 
 
@@ -23,6 +24,7 @@ def check_names(operator: Operator, kind: type) -> None:
         return  # the class of a plain callable
     own_classes = [base for base in kind.__mro__ if base not in ours]
     callbacks = {name for base in ours for name in vars(base) if not name.startswith("_")}
+    _check_reserved(operator, kind, own_classes, callbacks)
     for name in _methods(own_classes):
         if name in callbacks or _is_referred_to(name, own_classes):
             continue
@@ -42,6 +44,16 @@ def check_names(operator: Operator, kind: type) -> None:
             f"{operator} at {operator.location}: {kind.__qualname__}.{name} is never called, because it is no callback "
             f"of this kind of function. {advice} (A method of your own may have any other name, such as _{name}.)"
         )
+
+
+def _check_reserved(operator: Operator, kind: type, own_classes: Iterable[type], known: set[str]) -> None:
+    for name in (name for own in own_classes for name in vars(own)):
+        if name.startswith(_RESERVED) and name not in known:
+            has = ", ".join(sorted(other for other in known if other.startswith(_RESERVED)))
+            raise PlanError(
+                f"{operator} at {operator.location}: {kind.__qualname__}.{name} has no meaning. Names that begin with "
+                f"{_RESERVED} are reserved for settings of functions; this class has {has}."
+            )
 
 
 def _methods(classes: Iterable[type]) -> Iterator[str]:

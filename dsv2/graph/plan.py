@@ -221,8 +221,8 @@ class Plan:
         """Whether ``operator`` may have something to do at times when no records come."""
         if not isinstance(operator.body, ProcessFunction):
             return False
-        by_clock = operator.body.has_event_time and USE_PROCESSING_TIME in self.declarations
-        return by_clock or operator.body.uses_processing_timers()
+        by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
+        return by_clock or operator.body.dsv2_uses_processing_timers()
 
     def readers_report(self, source: Operator) -> bool:
         """Whether the driver has to know what the readers of ``source``, one with splits, have sent of event time."""

@@ -6,9 +6,10 @@ import typing
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any, TypeVar, get_args, get_origin
 
-from dsv2.functions import CallableFunction, ColumnarFunction, FlatMapFunction, MapFunction, WrappingFunction
+from dsv2.functions import CallableFunction, FlatMapFunction, MapFunction
 from dsv2.graph.plan import Operator, OperatorKind, Plan
 from dsv2.sources import CollectionSource, DataFrameSource
+from dsv2.spi import ColumnarFunction, WrappingFunction
 
 __all__ = ("UNDECLARED", "declared_type")
 

@@ -8,9 +8,10 @@ from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-from dsv2.functions import BatchFunction, CallableFunction, ProcessFunction, WrappingFunction
+from dsv2.functions import CallableFunction, ProcessFunction
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
+from dsv2.spi import BatchFunction, WrappingFunction
 
 __all__ = ("may_keep_state", "mentioned_names")
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.functions import ProcessFunction, WrappingFunction
+from dsv2.functions import ProcessFunction
 from dsv2.graph.stateful import may_keep_state
 from dsv2.sources import BaseSource
+from dsv2.spi import WrappingFunction
 from dsv2.state import StateDeclaration
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ def _check_alike(operator: Operator, old: Sequence[dict[str, Any]], codec: Codec
 
 
 def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Codec) -> list[tuple[Any, ...]]:
-    owner, remember = f"Keyed state of {operator}", operator.function.remember_keys
+    owner, remember = f"Keyed state of {operator}", operator.function.dsv2_remember_keys
     new = [PagedKeyedStore(codec, f"{owner}, subtask {index}", remember) for index in range(parallelism)]
     moved: set[Any] = set()
     for snapshot in old:

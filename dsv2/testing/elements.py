@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from dsv2.functions import check_timestamp
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, STATUS, WATERMARK, Control, Frame
+from dsv2.spi import check_timestamp
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 
 __all__ = ("Element", "EndOfInput", "IdleStatus", "StampedRecord", "from_frame", "to_frame")

@@ -215,7 +215,7 @@ class Totals(OneInputStreamProcessFunction[int, Any]):
     """Adds up per key; tells at the end, by visiting all keys. Forgets a key at 9 unless it is to remember keys."""
 
     def __init__(self, remember_keys: bool) -> None:
-        self.remember_keys = remember_keys
+        self.dsv2_remember_keys = remember_keys
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [COUNT]

@@ -15,7 +15,7 @@ from dsv2.runtime.state.deadlines import Deadlines
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_entries
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
-from dsv2.runtime.state.panes import Panes
+from dsv2.runtime.state.panes import PagedPanes
 from dsv2.sinks import CollectSink
 from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input, unhurried
 
@@ -157,12 +157,12 @@ def test_the_pages_of_an_operator_are_under_its_uid() -> None:
 
 def test_panes_leave_nothing_behind() -> None:
     entries = KeptEntries()
-    panes = Panes(CODEC, OWNER, in_entries(entries, CODEC))
+    panes = PagedPanes(CODEC, OWNER, in_entries(entries, CODEC))
     panes.open(5, 9, by_event=True).live.update({key: key for key in range(1000)})
     panes.open(6, 9, by_event=True).live.update({key: -key for key in range(10)})
     snapshot = panes.snapshot()
     assert len(entries.kept) == 32 + 1
-    panes = Panes(CODEC, OWNER, in_entries(entries, CODEC))
+    panes = PagedPanes(CODEC, OWNER, in_entries(entries, CODEC))
     panes.restore(snapshot)
     pane = panes.get(6)
     assert pane is not None

@@ -1,4 +1,4 @@
-"""Panes against plain dicts, and what they spare: only the pages of touched keys are decoded and encoded."""
+"""PagedPanes against plain dicts, and what they spare: only the pages of touched keys are decoded and encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_blob
-from dsv2.runtime.state.panes import Pane, Panes
+from dsv2.runtime.state.panes import PagedPane, PagedPanes
 from tests.support import CountingCodec, long_lists, unhurried
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
@@ -27,26 +27,26 @@ STEPS = long_lists(
 )
 
 
-def new_panes(codec: Codec | None = None) -> Panes:
-    return Panes(codec or Codec(TypeRegistry()), "Panes", in_blob)
+def new_panes(codec: Codec | None = None) -> PagedPanes:
+    return PagedPanes(codec or Codec(TypeRegistry()), "PagedPanes", in_blob)
 
 
-def reloaded(panes: Panes, codec: Codec | None = None) -> Panes:
+def reloaded(panes: PagedPanes, codec: Codec | None = None) -> PagedPanes:
     other = new_panes(codec)
     other.restore(panes.snapshot())
     return other
 
 
-def value_in(pane: Pane, key: Any) -> Any:
+def value_in(pane: PagedPane, key: Any) -> Any:
     return pane.live[key] if key in pane.live else pane.take(key, "absent")
 
 
-def contents(panes: Panes) -> Model:
+def contents(panes: PagedPanes) -> Model:
     copy = reloaded(panes)
     return {pane.slot: (pane.deadline, pane.by_event, dict(pane.take_all())) for pane in copy}
 
 
-def filled(keys: range) -> Panes:
+def filled(keys: range) -> PagedPanes:
     panes = new_panes()
     panes.open(0, 9, by_event=True).live.update({key: key for key in keys})
     return panes

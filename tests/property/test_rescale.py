@@ -351,7 +351,7 @@ def test_fields_that_are_alike_are_copied() -> None:
 class ByConstant(Remembering):
     """Runs under one key in every subtask, as windows on streams without keys do."""
 
-    partition_by_constant = True
+    dsv2_partition_by_constant = True
 
 
 def test_one_key_of_two_subtasks_cannot_be_put_together() -> None:

@@ -15,7 +15,8 @@ from dsv2.extension.event_time import (
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
     TwoOutputEventTimeStreamProcessFunction,
 )
-from dsv2.functions import OneInputStreamProcessFunction, TickingFunction, no_output_until_end_of_input
+from dsv2.functions import OneInputStreamProcessFunction, no_output_until_end_of_input
+from dsv2.spi import TickingFunction
 from dsv2.testing import (
     EndOfInput,
     Harness,

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
 # What users write against, and what they built with it, without a word on how it runs.
-MODEL = {"context", "errors", "functions", "record_batch", "sinks", "sources", "state", "watermark"}
+MODEL = {"context", "errors", "functions", "record_batch", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "watermark": {"errors"},
     "state": {"callables", "errors"},
     "context": {"state", "watermark"},
-    "functions": {"context", "errors", "record_batch", "state", "watermark"},
+    "spi": {"context", "errors", "record_batch", "state", "watermark"},
+    "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
     "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},

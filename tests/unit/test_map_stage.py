@@ -46,7 +46,7 @@ class Visit(NamedTuple):
 class Visits(OneInputStreamProcessFunction[Visit, Any]):
     """Tells how often the key has come and how often any has, and of alarms, each with the time of the micro-batch."""
 
-    remember_keys = False
+    dsv2_remember_keys = False
 
     def __init__(self) -> None:
         self.all = 0

@@ -272,6 +272,18 @@ def test_a_misspelt_callback_is_refused(env: ExecutionEnvironment, s: Any, name:
     assert advice in str(refused.value)
 
 
+class OfReservedName(OneInputStreamProcessFunction[Any, Any]):
+    dsv2_remember_key = False
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
+
+
+def test_an_unknown_reserved_name_is_refused(env: ExecutionEnvironment, s: Any) -> None:
+    s.keyed.process(OfReservedName())
+    with pytest.raises(PlanError, match="OfReservedName.dsv2_remember_key has no meaning.* dsv2_remember_keys"):
+        env.build_plan()
+
+
 class OfOneInput(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...

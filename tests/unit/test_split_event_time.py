@@ -17,7 +17,6 @@ from dsv2.extension.event_time import (
     OneInputEventTimeStreamProcessFunction,
     TwoInputNonBroadcastEventTimeStreamProcessFunction,
 )
-from dsv2.functions import FailedRecordError
 from dsv2.local import LocalRuntime
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.sources.coordinator import SourceCoordinator
@@ -25,6 +24,7 @@ from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, ReaderOrder
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime, combined
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, WatermarkStrategy
+from dsv2.spi import FailedRecordError
 from dsv2.testing import ManualClock
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment, operator_named

@@ -138,7 +138,8 @@ class Mismatched(Spans):
 
 
 @pytest.mark.parametrize(
-    ("source", "message"), [(Bare, r"yield RecordBatch\(records\)"), (Mismatched, "There are 1 records and 2 timestamps")]
+    ("source", "message"),
+    [(Bare, r"yield RecordBatch\(records\)"), (Mismatched, "There are 1 records and 2 timestamps")],
 )
 def test_what_a_reader_yields_is_checked(source: type[Spans], message: str) -> None:
     with pytest.raises(UserFunctionError, match=message):

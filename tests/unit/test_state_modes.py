@@ -137,7 +137,7 @@ def location() -> int:
 
 def test_a_function_that_is_keyed_by_a_constant_may_have_keyed_state(env: ExecutionEnvironment, s: Any) -> None:
     """As those of windows on global streams are."""
-    s.one.partition_by_constant = True
+    s.one.dsv2_partition_by_constant = True
     s.global_.process(using(s.one, [VALUE]))
     assert env.build_plan()
 

@@ -272,7 +272,7 @@ def test_a_mutable_default_is_not_shared() -> None:
 class Emptying(OneInputStreamProcessFunction[int, Any]):
     """Does with one state what it is told."""
 
-    remember_keys = False
+    dsv2_remember_keys = False
 
     def __init__(self, state: StateDeclaration, *steps: Callable[[Any], None]) -> None:
         self.state = state

@@ -13,8 +13,9 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, JoinType, OnSnapshotTimeout, processing_time_temporal_join
 from dsv2.local import LocalRuntime
 from dsv2.runtime.state.key_groups import subtask_of
-from dsv2.runtime.state.keyed_store import KeyEntry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
+from dsv2.spi import KeyEntry
 from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import new_builder
 from tests.support import local_environment, operator_named, two_inputs

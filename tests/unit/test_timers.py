@@ -77,7 +77,7 @@ class Alarms(OneInputEventTimeStreamProcessFunction[Order, Any]):
 
 
 class Forgetful(Alarms):
-    remember_keys = False
+    dsv2_remember_keys = False
 
 
 class Timers:

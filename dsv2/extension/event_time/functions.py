@@ -66,7 +66,7 @@ class EventTimeManager(Protocol):
 class EventTimeProcessFunction(ProcessFunction):
     """What the four kinds share."""
 
-    has_event_time = True
+    dsv2_has_event_time = True
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         """Called before ``open``, and again whenever the function is rebuilt from a checkpoint; keep ``manager``."""

@@ -17,16 +17,10 @@ from dsv2.columnar import column_of
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
 from dsv2.errors import ConfigurationError
 from dsv2.extension.event_time import declarations
-from dsv2.functions import (
-    BatchFunction,
-    EmitBatch,
-    FailedRecordError,
-    OneInputStreamProcessFunction,
-    TickingFunction,
-    greatest_timestamp,
-)
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
+from dsv2.spi import BatchFunction, EmitBatch, FailedRecordError, TickingFunction, greatest_timestamp
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import LONG_MIN
 
@@ -206,7 +200,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
             self._moves(greatest_timestamp(records, stamps))
         emit(RecordBatch(records, stamps))
 
-    def uses_processing_timers(self) -> bool:
+    def dsv2_uses_processing_timers(self) -> bool:
         return self._periodic or self._idle_after > 0
 
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:

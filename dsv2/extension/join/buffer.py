@@ -10,8 +10,7 @@ from bisect import bisect_left, insort
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
-from dsv2.extension.window.entry import Pane, Panes
-from dsv2.functions import check_window_end
+from dsv2.spi import Pane, Panes, check_window_end
 
 __all__ = ("MATCHED", "RECORD", "TIME", "BufferedRecord", "JoinBuffer")
 

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
 from dsv2.errors import ConfigurationError, PlanError
-from dsv2.functions import FailedCallbackError, Position, ProcessFunction, check_returned
+from dsv2.functions import ProcessFunction
+from dsv2.spi import FailedCallbackError, Position, check_returned
 
 __all__ = (
     "CallableJoinFunction",

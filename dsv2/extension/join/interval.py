@@ -17,18 +17,19 @@ from dsv2.extension.event_time import EventTimeManager, TwoInputNonBroadcastEven
 from dsv2.extension.join.buffer import MATCHED, RECORD, TIME, BufferedRecord, JoinBuffer
 from dsv2.extension.join.functions import JoinFunction, JoinType, LateRecord, require_keyed, take_late, written_by_user
 from dsv2.extension.join.stamping import Stamping
-from dsv2.extension.window.entry import PartitionAccess
-from dsv2.functions import (
+from dsv2.record_batch import RecordBatch
+from dsv2.spi import (
     FailedCallbackError,
     FailedRecordError,
     KeyedBatchFunction,
     PaneFunction,
+    PartitionAccess,
     Position,
     WrappingFunction,
     check_returned,
+    partition_access,
     refuse_returned,
 )
-from dsv2.record_batch import RecordBatch
 
 __all__ = ("ExistenceJoin", "IntervalJoin", "PairJoin", "Side", "new_interval_join")
 
@@ -64,7 +65,7 @@ class IntervalJoin(
 ):
     """What the kinds of interval joins share: lateness, waiting, leaving. Made by ``new_interval_join``."""
 
-    remember_keys = False
+    dsv2_remember_keys = False
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class IntervalJoin(
     def state_layout(self) -> str:
         return f"the records that wait for partners in {self._type.name} interval joins"
 
-    def check_position(self, position: Position) -> None:
+    def dsv2_check_position(self, position: Position) -> None:
         require_keyed("An interval join", position)
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
@@ -170,7 +171,7 @@ class IntervalJoin(
         if ctx is self._ctx:
             return
         self._ctx = ctx
-        self._key = cast(PartitionAccess, ctx.state_manager)
+        self._key = partition_access(ctx.state_manager)
         self._stamping = Stamping(output)
         left, right = (
             JoinBuffer(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar
 
 from dsv2.context import Collector
+from dsv2.spi import stamping_collector
 
 __all__ = ("Stamping",)
 
@@ -18,7 +19,7 @@ class Stamping(Generic[OUT]):
 
     def __init__(self, output: Collector[OUT]) -> None:
         self._output = output
-        self._collect_stamped = cast(Any, output).collect_stamped
+        self._collect_stamped = stamping_collector(output).collect_stamped
         self._timestamp = 0
 
     def at(self, timestamp: int) -> Self:

@@ -19,14 +19,8 @@ from dsv2.errors import ContractError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join.functions import JoinFunction, JoinType, require_keyed, written_by_user
 from dsv2.extension.join.stamping import Stamping
-from dsv2.functions import (
-    FailedCallbackError,
-    FailedRecordError,
-    Position,
-    TwoInputNonBroadcastStreamProcessFunction,
-    WrappingFunction,
-    check_returned,
-)
+from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.spi import FailedCallbackError, FailedRecordError, Position, WrappingFunction, check_returned
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
 
@@ -59,7 +53,7 @@ class OnSnapshotTimeout(Enum):
 class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """Made by ``processing_time_temporal_join``. ``timeout``: ms."""
 
-    remember_keys = False
+    dsv2_remember_keys = False
     kept_fields = ("_is_over",)
 
     def __init__(
@@ -90,7 +84,7 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
     def state_layout(self) -> str:
         return "the latest row of each key of the build side, and the probe records that wait for its snapshot"
 
-    def check_position(self, position: Position) -> None:
+    def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A processing-time temporal join", position)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:

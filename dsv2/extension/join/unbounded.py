@@ -7,13 +7,8 @@ from typing import Any, Generic, TypeVar
 
 from dsv2.context import Collector, PartitionedContext
 from dsv2.extension.join.functions import JoinFunction, require_keyed, written_by_user
-from dsv2.functions import (
-    FailedCallbackError,
-    Position,
-    TwoInputNonBroadcastStreamProcessFunction,
-    WrappingFunction,
-    refuse_returned,
-)
+from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.spi import FailedCallbackError, Position, WrappingFunction, refuse_returned
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 
 __all__ = ("UnboundedJoin",)
@@ -26,7 +21,7 @@ OUT = TypeVar("OUT")
 class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     """Made by ``join``. A new record meets those of the other side in the order in which they came; then it is kept."""
 
-    remember_keys = False
+    dsv2_remember_keys = False
 
     def __init__(self, function: JoinFunction[IN1, IN2, OUT], ttl: StateTtl | None) -> None:
         self._function = function
@@ -45,7 +40,7 @@ class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[
     def state_layout(self) -> str:
         return "the records of both sides of a join"
 
-    def check_position(self, position: Position) -> None:
+    def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A join", position)
 
     def uses_states(self) -> Collection[StateDeclaration]:

@@ -17,7 +17,7 @@ from dsv2.extension.join.functions import (
 )
 from dsv2.extension.window import TwoInputNonBroadcastWindowStreamProcessFunction, TwoInputWindowContext, WindowStrategy
 from dsv2.extension.window.two_input import TwoInputWindowed
-from dsv2.functions import FailedCallbackError, Position, refuse_returned
+from dsv2.spi import FailedCallbackError, Position, refuse_returned
 
 __all__ = ("ExistenceInWindow", "JoinInWindow", "WindowJoin")
 
@@ -45,9 +45,9 @@ class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
     def state_layout(self) -> str:
         return f"{super().state_layout}, for {self._join.join_type.name} joins"
 
-    def check_position(self, position: Position) -> None:
+    def dsv2_check_position(self, position: Position) -> None:
         require_keyed("A window join", position)
-        super().check_position(position)
+        super().dsv2_check_position(position)
 
 
 class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dsv2.extension.window.current_window import CurrentWindow
-from dsv2.functions import FailedCallbackError, ProcessFunction, check_returned, refuse_returned
+from dsv2.functions import ProcessFunction
 from dsv2.record_batch import RecordBatch
+from dsv2.spi import (
+    EmitBatch,
+    FailedCallbackError,
+    StampingCollector,
+    check_returned,
+    refuse_returned,
+    stamping_collector,
+)
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("Callbacks", "FoldingCallbacks", "Shape")
@@ -25,12 +34,12 @@ class Shape:
     on_late_record: tuple[str, ...]
 
 
-class _StampingCollector:
+class _WindowCollector:
     """Gives what is collected the timestamp of a window."""
 
     __slots__ = ("_collect_stamped", "collect_and_overwrite_timestamp", "timestamp")
 
-    def __init__(self, output: Any) -> None:
+    def __init__(self, output: StampingCollector) -> None:
         self._collect_stamped = output.collect_stamped
         self.collect_and_overwrite_timestamp = output.collect_and_overwrite_timestamp
         self.timestamp: int | None = None
@@ -56,7 +65,7 @@ class Callbacks:
         self._ctx = ctx
         self._args = (*outputs, ctx)
         self._late_output = late_output
-        self._stamping = tuple(_StampingCollector(output) for output in outputs)
+        self._stamping = tuple(_WindowCollector(stamping_collector(output)) for output in outputs)
         self._window_args = (*self._stamping, ctx, window)
         self._record_args = (*outputs, ctx, window)
         self._shape = shape
@@ -125,13 +134,13 @@ class FoldingCallbacks(Callbacks):
 
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
-        self._collect_stamped = outputs[0].collect_stamped
-        self._emit_batch = outputs[0].emit_batch
+        output = stamping_collector(outputs[0])
+        self._collect_stamped = output.collect_stamped
         self._partition = ctx.state_manager
         self._result_of = function.result_of
         self._emit = function.emit
-        if function.emit is None and self._emit_batch is not None:
-            self.trigger_all = self._emit_all
+        if function.emit is None and output.emit_batch is not None:
+            self.trigger_all = partial(self._emit_all, output.emit_batch)
 
     def on_trigger(self, end: int) -> None:
         """Emit the result of the window in hand."""
@@ -145,14 +154,14 @@ class FoldingCallbacks(Callbacks):
         except BaseException as error:
             raise FailedCallbackError("get_result" if self._emit is None else "emit") from error
 
-    def _emit_all(self, contents: dict[Any, Any], end: int) -> None:
+    def _emit_all(self, emit_batch: EmitBatch, contents: dict[Any, Any], end: int) -> None:
         results = list(contents.values())
         if self._result_of is not None:
             results = self._all_results(contents)
         timestamp = self._timestamp_of(end)
         for first in range(0, len(results), _BATCH_RECORDS):
             batch = results[first : first + _BATCH_RECORDS]
-            self._emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
+            emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
 
     def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
         result_of, in_hand, results = self._result_of, self._partition, list[Any]()

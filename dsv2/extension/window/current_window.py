@@ -7,7 +7,8 @@ from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredStateError
 from dsv2.extension.window.contents import Contents
-from dsv2.extension.window.entry import STATES, PartitionAccess
+from dsv2.extension.window.entry import STATES
+from dsv2.spi import PartitionAccess
 from dsv2.state import StateDeclaration
 
 __all__ = ("OneInputCurrentWindow", "TwoInputCurrentWindow", "CurrentWindow")

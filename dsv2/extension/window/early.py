@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dsv2.extension.event_time import EventTimeManager
-from dsv2.extension.window.entry import EARLY, WindowEntry
+from dsv2.extension.window.entry import EARLY
 from dsv2.extension.window.strategy import EarlyFiring, TimeType
+from dsv2.spi import KeyEntry
 from dsv2.watermark.event_time import LONG_MIN
 
 __all__ = ("EarlyFirings",)
@@ -22,7 +23,7 @@ class EarlyFirings:
         self._timers = event_time if self._by_event else ctx.processing_time_manager
         self._ctx = ctx
 
-    def expect(self, entry: WindowEntry, slot: int, end: int) -> None:
+    def expect(self, entry: KeyEntry, slot: int, end: int) -> None:
         """The window under ``slot`` has a new record. ``end``: where it ends, by the same time."""
         expected = entry.get(EARLY)
         if expected is not None and slot in expected:
@@ -34,7 +35,7 @@ class EarlyFirings:
         entry.setdefault(EARLY, {})[slot] = time
         self._timers.register_timer(time)
 
-    def due(self, entry: WindowEntry, time: int) -> list[int]:
+    def due(self, entry: KeyEntry, time: int) -> list[int]:
         """The windows that the timer ``time`` was set for, each once. None, if that is because the input has ended."""
         expected = entry[EARLY]
         slots = [slot for slot, expected_time in expected.items() if expected_time == time]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final
 
-from dsv2.state import StateDeclaration
-
-__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES", "WindowEntry", "PartitionAccess", "Pane", "Panes")
+__all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES")
 
 # Strings are the names of the user's states, and numbers from 0 the runtime's own. All but COUNT map a window to
 # something; windows are known by their start.
@@ -22,53 +19,3 @@ COUNT: Final = -4
 
 STATES: Final = -5
 """Its states, by name."""
-
-WindowEntry: TypeAlias = dict[Any, Any]
-
-
-class Pane(Protocol):
-    """What all keys have in one window."""
-
-    slot: int
-    deadline: int
-    layout: tuple[int, ...]
-    live: dict[Any, Any]
-
-    def take(self, key: Any, default: Any = None) -> Any:
-        """The value of a ``key`` that is not in ``live``, moved there; ``default`` if there is none."""
-
-    def take_all(self) -> dict[Any, Any]:
-        """``live``, with every value there is."""
-
-
-class Panes(Protocol):
-    """The panes of this subtask, by window."""
-
-    @property
-    def get(self) -> Callable[[int], Pane | None]:
-        """The pane of a window."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """All of them, as they are now."""
-
-    def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
-        """A new one."""
-
-    def hasten(self, pane: Any, deadline: int) -> None:
-        """Give one an earlier deadline. (A later one may just be put into it.)"""
-
-    def drop(self, slot: int) -> None:
-        """Forget one."""
-
-
-class PartitionAccess(Protocol):
-    """What the runtime's state manager offers to extensions."""
-
-    key: Any
-    panes: Panes
-
-    def entry(self) -> WindowEntry:
-        """The live entry of the current key, made if there is none."""
-
-    def new_handle(self, declaration: StateDeclaration, home: Callable[[], WindowEntry], /) -> Any:
-        """A handle on a state that is kept in what ``home`` returns at each access."""

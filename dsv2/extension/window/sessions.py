@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, WindowEntry
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.functions import check_window_end
+from dsv2.spi import KeyEntry, check_window_end
 
 __all__ = ("SessionWindows",)
 
@@ -36,7 +36,7 @@ class SessionWindows(Windows):
         self._put(contents, slot, record, side)
         self._expect_early(entry, slot)
 
-    def _merge(self, entry: WindowEntry, met: list[tuple[int, int]], start: int, end: int) -> int:
+    def _merge(self, entry: KeyEntry, met: list[tuple[int, int]], start: int, end: int) -> int:
         """Make one session of those that a record has ``met`` and its own; returns its start."""
         start, end = min([start, *(s for s, _ in met)]), max([end, *(e for _, e in met)])
         if met == [(start, end)]:
@@ -57,17 +57,17 @@ class SessionWindows(Windows):
         return start
 
     @staticmethod
-    def _merge_early(entry: WindowEntry, met: list[int], start: int) -> None:
+    def _merge_early(entry: KeyEntry, met: list[int], start: int) -> None:
         expected = entry.get(EARLY, {})
         times = [expected.pop(s) for s in met if s in expected]
         if times:
             expected[start] = min(times)
 
-    def _end_of(self, entry: WindowEntry, slot: int) -> int:
+    def _end_of(self, entry: KeyEntry, slot: int) -> int:
         end: int = entry[ENDS][slot]
         return end
 
-    def _end_due(self, entry: WindowEntry, time: int) -> None:
+    def _end_due(self, entry: KeyEntry, time: int) -> None:
         for slot in [slot for slot, end in entry[ENDS].items() if end - 1 == time]:
             self._fire(entry, slot)
             self._remove(entry, slot)

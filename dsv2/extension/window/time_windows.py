@@ -10,11 +10,11 @@ from typing import Any
 
 from dsv2.errors import ContractError
 from dsv2.extension.window.contents import NOTHING
-from dsv2.extension.window.entry import EARLY, STATES, Pane, WindowEntry
+from dsv2.extension.window.entry import EARLY, STATES
 from dsv2.extension.window.strategy import SlidingWindowStrategy
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.functions import FailedCallbackError, FailedRecordError, check_window_end
 from dsv2.record_batch import RecordBatch
+from dsv2.spi import FailedCallbackError, FailedRecordError, KeyEntry, Pane, check_window_end
 
 __all__ = ("TimeWindows",)
 
@@ -156,11 +156,11 @@ class TimeWindows(Windows):
         content = pane.live.get(key, _ABSENT)
         return pane.take(key, _ABSENT) if content is _ABSENT else content
 
-    def _show(self, entry: WindowEntry, slot: int) -> None:
+    def _show(self, entry: KeyEntry, slot: int) -> None:
         self._content(slot, self._key.key)
         self._window.activate(self._existing(slot).live, self._key.key, slot, slot, slot + self._size)
 
-    def _end_of(self, entry: WindowEntry, slot: int) -> int:
+    def _end_of(self, entry: KeyEntry, slot: int) -> int:
         return slot + self._size
 
     def _fail(

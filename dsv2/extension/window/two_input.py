@@ -9,10 +9,10 @@ from dsv2.extension.event_time import TwoInputNonBroadcastEventTimeStreamProcess
 from dsv2.extension.window.callbacks import Shape
 from dsv2.extension.window.contents import Contents, pairs_of_lists
 from dsv2.extension.window.current_window import TwoInputCurrentWindow
-from dsv2.extension.window.entry import PartitionAccess
 from dsv2.extension.window.functions import TwoInputNonBroadcastWindowStreamProcessFunction
 from dsv2.extension.window.strategy import TimeType
 from dsv2.extension.window.windowed import Windowed
+from dsv2.spi import PartitionAccess
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
 __all__ = ("TwoInputWindowed",)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dsv2.extension.window.entry import CONTENTS, COUNT, WindowEntry
+from dsv2.extension.window.entry import CONTENTS, COUNT
 from dsv2.extension.window.strategy import CountWindowStrategy
 from dsv2.extension.window.windows import NEVER, WindowEnvironment, Windows
+from dsv2.spi import KeyEntry
 from dsv2.watermark.event_time import LONG_MAX
 
 __all__ = ("CountWindows", "GlobalWindow")
@@ -18,24 +19,24 @@ _NO_TIME: Final = -1
 
 
 class _UntimedWindows(Windows):
-    def _end_of(self, entry: WindowEntry, slot: int) -> int:
+    def _end_of(self, entry: KeyEntry, slot: int) -> int:
         return NEVER
 
-    def _show(self, entry: WindowEntry, slot: int) -> None:
+    def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
 
-    def _end_due(self, entry: WindowEntry, time: int) -> None:
+    def _end_due(self, entry: KeyEntry, time: int) -> None:
         if time == LONG_MAX:  # else it is a timer of early firing
             entry.pop(COUNT, None)
             for slot in list(entry[CONTENTS]):
                 self._fire(entry, slot)
                 self._remove(entry, slot)
 
-    def _open(self, entry: WindowEntry, slot: int) -> None:
+    def _open(self, entry: KeyEntry, slot: int) -> None:
         entry.setdefault(CONTENTS, {})[slot] = self._contents.empty()
         self._timers.register_timer(LONG_MAX)
 
-    def _add_to(self, entry: WindowEntry, slot: int, record: Any, side: int) -> None:
+    def _add_to(self, entry: KeyEntry, slot: int, record: Any, side: int) -> None:
         self._show(entry, slot)
         self._put(entry[CONTENTS], slot, record, side)
         self._expect_early(entry, slot)
@@ -76,7 +77,7 @@ class CountWindows(_UntimedWindows):
         else:
             entry.pop(COUNT, None)  # counting can begin anew: nothing is left of the key
 
-    def _close(self, entry: WindowEntry, slot: int) -> None:
+    def _close(self, entry: KeyEntry, slot: int) -> None:
         self._fire(entry, slot)
         self._remove(entry, slot)
         if CONTENTS not in entry:

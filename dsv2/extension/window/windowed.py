@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dsv2.errors import InternalError, PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
 from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks, Shape
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
-from dsv2.extension.window.entry import PartitionAccess
 from dsv2.extension.window.functions import WindowProcessFunction
 from dsv2.extension.window.incremental import IncrementalFunction
 from dsv2.extension.window.sessions import SessionWindows
@@ -27,8 +26,8 @@ from dsv2.extension.window.time_windows import TimeWindows
 from dsv2.extension.window.timerless import TimerlessContext
 from dsv2.extension.window.untimed import CountWindows, GlobalWindow
 from dsv2.extension.window.windows import WindowEnvironment, Windows
-from dsv2.functions import KeyedBatchFunction, PaneFunction, Position, WrappingFunction
 from dsv2.record_batch import RecordBatch
+from dsv2.spi import KeyedBatchFunction, PaneFunction, PartitionAccess, Position, WrappingFunction, partition_access
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
@@ -43,8 +42,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     Its own fields are not kept: the windows are in the keyed state, and the rest is made anew from the program.
     """
 
-    remember_keys = False  # or state would not go back to nothing
-    partition_by_constant = True
+    dsv2_remember_keys = False  # or state would not go back to nothing
+    dsv2_partition_by_constant = True
     shape: ClassVar[Shape]
 
     def __init__(self, strategy: WindowStrategy, function: F) -> None:
@@ -64,14 +63,14 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
         return function.written_by_user if isinstance(function, IncrementalFunction) else (function,)
 
     @property
-    def emits_only_at_end(self) -> bool:
-        return self.function.emits_only_at_end
+    def dsv2_emits_only_at_end(self) -> bool:
+        return self.function.dsv2_emits_only_at_end
 
     @property
     def state_layout(self) -> str:
         return f"{self.strategy.layout}, which hold {self._new_contents().layout}"
 
-    def check_position(self, position: Position) -> None:
+    def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
             raise PlanError(
                 f"{type(self.function).__name__} runs in {self.strategy.layout}, which need a keyed or a global "
@@ -79,7 +78,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
             )
         check_window_states(self.function, self.strategy)
 
-    def uses_processing_timers(self) -> bool:
+    def dsv2_uses_processing_timers(self) -> bool:
         early = self.strategy.early_firing
         by_clock = TimeType.PROCESSING
         return self.strategy.time_type is by_clock or (early is not None and early.time_type is by_clock)
@@ -122,7 +121,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def _enter(self, ctx: Any, *outputs: Any) -> None:
         """Get ready for the first record or timer: only now is it known where they come from and go to."""
         contents = self._new_contents()
-        window = self._new_window(contents, cast(PartitionAccess, ctx.state_manager))
+        window = self._new_window(contents, partition_access(ctx.state_manager))
         callbacks = self._new_callbacks(ctx, outputs, window)
         self._windows = _new_windows(
             self.strategy, WindowEnvironment(ctx, self._event_time, contents, window, callbacks)

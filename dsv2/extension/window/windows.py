@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from dsv2.errors import ContractError, InternalError
 from dsv2.extension.event_time import EventTimeManager
@@ -17,10 +17,10 @@ from dsv2.extension.window.callbacks import Callbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.early import EarlyFirings
-from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES, PartitionAccess, WindowEntry
+from dsv2.extension.window.entry import CONTENTS, EARLY, ENDS, STATES
 from dsv2.extension.window.strategy import TimeType, WindowStrategy
-from dsv2.functions import FailedCallbackError
 from dsv2.record_batch import RecordBatch
+from dsv2.spi import FailedCallbackError, KeyEntry, partition_access
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 __all__ = ("NEVER", "WindowEnvironment", "Windows")
@@ -53,7 +53,7 @@ class Windows(ABC):
         self._timers = around.event_time if self._by_event else processing_time
         self._early = None if early is None else EarlyFirings(early, around.ctx, around.event_time)
         self._ctx = around.ctx
-        self._key = cast(PartitionAccess, around.ctx.state_manager)
+        self._key = partition_access(around.ctx.state_manager)
         self._current_entry = self._key.entry
         self._contents = around.contents
         self._window = around.window
@@ -87,15 +87,15 @@ class Windows(ABC):
         """The window ``slot`` has ended for all keys, or has been kept for so long as late records may come."""
         raise InternalError(f"There are no panes of {type(self).__name__}.")
 
-    def _end_due(self, entry: WindowEntry, time: int) -> None:
+    def _end_due(self, entry: KeyEntry, time: int) -> None:
         """Fire and remove the windows of the key in hand whose last ms is ``time``."""
         raise InternalError(f"{type(self).__name__} set no timer.")
 
     @abstractmethod
-    def _end_of(self, entry: WindowEntry, slot: int) -> int:
+    def _end_of(self, entry: KeyEntry, slot: int) -> int:
         """Where a window ends, or ``NEVER``."""
 
-    def _show(self, entry: WindowEntry, slot: int) -> None:
+    def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
     def _time(self) -> int:
@@ -126,16 +126,16 @@ class Windows(ABC):
         except BaseException as error:
             raise FailedCallbackError(self._contents.callback) from error
 
-    def _expect_early(self, entry: WindowEntry, slot: int) -> None:
+    def _expect_early(self, entry: KeyEntry, slot: int) -> None:
         if self._early is not None:
             same_time = self._early.time_type is self._time_type
             self._early.expect(entry, slot, self._end_of(entry, slot) if same_time else NEVER)
 
-    def _fire(self, entry: WindowEntry, slot: int) -> None:
+    def _fire(self, entry: KeyEntry, slot: int) -> None:
         self._show(entry, slot)
         self._callbacks.on_trigger(self._end_of(entry, slot))
 
-    def _remove(self, entry: WindowEntry, slot: int) -> None:
+    def _remove(self, entry: KeyEntry, slot: int) -> None:
         if self._callbacks.clears:
             entry[CONTENTS][slot] = self._contents.empty()
             self._show(entry, slot)
@@ -143,7 +143,7 @@ class Windows(ABC):
         self._forget(entry, slot, _PARTS)
 
     @staticmethod
-    def _forget(entry: WindowEntry, slot: int, parts: tuple[int, ...]) -> None:
+    def _forget(entry: KeyEntry, slot: int, parts: tuple[int, ...]) -> None:
         for part in parts:
             if part in entry:
                 of_windows = entry[part]

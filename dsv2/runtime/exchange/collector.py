@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dsv2.functions import check_timestamp
-from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emit, EmitStamped, Emitter
+from dsv2.spi import StampingCollector, check_timestamp
 
 __all__ = ("CurrentTimestamp", "OutputCollector")
 
@@ -38,7 +37,7 @@ class CurrentTimestamp:
             collector.collect = collector.collect_plain
 
 
-class OutputCollector:
+class OutputCollector(StampingCollector):
     """What user functions see as ``Collector``: nothing but the functions that take a record.
 
     ``collect`` is one of two: most records have no timestamp, and pay nothing for it.
@@ -68,10 +67,7 @@ class OutputCollector:
         self.collect_plain: Emit = emitter.emit
         self.collect_inheriting: Emit = inherit
         self.collect_and_overwrite_timestamp = overwrite
-        # For extensions:
         self.collect_stamped: EmitStamped = emit_stamped
-        self.emit_batch: Callable[[RecordBatch[Any]], None] | None = (
-            None if emitter.checks_records else emitter.emit_batch
-        )
+        self.emit_batch = None if emitter.checks_records else emitter.emit_batch
         self.collect_batch: Callable[..., None]  # of functions that have it
         current.add(self)

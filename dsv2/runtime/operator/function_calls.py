@@ -10,14 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from dsv2.errors import ContractError
-from dsv2.functions import (
-    BatchFunction,
-    ColumnarFunction,
-    KeyedBatchFunction,
-    PaneFunction,
-    TickingFunction,
-    check_returned,
-)
 from dsv2.graph import KeySelector, OperatorKind
 from dsv2.runtime.exchange.collector import CurrentTimestamp, OutputCollector
 from dsv2.runtime.exchange.emitter import Emitter, EndGuard, KeyGuard
@@ -49,6 +41,7 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
+from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
@@ -109,7 +102,7 @@ class FunctionCalls:
         """``has_ended``: whether all inputs have."""
         operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
-        self.has_event_time = function.has_event_time
+        self.has_event_time = function.dsv2_has_event_time
         self._instance = instance
         self._operator = operator
         self._function = function
@@ -272,12 +265,12 @@ class FunctionCalls:
     def _guarded(self, emitter: Emitter, select: KeySelector | None) -> Emitter:
         if select is not None:
             emitter = KeyGuard(emitter, select, self._partition)
-        return EndGuard(emitter, self._has_ended) if self._function.emits_only_at_end else emitter
+        return EndGuard(emitter, self._has_ended) if self._function.dsv2_emits_only_at_end else emitter
 
     def _new_collector(self, emitter: Emitter) -> OutputCollector:
         collector = OutputCollector(emitter, self._current)
         if isinstance(self._function, ColumnarFunction):
-            collector.collect_batch = self._function.collect_columns(emitter.emit_batch)
+            collector.collect_batch = self._function.dsv2_collect_columns(emitter.emit_batch)
         return collector
 
     def _new_processor(self, input_index: int) -> Processor:

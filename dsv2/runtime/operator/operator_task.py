@@ -60,7 +60,7 @@ class OperatorTask:
         self._job = job
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
-        self._store = PagedKeyedStore(job.codec, owner, function.remember_keys, self._page_store)
+        self._store = PagedKeyedStore(job.codec, owner, function.dsv2_remember_keys, self._page_store)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
         event_timers = TimerService(Domain.EVENT_TIME, self._store)

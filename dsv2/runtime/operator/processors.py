@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from dsv2.functions import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, refuse_returned
 from dsv2.graph import KeySelector
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.collector import CurrentTimestamp
@@ -21,6 +20,7 @@ from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
+from dsv2.spi import BatchFunction, ColumnarFunction, FailedRecordError, KeyedBatchFunction, refuse_returned
 
 __all__ = (
     "BatchProcessor",
@@ -311,7 +311,7 @@ class ColumnarProcessor(Processor):
     takes_whole_batches = True
 
     def __init__(self, function: ColumnarFunction[Any, Any], output: Any, ctx: Any, fail: Fail) -> None:
-        self._process_columns = function.process_columns
+        self._process_columns = function.dsv2_process_columns
         self._output = output
         self._ctx = ctx
         self._fail = fail

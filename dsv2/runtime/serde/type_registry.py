@@ -20,13 +20,14 @@ import cloudpickle
 from typing_extensions import is_protocol
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import ColumnarFunction, ProcessFunction, WrappingFunction
+from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
 from dsv2.runtime.serde.layouts import ClassLayout, layout_of, name_of, shown
 from dsv2.runtime.serde.nodes import ATOMIC
 from dsv2.runtime.serde.values import CONTAINERS, Converter, converter_named, converter_of
 from dsv2.sinks import Sink
 from dsv2.sources import CollectionSource, DataFrameSource, HybridSource, IndexedSource, Source
+from dsv2.spi import ColumnarFunction, WrappingFunction
 from dsv2.state import StateDeclaration
 from dsv2.state.types import classes_in
 from dsv2.watermark import (

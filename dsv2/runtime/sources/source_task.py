@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, NoReturn
 
-from dsv2.functions import BatchFunction, FailedRecordError, ProcessFunction
+from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.emitter import Emitter, Observer
@@ -17,6 +17,7 @@ from dsv2.runtime.operator.contexts import WatermarkEmitter
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.time_sender import TimeSender
 from dsv2.runtime.report.failure import NO_RECORD
+from dsv2.spi import BatchFunction, FailedRecordError
 
 __all__ = ("SourceTask",)
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from dsv2.columnar import WholeNumbers
-from dsv2.functions import FailedRecordError, greatest_timestamp
 from dsv2.graph import Operator, Plan
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.operator.contexts import WatermarkEmitter
@@ -17,6 +16,7 @@ from dsv2.runtime.sources.offsets import ACTIVE, IDLE, ReaderOrder, Report, Spli
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_watermarks import ReaderClock, SplitTime
 from dsv2.sources import Source, SourceReader
+from dsv2.spi import FailedRecordError, greatest_timestamp
 from dsv2.watermark import BoolWatermark, BoolWatermarkDeclaration, LongWatermark, Watermark, WatermarkDeclaration
 from dsv2.watermark.event_time import PROCESSING_TIME
 

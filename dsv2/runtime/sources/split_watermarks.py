@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dsv2.columnar import WholeNumbers, column_of
-from dsv2.functions import FailedRecordError, greatest_timestamp
 from dsv2.record_batch import RecordBatch
 from dsv2.sources import WatermarkStrategy
+from dsv2.spi import FailedRecordError, greatest_timestamp
 
 __all__ = ("ReaderClock", "SplitTime", "combined")
 

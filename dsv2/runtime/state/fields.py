@@ -10,13 +10,13 @@ from collections.abc import Collection
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
-from dsv2.functions import WrappingFunction
 from dsv2.graph import Operator
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
+from dsv2.spi import WrappingFunction
 
 __all__ = ("FunctionFields", "difference_of_fields")
 

@@ -7,18 +7,16 @@ decoded pages, where it is found by key alone. So many touched keys cost little 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from dsv2.errors import SerializationError
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
+from dsv2.spi import KeyEntry
 
-__all__ = ("KeyEntry", "KeyPages")
-
-KeyEntry: TypeAlias = dict[Any, Any]
-"""What is kept for one key besides its states: by ``Domain`` its deadlines, by name what expires."""
+__all__ = ("KeyPages",)
 
 _ENTRIES = None  # their name among the columns; others have strings
 

@@ -12,12 +12,13 @@ from typing import Any, Final
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.deadlines import Deadlines
-from dsv2.runtime.state.key_pages import KeyEntry, KeyPages
+from dsv2.runtime.state.key_pages import KeyPages
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page
-from dsv2.runtime.state.panes import Panes
+from dsv2.runtime.state.panes import PagedPanes
+from dsv2.spi import KeyEntry
 
-__all__ = ("Domain", "KeyEntry", "PagedKeyedStore")
+__all__ = ("Domain", "PagedKeyedStore")
 
 
 class Domain:
@@ -44,7 +45,7 @@ class PagedKeyedStore:
 
     def __init__(self, codec: Codec, owner: str, remember: bool = True, stores: PageStores = in_blob) -> None:
         self.remembers = remember
-        self.panes = Panes(codec, owner, stores)
+        self.panes = PagedPanes(codec, owner, stores)
         self._pages = KeyPages(codec, owner, stores("keys", owner))
         self._entries = self._pages.entries
         self._numbers = self._pages.numbers

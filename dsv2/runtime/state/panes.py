@@ -5,19 +5,20 @@ A pane has one deadline, where a timer for each key would be as many as there ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Any
 
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStore, PageStores
 from dsv2.runtime.state.pages import PagedMap
+from dsv2.spi import Pane, Panes
 
-__all__ = ("Pane", "Panes")
+__all__ = ("PagedPane", "PagedPanes")
 
 
-class Pane(PagedMap):
-    """From keys to what they have in the window ``slot``.
+class PagedPane(PagedMap, Pane):
+    """``Pane``, in pages.
 
     ``deadline`` (ms): when the function wants to hear of it. ``layout``: by what rule things were put into it; plain
     values, for functions whose next program may have another.
@@ -42,29 +43,28 @@ class Pane(PagedMap):
         self.layout = layout
 
 
-class Panes:
-    """The panes of one operator in one subtask."""
+class PagedPanes(Panes):
+    """``Panes``, with their deadlines."""
 
     def __init__(self, codec: Codec, owner: str, stores: PageStores) -> None:
         self._codec = codec
         self._owner = owner
         self._stores = stores
-        self._panes: dict[int, Pane] = {}
+        self._panes: dict[int, PagedPane] = {}
         # By event time or not. Of the same deadline the later window comes first: it fires, while the other one goes.
         self._heaps: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-        self.get = self._panes.get
-        """The pane of a slot, or None."""
+        self.get: Callable[[int], PagedPane | None] = self._panes.get
 
-    def __iter__(self) -> Iterator[Pane]:
+    def __iter__(self) -> Iterator[PagedPane]:
         return iter(list(self._panes.values()))
 
-    def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
+    def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> PagedPane:
         """A new pane. ``by_event``: the deadline is one of event time, not of processing time."""
         pane = self._new_pane(slot, deadline, by_event, layout)
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
-    def hasten(self, pane: Pane, deadline: int) -> None:
+    def hasten(self, pane: PagedPane, deadline: int) -> None:
         """Give ``pane`` an earlier deadline. (A later one may just be put into it.)"""
         pane.deadline = deadline
         heappush(self._heaps[pane.by_event], (deadline, -pane.slot))
@@ -73,7 +73,7 @@ class Panes:
         """Forget a pane."""
         self._panes.pop(slot).discard()
 
-    def next_due(self, by_event: bool) -> Pane | None:
+    def next_due(self, by_event: bool) -> PagedPane | None:
         """The pane with the earliest deadline of that time."""
         heap = self._heaps[by_event]
         while heap:
@@ -109,7 +109,7 @@ class Panes:
         for heap in self._heaps.values():
             heapify(heap)
 
-    def _new_pane(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> Pane:
+    def _new_pane(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> PagedPane:
         store = self._stores(f"pane/{slot}", self._owner)
-        pane = self._panes[slot] = Pane(self._codec, self._owner, store, slot, deadline, by_event, layout)
+        pane = self._panes[slot] = PagedPane(self._codec, self._owner, store, slot, deadline, by_event, layout)
         return pane

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dsv2.errors import ContractError, UndeclaredStateError
-from dsv2.functions import check_timestamp
 from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.state.handles import Handle
-from dsv2.runtime.state.keyed_store import KeyEntry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.timers import BatchTime, TimerService
+from dsv2.spi import KeyEntry, PartitionAccess, check_timestamp
 from dsv2.state import RedistributionMode, StateDeclaration
 from dsv2.watermark.event_time import EventTimeOfInputs
 
 __all__ = ("EventTimers", "PartitionState", "PartitionTimers", "SubtaskStates")
 
 
-class PartitionState:
+class PartitionState(PartitionAccess):
     """``StateManager``. The runtime sets ``key`` before each callback of a keyed function."""
 
     __slots__ = ("_keyed", "_store", "handles", "key", "new_handle", "panes", "touched")
@@ -26,11 +26,11 @@ class PartitionState:
     def __init__(self, keyed: bool, store: PagedKeyedStore) -> None:
         self._keyed = keyed
         self._store = store
-        self.panes = store.panes  # where extensions want them
+        self.panes = store.panes
         self.key = NO_KEY
         self.touched = store.touched
         self.handles: Mapping[str, Handle] = {}
-        self.new_handle: Callable[[StateDeclaration, Callable[[], KeyEntry]], Handle]  # where extensions want it
+        self.new_handle: Callable[[StateDeclaration, Callable[[], KeyEntry]], Handle]
 
     @property
     def current_key(self) -> Any:

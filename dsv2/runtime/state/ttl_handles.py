@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import InternalError
 from dsv2.runtime.state.handles import Handle, default_maker
-from dsv2.runtime.state.keyed_store import Domain, KeyEntry, PagedKeyedStore
+from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.spi import KeyEntry
 from dsv2.state import (
     AggregatingStateDeclaration,
     ListStateDeclaration,

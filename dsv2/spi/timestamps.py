@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dsv2.errors import ContractError
-from dsv2.functions.base import FailedRecordError
+from dsv2.spi.failures import FailedRecordError
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 
 __all__ = ("check_timestamp", "check_window_end", "greatest_timestamp")

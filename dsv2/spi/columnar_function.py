@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
-from dsv2.functions.base import EmitBatch, ProcessFunction
 from dsv2.record_batch import RecordBatch
+from dsv2.spi.kinds import EmitBatch
+from dsv2.spi.process_function import ProcessFunction
 
 __all__ = ("ColumnarFunction",)
 
@@ -28,9 +29,9 @@ class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
         """The classes of its records, in and out."""
 
     @abstractmethod
-    def process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
+    def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
         """Process the records of one channel, columnar or not. There is no current key, and no timestamp."""
 
     @abstractmethod
-    def collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
+    def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
         """What the function's collector has as ``collect_batch``; ``emit`` takes what it makes of a table."""

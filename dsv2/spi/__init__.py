@@ -1,0 +1,36 @@
+"""What extensions and built-in functions have from a runtime, and give to it. Users of dsv2 do not need it."""
+
+from dsv2.spi.collector import StampingCollector, stamping_collector
+from dsv2.spi.columnar_function import ColumnarFunction
+from dsv2.spi.failures import FailedCallbackError, FailedRecordError
+from dsv2.spi.kinds import BatchFunction, EmitBatch, KeyedBatchFunction, PaneFunction, TickingFunction, WrappingFunction
+from dsv2.spi.process_function import Position, ProcessFunction
+from dsv2.spi.returned import check_returned, refuse_returned
+from dsv2.spi.state import KeyEntry, Pane, Panes, PartitionAccess, partition_access
+from dsv2.spi.timestamps import check_timestamp, check_window_end, greatest_timestamp
+
+__all__ = (
+    "BatchFunction",
+    "ColumnarFunction",
+    "EmitBatch",
+    "FailedCallbackError",
+    "FailedRecordError",
+    "KeyEntry",
+    "KeyedBatchFunction",
+    "Pane",
+    "PaneFunction",
+    "Panes",
+    "PartitionAccess",
+    "Position",
+    "ProcessFunction",
+    "StampingCollector",
+    "TickingFunction",
+    "WrappingFunction",
+    "check_returned",
+    "check_timestamp",
+    "check_window_end",
+    "greatest_timestamp",
+    "partition_access",
+    "refuse_returned",
+    "stamping_collector",
+)
