@@ -280,7 +280,7 @@ class OfReservedName(OneInputStreamProcessFunction[Any, Any]):
 
 def test_an_unknown_reserved_name_is_refused(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(OfReservedName())
-    with pytest.raises(PlanError, match="OfReservedName.dsv2_remember_key has no meaning.* dsv2_remember_keys"):
+    with pytest.raises(PlanError, match=r"OfReservedName\.dsv2_remember_key has no meaning.* dsv2_remember_keys"):
         env.build_plan()
 
 
