@@ -272,6 +272,7 @@ class KeyedBatchProcessor(KeyedProcessor):
         super().__init__(callback, current, select, store, partition)
         self._process_keyed_batch = function.process_keyed_batch
         self._input_index = input_index
+        self._process_one = self._new_process_one()
 
     def _process_stamped(self, batch: RecordBatch[Any]) -> None:
         self._current.begin()
@@ -283,18 +284,25 @@ class KeyedBatchProcessor(KeyedProcessor):
             self._partition.key = NO_KEY
             self._current.end()
 
-    def _process_one(self, record: Any, timestamp: int | None) -> None:
-        try:
-            key = self._select(record)
-            if key not in self._store.touched:
-                self._store.touch(key)
-            self._partition.key = key
-            self._current.timestamp = timestamp
-            returned = self._callback.process(record, self._callback.output, self._callback.ctx)
-            if returned is not None:
-                refuse_returned(returned)
-        except BaseException as error:
-            raise FailedRecordError(record) from error
+    def _new_process_one(self) -> Callable[[Any, int | None], None]:
+        process, output, ctx = self._callback.process, self._callback.output, self._callback.ctx
+        select, touched, touch, partition = self._select, self._store.touched, self._store.touch, self._partition
+        current = self._current
+
+        def process_one(record: Any, timestamp: int | None) -> None:
+            try:
+                key = select(record)
+                if key not in touched:
+                    touch(key)
+                partition.key = key
+                current.timestamp = timestamp
+                returned = process(record, output, ctx)
+                if returned is not None:
+                    refuse_returned(returned)
+            except BaseException as error:
+                raise FailedRecordError(record) from error
+
+        return process_one
 
     def _key_of(self, record: Any) -> Any:
         try:
