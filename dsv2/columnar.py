@@ -1,7 +1,7 @@
-"""Runs of records that are kept as columns, as all those see them who need not know how.
+"""Records that are kept as columns, as code sees them that need not know how.
 
-As a sequence such a run gives single records, which are made when they are first asked for: so whatever takes records
-takes it, and what can do more with columns looks for it.
+They are a sequence whose records are made when they are first asked for. So whatever takes records takes columns, and
+code that can do more with columns looks for them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WholeNumbers(Sequence[int], ABC):
 
 
 class Columnar(Sequence[T_co], ABC):
-    """A run of records of one class. Its slices are columnar, too."""
+    """Records of one class. Its slices are columnar, too."""
 
     kind: type[T_co]
     """The class of the records."""
@@ -48,7 +48,7 @@ class Columnar(Sequence[T_co], ABC):
 
     @abstractmethod
     def joined(self, more: Sequence[Self]) -> Self:
-        """These records and those behind them, which are of the same ``kind``, as one run."""
+        """These records and the following ones, which are of the same ``kind``."""
 
     @abstractmethod
     def rows(self) -> list[T_co]:

@@ -80,5 +80,5 @@ class ArrowSink(ParallelSink[T], Generic[T]):
 
     def write(self, batch: SinkBatch[T]) -> None:
         (kind,) = self.record_types
-        tables = (table_of(run.records, kind) for run in batch.batches)
+        tables = (table_of(part.records, kind) for part in batch.batches)
         self.write_tables(ArrowSinkBatch(batch.info, batch.subtask, batch.batch_id, tables))

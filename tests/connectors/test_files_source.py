@@ -110,9 +110,9 @@ def test_lines_are_the_same_wherever_a_file_is_cut(
 
 def test_a_long_file_is_read_in_runs(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("".join(f"{number:09}\n" for number in range(300_000)))
-    runs = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
-    assert [number for run in runs for number in run] == list(range(1, 290_000))
-    assert len(runs) == 3
+    batches = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
+    assert [number for batch in batches for number in batch] == list(range(1, 290_000))
+    assert len(batches) == 3
 
 
 def test_parquet_is_cut_between_row_groups_and_reads_what_is_asked_for(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def sink_of(topics: Topics, topic: Any, **options: Any) -> KafkaSink[int]:
 
 def write(sink: KafkaSink[int], job: str, batch_id: int, *records: int, subtask: int = 0, parallelism: int = 2) -> None:
     """One subtask's part of a micro-batch."""
-    runs = (RecordBatch([record], [record * 1000]) for record in records)
-    sink.write(SinkBatch(SinkInfo(job, "out", parallelism), subtask, batch_id, runs))
+    batches = (RecordBatch([record], [record * 1000]) for record in records)
+    sink.write(SinkBatch(SinkInfo(job, "out", parallelism), subtask, batch_id, batches))
 
 
 def begin(sink: KafkaSink[int], job: str, batch_id: int, parallelism: int = 2) -> None:
@@ -251,8 +251,10 @@ def test_at_least_once_writes_a_repeated_batch_again(topics: Topics, job: str) -
 
 def test_many_messages(topics: Topics, job: str) -> None:
     topic = topics.create(2)
-    runs = (RecordBatch(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
-    sink_of(topics, topic).write(SinkBatch(SinkInfo(job, "out", 1), 0, 0, runs))  # more than the client holds at a time
+    batches = (RecordBatch(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
+    sink_of(topics, topic).write(
+        SinkBatch(SinkInfo(job, "out", 1), 0, 0, batches)
+    )  # more than the client holds at a time
     seen = topics.committed(topic)
     assert [int(value) for value in seen[0]] == list(range(0, 250_000, 2))  # in order
     assert [int(value) for value in seen[1]] == list(range(1, 250_000, 2))

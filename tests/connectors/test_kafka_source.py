@@ -85,10 +85,10 @@ def test_records_have_the_timestamps_of_their_messages(topics: Topics) -> None:
     topics.send(topic, [b"1", b"2"], timestamp=7)
     topics.send(topic, [b"x", b"3"], timestamp=9)
     reader: SourceReader[int, KafkaSplit] = source_of(topics, topic, on_undecodable="skip").create_reader(Reader())
-    runs = list(reader.read(KafkaSplit(topic, 0, 1), KafkaSplit(topic, 0, 4)))
+    batches = list(reader.read(KafkaSplit(topic, 0, 1), KafkaSplit(topic, 0, 4)))
     reader.close()
-    assert [record for run in runs for record in run.records] == [2, 3]
-    assert [timestamp for run in runs for timestamp in run.timestamps or ()] == [7, 9]
+    assert [record for batch in batches for record in batch.records] == [2, 3]
+    assert [timestamp for batch in batches for timestamp in batch.timestamps or ()] == [7, 9]
 
 
 @pytest.mark.parametrize("split_assigner", ["hash", "round-robin"])
@@ -219,7 +219,7 @@ class Run:
         portions = [
             portion for order in orders(self.offset, self.source.split_serializer) for portion in order.portions
         ]
-        found = [record for each in portions for run in reader.read(each.start, each.stop) for record in run.records]
+        found = [record for each in portions for run in reader.read(each.start, each.stop) for record in batch.records]
         reader.close()
         return sorted(found)
 
@@ -490,13 +490,13 @@ def test_nothing_is_lost_and_nothing_doubled_when_the_broker_crashes_while_it_is
     decode = values(lambda value: int(value[:10]))
     source = source_of(topics, topic, decode=decode, retry_timeout_ms=60_000, options=little)
     reader: SourceReader[int, KafkaSplit] = source.create_reader(Reader())
-    runs = reader.read(KafkaSplit(topic, 0, 0), KafkaSplit(topic, 0, count))
-    seen = list(next(runs).records)
+    batches = reader.read(KafkaSplit(topic, 0, 0), KafkaSplit(topic, 0, count))
+    seen = list(next(batches).records)
     own_kafka_broker.kill()
     late = threading.Timer(1.0, own_kafka_broker.start)
     late.start()
     try:
-        seen += [record for run in runs for record in run.records]
+        seen += [record for batch in batches for record in batch.records]
     finally:
         late.join()
     assert seen == list(range(count))

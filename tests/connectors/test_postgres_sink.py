@@ -44,8 +44,8 @@ class Table:
     def write(
         self, sink: PostgresSink[Item], batch_id: int, *items: Item, subtask: int = 0, parallelism: int = 2
     ) -> None:
-        runs = (RecordBatch(items[at : at + 3]) for at in range(0, len(items), 3))
-        sink.write(SinkBatch(SinkInfo(self.job, "out", parallelism), subtask, batch_id, runs))
+        batches = (RecordBatch(items[at : at + 3]) for at in range(0, len(items), 3))
+        sink.write(SinkBatch(SinkInfo(self.job, "out", parallelism), subtask, batch_id, batches))
 
     def rows(self) -> list[tuple[int, Any]]:
         with psycopg.connect(self.conninfo) as connection:
@@ -179,14 +179,14 @@ def test_a_job_that_begins_with_another_parallelism_waits_for_what_is_being_writ
 def write_while(table: Table, sink: PostgresSink[Item], batch_id: int, other: threading.Thread, *rows: Item) -> None:
     """Write ``rows`` in one transaction, in the middle of which ``other`` comes and waits."""
 
-    def runs() -> Iterator[RecordBatch[Item]]:
+    def batches() -> Iterator[RecordBatch[Item]]:
         yield RecordBatch(rows[:1])
         other.start()
         while not waits_for_lock(table):
             assert other.is_alive()
         yield RecordBatch(rows[1:])
 
-    sink.write(SinkBatch(SinkInfo(table.job, "out", 2), 0, batch_id, runs()))
+    sink.write(SinkBatch(SinkInfo(table.job, "out", 2), 0, batch_id, batches()))
     other.join()
 
 

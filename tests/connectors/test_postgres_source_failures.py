@@ -214,10 +214,10 @@ def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
     reader = run.source.create_reader(Reader())
     seen: list[RowChange[Any]] = []
     for portion in order.portions:
-        runs = reader.read(portion.start, portion.stop)
-        seen += next(runs).records
+        batches = reader.read(portion.start, portion.stop)
+        seen += next(batches).records
         with crashed(server):
-            seen += [change for run in runs for change in run.records]
+            seen += [change for batch in batches for change in batch.records]
     reader.close()
     return seen
 

@@ -51,12 +51,11 @@ class RecordProducer:
         except KafkaException as error:
             raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
-    def send(self, run: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
-        """Hand over messages for the records of ``run``; they are on their way then. Raises ``JobError``."""
+    def send(self, batch: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
+        """Send messages for the records of ``batch``, without waiting for them. Raises ``JobError``."""
         produce, topic_of, value_of, key_of = self._produce, encoder.topic, encoder.value, encoder.key
         headers_of, partition_of = encoder.headers, encoder.partition
-        timestamps = run.timestamps or [None] * len(run.records)
-        for record, timestamp in zip(run.records, timestamps, strict=True):
+        for record, timestamp in batch.pairs():
             options: dict[str, Any] = {}
             if timestamp is not None:
                 options["timestamp"] = timestamp

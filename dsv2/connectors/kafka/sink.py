@@ -89,8 +89,8 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         from dsv2.connectors.kafka.producers import producers
 
         with producers.lent(self._connection) as producer:
-            for run in batch.batches:
-                producer.send(run, self._encoder)
+            for records in batch.batches:
+                producer.send(records, self._encoder)
             producer.flush()
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:

@@ -85,8 +85,8 @@ class Transactions:
                 return
             producer.begin()
             try:
-                for run in batch.batches:
-                    producer.send(run, encoder)
+                for records in batch.batches:
+                    producer.send(records, encoder)
                 producer.prepare(self.marker, batch.batch_id + 1, self.info.run.run_id)
                 producer.commit()
             except BaseException:

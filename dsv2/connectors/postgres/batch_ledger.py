@@ -89,8 +89,8 @@ class BatchLedger:
                         f"{what}: the job has begun again meanwhile, with {parallelism} subtasks of the sink."
                     )
                 if not self.info.is_written(batch.batch_id, last, run_id):
-                    for run in batch.batches:
-                        _write_rows(connection, writer, run.records)
+                    for part in batch.batches:
+                        _write_rows(connection, writer, part.records)
                     self._note(connection, batch.subtask, batch.batch_id)
         except psycopg.Error as error:
             raise server.failure(what, error) from self.connection.presentable(error)

@@ -1,4 +1,4 @@
-"""Functions that take a run of records at once: the same as record by record; and where sources run them themselves."""
+"""Functions that take batches of records: the same as record by record; and where sources run them themselves."""
 
 from __future__ import annotations
 
