@@ -219,7 +219,8 @@ class Run:
         portions = [
             portion for order in orders(self.offset, self.source.split_serializer) for portion in order.portions
         ]
-        found = [record for each in portions for batch in reader.read(each.start, each.stop) for record in batch.records]
+        batches = [batch for each in portions for batch in reader.read(each.start, each.stop)]
+        found = [record for batch in batches for record in batch.records]
         reader.close()
         return sorted(found)
 
