@@ -54,6 +54,7 @@ from dsv2.streams import (
     NonKeyedPartitionStream,
     TwoGlobalStreams,
 )
+from dsv2.version import __version__
 
 __all__ = (
     "ApplyPartitionFunction",
@@ -110,4 +111,5 @@ __all__ = (
     "UserFunctionError",
     "WatermarkDeclarationError",
     "WatermarkManager",
+    "__version__",
 )

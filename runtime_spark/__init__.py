@@ -1,5 +1,9 @@
 """Runs dsv2 plans on Spark Structured Streaming; the only package that imports PySpark."""
 
+from runtime_spark.versions import check_pyspark
+
+check_pyspark()  # first: the imports below fail in an older PySpark
+
 from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError

@@ -39,6 +39,7 @@ from runtime_spark.sources import SourceOptions, check_source, source_frames
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
+from runtime_spark.versions import check_spark
 from runtime_spark.worker import pack_job
 
 __all__ = ("CompiledPlan", "SparkRuntime", "compile_plan")
@@ -115,7 +116,12 @@ class SparkRuntime:
             raise job_failure(error, plan.job_name) from error
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
-        """Begin to run ``plan``. Raises ``PlanError`` or ``IncompatibleCheckpointError`` before anything has run."""
+        """Begin to run ``plan``.
+
+        Raises ``ConfigurationError`` for a version of Spark that is not supported, ``PlanError`` or
+        ``IncompatibleCheckpointError``: all of them before anything has run.
+        """
+        check_spark(self._spark)
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
                 check_sink(plan, operator)

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "record_batch": {"columnar"},
     "clock": set[str](),
     "errors": set[str](),
+    "version": set[str](),
     "watermark": {"errors"},
     "state": {"callables", "errors"},
     "context": {"state", "watermark"},
@@ -59,7 +60,7 @@ MAY_IMPORT = {
     "runtime_spark": RUNTIME
     | RUNTIMES
     | {"arrow", "environment", "streams", "unfinished"},  # turns a stream into a DataFrame
-    "__init__": PLAN | {"configurable", "environment", "streams"},
+    "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
 
 # The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.

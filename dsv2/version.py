@@ -1,0 +1,5 @@
+"""The version of dsv2: its only definition. The build reads it from here."""
+
+__all__ = ("__version__",)
+
+__version__ = "0.1.0"

@@ -1,0 +1,43 @@
+"""Which versions of Spark the runtime supports: those that ``tests/spark/test_spark_facts.py`` passes with."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import pyspark
+
+from dsv2.errors import ConfigurationError
+
+__all__ = ("SUPPORTED", "check_pyspark", "check_spark")
+
+SUPPORTED = ((4, 2), (4, 3))
+"""Major and minor version, oldest first. The extra ``spark`` in pyproject.toml allows the same."""
+
+
+class _Session(Protocol):
+    @property
+    def version(self) -> str: ...
+
+
+def check_pyspark() -> None:
+    """Check the installed PySpark. Raises ``ConfigurationError`` if it is not supported."""
+    _check(pyspark.__version__, "The installed PySpark")
+
+
+def check_spark(session: _Session) -> None:
+    """Check the Spark behind ``session``, which ``SPARK_HOME`` or a cluster may choose.
+
+    Raises ``ConfigurationError`` if it is not supported.
+    """
+    _check(session.version, "The Spark of this session")
+
+
+def _check(version: str, which: str) -> None:
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    if parts is None or (int(parts[1]), int(parts[2])) not in SUPPORTED:
+        supported = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
+        raise ConfigurationError(
+            f"{which} has version {version}; dsv2 supports {supported}. "
+            f"Install a supported one with: pip install 'dsv2[spark]'"
+        )
