@@ -59,7 +59,8 @@ class Project:
         for module in ("examples.hot_topics", "examples.hello", "benchmarks.hello", "components.kafka"):
             write_program(self.root / (module.replace(".", "/") + ".py"), PROGRAM)
         write_program(self.root / "components" / "postgres.py", PROGRAM)
-        write_program(self.root / "tests" / "newcomer.py", PROGRAM)
+        for module in ("newcomer", "wheel"):
+            write_program(self.root / "tests" / f"{module}.py", PROGRAM)
         for name in IMPORTED_BY_ACCIDENT:
             (self.elsewhere / f"{name}.py").write_text(f"raise SystemExit('imported {name} from here')")
         programs = folder / "programs"
@@ -89,7 +90,7 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.mark.parametrize(
     "command",
-    [["hot-topics"], ["example", "hello"], ["bench", "hello"], ["kafka"], ["postgres"], ["newcomer"]],
+    [["hot-topics"], ["example", "hello"], ["bench", "hello"], ["kafka"], ["postgres"], ["newcomer"], ["wheel"]],
     ids=" ".join,
 )
 def test_files_in_the_current_directory_are_not_imported(project: Project, command: list[str]) -> None:

@@ -1,0 +1,48 @@
+"""What the repository says about itself in several places is the same everywhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dsv2
+from runtime_spark.versions import SUPPORTED
+
+ROOT = Path(__file__).parent.parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WORKFLOW = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+SPARKS = [f"{major}.{minor}" for major, minor in SUPPORTED]
+PYTHONS = [
+    version
+    for classifier in PROJECT["classifiers"]
+    for version in re.findall(r"^Programming Language :: Python :: (3\.\d+)$", classifier)
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("python", PYTHONS), ("spark", SPARKS)])
+def test_each_matrix_of_the_workflow_has_every_supported_version(name: str, expected: list[str]) -> None:
+    matrices = re.findall(rf"^ +{name}: \[(.*)\]$", WORKFLOW, re.MULTILINE)
+    assert matrices
+    assert all(re.findall(r'"([\d.]+)"', matrix) == expected for matrix in matrices)
+
+
+@pytest.mark.parametrize(("label", "versions"), [("Python", PYTHONS), ("Spark (PySpark)", SPARKS)])
+def test_the_versioning_policy_names_them(label: str, versions: list[str]) -> None:
+    policy = (ROOT / "docs" / "versioning.md").read_text()
+    (row,) = (line for line in policy.splitlines() if line.startswith(f"| {label} |"))
+    assert re.findall(r"\d\.\d+", row) == versions
+
+
+def test_each_release_says_which_checkpoints_it_invalidates() -> None:
+    _, *releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert releases[0].startswith(f"{dsv2.__version__} (")
+    assert all("\n### Invalidates checkpoints\n\n- " in release for release in releases)
+
+
+@pytest.mark.parametrize("file", ["LICENSE", "NOTICE"])
+def test_license_files_are_packed(file: str) -> None:
+    assert file in PROJECT["license-files"]
+    assert (ROOT / file).read_text().strip()
