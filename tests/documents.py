@@ -7,7 +7,7 @@ from pathlib import Path
 __all__ = ("DOCUMENTS", "ROOT", "program_of", "said_by")
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def program_of(document: Path) -> str:
@@ -16,7 +16,7 @@ def program_of(document: Path) -> str:
     in_block = False
     for line in document.read_text().splitlines():
         if line.startswith("```"):
-            in_block = line == "```python"
+            in_block = line.split(" ")[0] == "```python"  # a title may follow; programs of other engines are "py"
             line = ""
         lines.append(line if in_block else "")
     return "\n".join(lines) + "\n"

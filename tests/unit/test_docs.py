@@ -11,9 +11,9 @@ import pytest
 
 from tests.documents import DOCUMENTS, ROOT, program_of, said_by
 
-PROGRAMS = {document.name: program_of(document) for document in DOCUMENTS}
+PROGRAMS = {str(document.relative_to(ROOT)): program_of(document) for document in DOCUMENTS}
 PROGRAMS = {name: program for name, program in PROGRAMS.items() if program.strip()}
-NEED_SERVERS = {"connectors.md"}  # tests/spark/test_connectors_document.py runs it
+NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
 each_document = pytest.mark.parametrize("name", PROGRAMS)
 
 
