@@ -10,6 +10,7 @@ import pytest
 
 import dsv2
 from runtime_spark.versions import SUPPORTED
+from tests.unit.test_public_api import FOR_USERS
 
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -46,3 +47,9 @@ def test_each_release_says_which_checkpoints_it_invalidates() -> None:
 def test_license_files_are_packed(file: str) -> None:
     assert file in PROJECT["license-files"]
     assert (ROOT / file).read_text().strip()
+
+
+def test_the_reference_has_every_module_for_users() -> None:
+    pages = (page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    shown = [module for page in pages for module in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)]
+    assert set(FOR_USERS) <= set(shown)
