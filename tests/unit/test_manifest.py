@@ -92,6 +92,13 @@ class Join(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
     def process_record_from_second_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
 
+def seen_with(*fields: tuple[str, type]) -> type:
+    """A version of the class ``shop.Seen``."""
+    made = make_dataclass("Seen", fields)
+    made.__module__ = "shop"  # which module make_dataclass takes depends on the version of Python
+    return made
+
+
 def topic(record: Any) -> Any:
     return record.topic
 
@@ -236,10 +243,10 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         ["AT(count): state 'total': its type was builtins.int and is now builtins.str"],
     ),
     "fields of a class of a state": (
-        replace(PROGRAM, count=CountIn(VALUE("seen", make_dataclass("Seen", [("at", int)])))),
-        replace(PROGRAM, count=CountIn(VALUE("seen", make_dataclass("Seen", [("at", str), ("by", str)])))),
-        ["AT(count): state 'seen': field 'at' of types.Seen was int and is now str",
-         "AT(count): state 'seen': types.Seen has a new field 'by' without a default. Give it one"],
+        replace(PROGRAM, count=CountIn(VALUE("seen", seen_with(("at", int))))),
+        replace(PROGRAM, count=CountIn(VALUE("seen", seen_with(("at", str), ("by", str))))),
+        ["AT(count): state 'seen': field 'at' of shop.Seen was int and is now str",
+         "AT(count): state 'seen': shop.Seen has a new field 'by' without a default. Give it one"],
     ),
     "kind and time to live of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int))),
