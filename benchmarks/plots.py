@@ -2,7 +2,7 @@
 
 Throughput by keys and by kind of record (of the suite), by levels, records and executors (of ``growth``), the time of
 a micro-batch by the state that is held (of ``state``), and latency by rate (of ``latency``). What has not been measured
-is left out. It needs matplotlib (``pip install dsv2[bench]``, which the development environment has).
+is left out. It needs matplotlib, from the dependency group ``bench``, which the development environment has.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ import typing
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
+from typing_extensions import Format, get_annotations
+
 from dsv2.state.types import classes_in
 
 __all__ = ("ClassFields", "class_changes", "classes_of")
@@ -61,8 +63,8 @@ def _fields(kind: type) -> dict[str, dict[str, Any]]:
         return {}
     try:
         hints: dict[str, Any] = typing.get_type_hints(kind)
-    except Exception:  # a name that only a type checker can look up
-        hints = dict(getattr(kind, "__annotations__", {}))
+    except Exception:  # a name that only a type checker can look up, which Python 3.14 would do here as well
+        hints = get_annotations(kind, format=Format.FORWARDREF)
     return {name: {"types": _types(hints.get(name, Any)), "has_default": name in defaults} for name in names}
 
 

@@ -8,6 +8,8 @@ from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from typing_extensions import Format, get_annotations
+
 from dsv2.functions import CallableFunction, ProcessFunction
 from dsv2.sinks import ParallelSink, Sink
 from dsv2.sources import BaseSource
@@ -61,7 +63,7 @@ def mentioned_names(function: ProcessFunction) -> set[str]:
     called = function.wrapped if isinstance(function, WrappingFunction) else function
     names = set(vars(called)) if hasattr(called, "__dict__") else set()
     for base in type(called).__mro__[:-1]:
-        names |= {*vars(base), *vars(base).get("__annotations__", ())}
+        names |= {*vars(base), *get_annotations(base, format=Format.STRING)}
         for member in vars(base).values():
             for method in (member, *(getattr(member, part, None) for part in ("fget", "fset", "__func__"))):
                 if isinstance(method, FunctionType):
