@@ -1,4 +1,8 @@
-"""dsv2: Apache Flink's DataStream V2 for Python, on Apache Spark."""
+"""dsv2: Apache Flink's DataStream V2 for Python, on Apache Spark.
+
+The names that most programs need can be imported from here. Windows, joins and event time are in ``dsv2.extension``,
+connectors in ``dsv2.connectors``, functions on Arrow tables in ``dsv2.arrow``.
+"""
 
 from dsv2.configurable import ConfiguredSink, ProcessConfigurable
 from dsv2.context import (
@@ -32,6 +36,7 @@ from dsv2.errors import (
     IncompatibleCheckpointError,
     InternalError,
     InvalidKeyError,
+    InvalidWatermarkError,
     JobError,
     MissingUidWarning,
     PlanError,
@@ -46,34 +51,70 @@ from dsv2.errors import (
     UserFunctionError,
     WatermarkDeclarationError,
 )
+from dsv2.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    OneInputStreamProcessFunction,
+    TwoInputBroadcastStreamProcessFunction,
+    TwoInputNonBroadcastStreamProcessFunction,
+    TwoOutputStreamProcessFunction,
+)
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
+from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
+from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
+from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
 from dsv2.streams import (
     BroadcastStream,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
     GlobalStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
     TwoGlobalStreams,
+    TwoKeyedStreams,
+    TwoStreams,
 )
 from dsv2.version import __version__
+from dsv2.watermark import (
+    Watermark,
+    WatermarkDeclaration,
+    WatermarkDeclarations,
+    WatermarkHandlingResult,
+    new_builder,
+)
 
 __all__ = (
     "ApplyPartitionFunction",
     "BroadcastStream",
+    "CollectSink",
+    "CollectionSource",
     "Collector",
     "ConfigurationError",
+    "ConfiguredGlobalStream",
+    "ConfiguredKeyedStream",
     "ConfiguredSink",
+    "ConfiguredStream",
     "ContractError",
     "CorruptDataError",
     "Counter",
+    "DataFrameSource",
+    "DataGeneratorSource",
     "DroppedStateWarning",
     "Dsv2Error",
     "Dsv2Warning",
     "ExecutionEnvironment",
+    "FileSink",
+    "FilterFunction",
+    "FlatMapFunction",
+    "ForeachBatchSink",
     "GlobalStream",
     "IllegalRedistributionModeError",
     "IncompatibleCheckpointError",
     "InternalError",
     "InvalidKeyError",
+    "InvalidWatermarkError",
     "JobError",
     "JobHandle",
     "JobInfo",
@@ -81,13 +122,16 @@ __all__ = (
     "JobResult",
     "JobStatus",
     "KeyedPartitionStream",
+    "MapFunction",
     "MetricGroup",
+    "MissingUidWarning",
     "NonKeyedPartitionStream",
     "NonPartitionedContext",
+    "OneInputStreamProcessFunction",
     "OperatorProgress",
     "PartitionedContext",
-    "MissingUidWarning",
     "PlanError",
+    "PrintSink",
     "ProcessConfigurable",
     "ProcessingTimeManager",
     "RecordMutatedError",
@@ -95,21 +139,34 @@ __all__ = (
     "RuntimeExecutionMode",
     "SchemaError",
     "SerializationError",
+    "StateDeclaration",
     "StateDeclarationError",
+    "StateDeclarations",
     "StateManager",
+    "StateTtl",
     "SubtaskStateManager",
     "TaskInfo",
     "Trigger",
     "TwoGlobalStreams",
+    "TwoInputBroadcastStreamProcessFunction",
+    "TwoInputNonBroadcastStreamProcessFunction",
+    "TwoKeyedStreams",
     "TwoOutputApplyPartitionFunction",
     "TwoOutputNonPartitionedContext",
     "TwoOutputPartitionedContext",
+    "TwoOutputStreamProcessFunction",
+    "TwoStreams",
     "UndeclaredStateError",
     "UndeclaredWatermarkError",
     "UnfinishedJobWarning",
     "UnreadStreamWarning",
     "UserFunctionError",
+    "Watermark",
+    "WatermarkDeclaration",
     "WatermarkDeclarationError",
+    "WatermarkDeclarations",
+    "WatermarkHandlingResult",
     "WatermarkManager",
     "__version__",
+    "new_builder",
 )

@@ -60,9 +60,9 @@ OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
 class RuntimeExecutionMode(Enum):
     """How a job runs. AUTOMATIC is BATCH when all sources are bounded, else STREAMING."""
 
-    STREAMING = "STREAMING"
-    BATCH = "BATCH"
-    AUTOMATIC = "AUTOMATIC"
+    STREAMING = "streaming"
+    BATCH = "batch"
+    AUTOMATIC = "automatic"
 
 
 class Collector(Protocol[OUT_contra]):

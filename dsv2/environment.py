@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
+from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
@@ -15,7 +17,7 @@ from dsv2.graph.unread import warn_of_unread_streams
 from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
-from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.streams import ConfiguredStream
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import watch
 
@@ -40,7 +42,7 @@ class ExecutionEnvironment:
 
     @staticmethod
     def get_instance(
-        runtime: str | JobRuntime = "spark", *, spark: object | None = None, fast: bool = False
+        runtime: Literal["spark", "local"] | JobRuntime = "spark", *, spark: object | None = None, fast: bool = False
     ) -> ExecutionEnvironment:
         """A new environment.
 
@@ -65,7 +67,7 @@ class ExecutionEnvironment:
 
     def from_source(
         self, source: BaseSource[T], name: str = "Source", *, watermarks: WatermarkStrategy[T] | None = None
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+    ) -> ConfiguredStream[T]:
         """A stream of what ``source`` reads.
 
         ``watermarks``: how to tell event time in each split; for sources with splits only (those of
@@ -82,11 +84,11 @@ class ExecutionEnvironment:
             )
         node = self._builder.add(OperatorKind.SOURCE, source, name)
         node.watermarks = watermarks
-        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(node))
+        return ConfiguredStream(self._builder, InputRef(node))
 
     def from_collection(
         self, items: Collection[T], name: str = "Collection Source", *, records_per_batch: int | None = None
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+    ) -> ConfiguredStream[T]:
         """A stream of the elements of ``items``, in order; at most ``records_per_batch`` in a micro-batch."""
         return self.from_source(CollectionSource(items, records_per_batch=records_per_batch), name)
 
@@ -98,7 +100,7 @@ class ExecutionEnvironment:
         *,
         split_by: str | None = None,
         records_per_batch: int | None = None,
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+    ) -> ConfiguredStream[T]:
         """A stream of the rows of a Spark DataFrame as ``record_type``. See ``DataFrameSource``."""
         source = DataFrameSource(dataframe, record_type, split_by=split_by, records_per_batch=records_per_batch)
         return self.from_source(source, name)
@@ -110,8 +112,7 @@ class ExecutionEnvironment:
 
     def set_parallelism(self, parallelism: int) -> None:
         """Set the default parallelism, at least 1."""
-        if not isinstance(parallelism, int) or isinstance(parallelism, bool) or parallelism < 1:
-            raise ConfigurationError(f"Parallelism must be a whole number of at least 1, not {parallelism!r}.")
+        check_whole_number(parallelism, "parallelism")
         self._parallelism = parallelism
 
     @property
@@ -119,14 +120,15 @@ class ExecutionEnvironment:
         """STREAMING unless set otherwise."""
         return self._mode
 
-    def set_execution_mode(self, mode: RuntimeExecutionMode) -> None:
-        """STREAMING, BATCH, or AUTOMATIC: BATCH when all sources are bounded."""
-        if not isinstance(mode, RuntimeExecutionMode):
-            raise ConfigurationError(f"An execution mode is a RuntimeExecutionMode, not {mode!r}.")
-        self._mode = mode
+    def set_execution_mode(self, mode: RuntimeExecutionMode | Literal["streaming", "batch", "automatic"]) -> None:
+        """STREAMING, BATCH, or AUTOMATIC: BATCH when all sources are bounded.
 
-    def set_callback_timeout(self, timeout_ms: int | None) -> None:
-        """Fail the job if a callback of a process function takes longer than ``timeout_ms``; None (default): any time.
+        Raises ``ConfigurationError`` for anything else.
+        """
+        self._mode = as_choice(RuntimeExecutionMode, mode, "mode")
+
+    def set_callback_timeout(self, timeout: timedelta | None) -> None:
+        """Fail the job if a callback of a process function takes longer than ``timeout``; None (default): any time.
 
         A callback that blocks would keep the job from going on, and from stopping, without a word. It is interrupted,
         and the ``UserFunctionError`` names operator, callback, subtask, key and record. Where Python cannot interrupt
@@ -134,9 +136,7 @@ class ExecutionEnvironment:
         main thread only, logs the stack. Uses the signal SIGUSR2. Functions of sinks and readers of sources have no
         such limit.
         """
-        if timeout_ms is not None and (not isinstance(timeout_ms, int) or timeout_ms < 1):
-            raise ConfigurationError(f"A callback timeout is a whole number of ms, at least 1, not {timeout_ms!r}.")
-        self._callback_timeout_ms = timeout_ms
+        self._callback_timeout_ms = None if timeout is None else as_milliseconds(timeout, "timeout", at_least=1)
 
     def register_type(
         self,
@@ -215,6 +215,8 @@ class ExecutionEnvironment:
         allow_non_restored_state: bool,
     ) -> JobHandle:
         checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+        if trigger is not None and not isinstance(trigger, Trigger):
+            raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
         plan = self.build_plan(job_name)
         warn_of_unread_streams(plan)
         job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_non_restored_state))

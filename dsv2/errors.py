@@ -14,6 +14,7 @@
     │   └── UserFunctionError            a callback of a process function raised
     ├── ContractError                a callback broke a rule; reaches the user wrapped in UserFunctionError
     │   ├── UndeclaredWatermarkError     emitted an identifier that nothing in the job declares
+    │   ├── InvalidWatermarkError        a watermark value of another type than the declaration says
     │   ├── UndeclaredStateError         asked for a state that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
     │   └── RecordMutatedError           a record was changed after it had been emitted
@@ -43,6 +44,7 @@ __all__ = (
     "IncompatibleCheckpointError",
     "InternalError",
     "InvalidKeyError",
+    "InvalidWatermarkError",
     "JobError",
     "MissingUidWarning",
     "PlanError",
@@ -170,6 +172,10 @@ class ContractError(Dsv2Error):
 
 class UndeclaredWatermarkError(ContractError):
     """A watermark was emitted whose identifier no function and no source of the job declares."""
+
+
+class InvalidWatermarkError(ContractError):
+    """``new_watermark`` got a value of another type than the watermark is declared with, or one beyond 64 bits."""
 
 
 class UndeclaredStateError(ContractError):

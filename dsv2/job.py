@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
+from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
 from dsv2.graph import Plan
 
@@ -26,60 +28,42 @@ __all__ = (
 class Trigger:
     """When a streaming job runs its next micro-batch, and how large it is. Made by one of the two methods.
 
-    ``target_batch_ms``: how long a micro-batch should take, in ms. A backlog is read in micro-batches that grow from
+    ``target_batch_duration``: how long a micro-batch should take. A backlog is read in micro-batches that grow from
     small ones until they take that long; what trickles in is not kept waiting. It counts besides the limits of the
     sources; not for DataFrames, nor in the local runtime. None: only the limits count.
+
+    Spark's continuous and real-time triggers have no counterpart: neither runs the stateful operators that process
+    functions need.
     """
 
     interval_ms: int | None
     target_batch_ms: int | None = None
 
     @staticmethod
-    def processing_time(interval_ms: int = 0, *, target_batch_ms: int | None = None) -> Trigger:
-        """A micro-batch every ``interval_ms`` milliseconds; 0: as soon as the one before is done.
+    def processing_time(
+        interval: timedelta = timedelta(0), *, target_batch_duration: timedelta | None = None
+    ) -> Trigger:
+        """A micro-batch every ``interval``; 0: as soon as the one before is done.
 
-        Raises ``ConfigurationError`` for both an interval and ``target_batch_ms``.
+        Raises ``ConfigurationError`` for both an interval and ``target_batch_duration``.
         """
-        if not isinstance(interval_ms, int) or interval_ms < 0:
-            raise ConfigurationError(
-                f"processing_time takes milliseconds, a whole number of at least 0, not {interval_ms!r}."
-            )
-        _check_target(target_batch_ms)
+        interval_ms = as_milliseconds(interval, "interval", at_least=0)
+        target_batch_ms = _target_ms(target_batch_duration)
         if interval_ms and target_batch_ms is not None:
             raise ConfigurationError(
-                "With target_batch_ms one micro-batch follows the other, so that it can be told how long they take: "
-                "leave the interval out."
+                "With target_batch_duration one micro-batch follows the other, so that their durations can be "
+                "measured: leave the interval out."
             )
         return Trigger(interval_ms, target_batch_ms)
 
     @staticmethod
-    def available_now(*, target_batch_ms: int | None = None) -> Trigger:
+    def available_now(*, target_batch_duration: timedelta | None = None) -> Trigger:
         """Process what the sources hold now, in as many micro-batches as it takes, then end."""
-        _check_target(target_batch_ms)
-        return Trigger(None, target_batch_ms)
-
-    @staticmethod
-    def continuous(interval_ms: int = 0) -> Trigger:
-        """Refused: raises ``ConfigurationError`` with the reason."""
-        raise ConfigurationError(
-            "Spark's continuous mode runs no stateful operators, and every process function is one. "
-            "Use Trigger.processing_time()."
-        )
-
-    @staticmethod
-    def real_time(interval_ms: int = 0) -> Trigger:
-        """Refused: raises ``ConfigurationError`` with the reason."""
-        raise ConfigurationError(
-            "Spark's real-time mode does not run applyInPandasWithState, on which process functions run. "
-            "Use Trigger.processing_time()."
-        )
+        return Trigger(None, _target_ms(target_batch_duration))
 
 
-def _check_target(target_batch_ms: int | None) -> None:
-    if target_batch_ms is not None and (not isinstance(target_batch_ms, int) or target_batch_ms < 1):
-        raise ConfigurationError(
-            f"target_batch_ms is in milliseconds, a whole number of at least 1, not {target_batch_ms!r}."
-        )
+def _target_ms(duration: timedelta | None) -> int | None:
+    return None if duration is None else as_milliseconds(duration, "target_batch_duration", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +116,7 @@ class JobResult:
     """What ``execute`` returns."""
 
     job_name: str
-    seconds: float
+    duration: timedelta
     progress: JobProgress
 
 
@@ -147,13 +131,13 @@ class JobHandle(Protocol):
     def progress(self) -> JobProgress:
         """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
 
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout_seconds`` passed first. Raises what the job failed with."""
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the job ends; False if ``timeout`` passed first. Raises what the job failed with."""
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
+    def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches; started again from its checkpoint it goes on from there.
 
-        Waits for the micro-batch that is running, and logs now and then what for. ``timeout_seconds``: cancel the
+        Waits for the micro-batch that is running, and logs now and then what for. ``timeout``: cancel the
         micro-batch if it takes longer than that; the next start repeats it. 0: at once. A BATCH job has no point at
         which it could go on: ``stop`` waits for its end, or cancels all of it. Raises ``JobError`` if the job does not
         end even when it is cancelled: because a function of a sink on the driver blocks.

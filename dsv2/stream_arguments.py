@@ -19,10 +19,11 @@ from dsv2.spi import ColumnarFunction
 
 __all__ = (
     "one_input",
+    "refuse_selectors",
     "require",
+    "require_both_or_neither",
     "require_callable",
-    "require_new_key_selector",
-    "require_selectors",
+    "require_selector",
     "require_version",
 )
 
@@ -56,31 +57,46 @@ def require_callable(method: str, function: object) -> None:
         raise PlanError(f"{method} at {caller_location()} takes a callable (record), not {function!r}.")
 
 
-def require(function: object, kind: type) -> None:
-    """Raise ``PlanError`` unless ``function`` is of the ``kind`` that these streams take."""
+def require(function: object, kind: type) -> Any:
+    """``function``. Raises ``PlanError`` unless ``function`` is of the ``kind`` that these streams take."""
     if not isinstance(function, kind):
         raise PlanError(
             f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
             f"not {kind_of(function)}."
         )
+    return function
 
 
-def require_selectors(selectors: tuple[Any, ...], count: int) -> None:
-    """Raise ``PlanError`` unless there is one key selector for each of ``count`` outputs."""
-    if len(selectors) != count or not all(takes(selector, 1) for selector in selectors):
-        raise PlanError(
-            f"process at {caller_location()}: to keep the stream keyed give one key selector for each of the "
-            f"{count} output{'s' if count > 1 else ''}, or none at all."
-        )
-
-
-def require_new_key_selector(selector: object) -> None:
-    """Raise ``PlanError`` for what is given and is no key selector."""
+def require_selector(method: str, selector: object, parameter: str) -> None:
+    """Raise ``PlanError`` for a key selector that is given and cannot be called with a record."""
     if selector is not None and not takes(selector, 1):
         raise PlanError(
-            f"connect_and_process at {caller_location()}: new_key_selector is a callable (record) -> key, "
-            f"not {selector!r}."
+            f"{method} at {caller_location()}: {parameter} is a callable (record) -> key, not {selector!r}."
         )
+
+
+def require_both_or_neither(first: object, second: object) -> None:
+    """Raise ``PlanError`` unless both outputs have a key selector, or none has."""
+    require_selector("process", first, "first_key_selector")
+    require_selector("process", second, "second_key_selector")
+    if (first is None) != (second is None):
+        raise PlanError(
+            f"process at {caller_location()}: to keep the stream keyed give both first_key_selector and "
+            f"second_key_selector, or neither."
+        )
+
+
+def refuse_selectors(function: str, **selectors: object) -> None:
+    """Raise ``PlanError`` if one of ``selectors`` is given, as they are not for a ``function`` of this kind."""
+    for parameter, selector in selectors.items():
+        if selector is not None:
+            wanted = (
+                "first_key_selector and second_key_selector" if parameter == "new_key_selector" else "new_key_selector"
+            )
+            raise PlanError(
+                f"process at {caller_location()}: {parameter} is not for {function}: use {wanted} to keep the stream "
+                f"keyed."
+            )
 
 
 def require_version(version: object, selectors: tuple[Any, ...]) -> None:

@@ -8,7 +8,7 @@ handle to configure the operator behind it (``with_uid`` and its kin).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from dsv2.callables import takes
 from dsv2.configurable import ConfiguredSink, ProcessConfigurable
@@ -25,28 +25,30 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
-from dsv2.graph.builder import caller_location, kind_of
+from dsv2.graph.builder import caller_location
 from dsv2.sinks import Sink
 from dsv2.stream_arguments import (
     one_input,
+    refuse_selectors,
     require,
+    require_both_or_neither,
     require_callable,
-    require_new_key_selector,
-    require_selectors,
+    require_selector,
     require_version,
 )
+from dsv2.stream_base import Stream, preserving, refuse_foreign
 
 __all__ = (
     "BroadcastStream",
+    "ConfiguredGlobalStream",
+    "ConfiguredKeyedStream",
+    "ConfiguredStream",
     "GlobalStream",
     "KeyedPartitionStream",
     "NonKeyedPartitionStream",
-    "ProcessConfigurableAndGlobalStream",
-    "ProcessConfigurableAndKeyedPartitionStream",
-    "ProcessConfigurableAndNonKeyedPartitionStream",
-    "ProcessConfigurableAndTwoKeyedPartitionStreams",
-    "ProcessConfigurableAndTwoNonKeyedPartitionStream",
     "TwoGlobalStreams",
+    "TwoKeyedStreams",
+    "TwoStreams",
 )
 
 K = TypeVar("K", bound=Hashable)
@@ -54,46 +56,19 @@ NK = TypeVar("NK", bound=Hashable)
 T_co = TypeVar("T_co", covariant=True)
 O1_co = TypeVar("O1_co", covariant=True)
 O2_co = TypeVar("O2_co", covariant=True)
+IN = TypeVar("IN")
 TO = TypeVar("TO")
 OUT = TypeVar("OUT")
 O1 = TypeVar("O1")
 O2 = TypeVar("O2")
 
-
-class _Stream(Generic[T_co]):
-    """One output of one operator, seen through a partitioning."""
-
-    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
-        self._builder = builder
-        self._ref = ref
-
-    def _add(
-        self,
-        kind: OperatorKind,
-        function: ProcessFunction,
-        name: str,
-        *others: InputRef,
-        output_keys: tuple[KeySelector | None, ...] = (None,),
-        non_parallel: bool = False,
-        version: int | None = None,
-    ) -> InputRef:
-        require_version(version, output_keys)
-        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
-        return InputRef(node)
-
-    def _through(
-        self, exchange: Exchange, key_selector: KeySelector | None = None, version: int | None = None
-    ) -> InputRef:
-        return InputRef(self._ref.node, self._ref.output, exchange, key_selector, version)
-
-    def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
-        if not isinstance(sink, Sink):
-            raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {kind_of(sink)}.")
-        node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), non_parallel)
-        return ConfiguredSink(self._builder, InputRef(node))
+_OneInputOrCallable: TypeAlias = OneInput[IN, OUT] | Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]
+_TwoInput: TypeAlias = (
+    TwoInputNonBroadcastStreamProcessFunction[IN, Any, OUT] | TwoInputBroadcastStreamProcessFunction[IN, Any, OUT]
+)
 
 
-class _Partitionable(_Stream[T_co], Generic[T_co]):
+class _Partitionable(Stream[T_co], Generic[T_co]):
     """A stream that may be partitioned in another way: every one but a broadcast stream."""
 
     def key_by(
@@ -126,17 +101,19 @@ class _Partitionable(_Stream[T_co], Generic[T_co]):
 class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     """A stream whose partitions are the parallel subtasks; which record is where is not determined."""
 
+    _kind = "NonKeyedPartitionStream"
+
     @overload
-    def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]
-    ) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[O1, O2]: ...
+    def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoStreams[O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
-    def process(self, function: Any) -> Any:
+    ) -> ConfiguredStream[OUT]: ...
+    def process(
+        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any]
+    ) -> ConfiguredStream[Any] | TwoStreams[Any, Any]:
         """Run ``function`` on every subtask.
 
         A two-output function gives a pair of streams (``first``, ``second``); a one-input function, or a plain
@@ -144,41 +121,43 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
         """
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, "Two-Output-Process", output_keys=(None, None))
-            return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
+            return TwoStreams[Any, Any](self._builder, ref)
         ref = self._add(OperatorKind.ONE_INPUT, one_input(function), "Process")
-        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+        return ConfiguredStream[Any](self._builder, ref)
 
     @overload
     def connect_and_process(
         self,
         other: NonKeyedPartitionStream[TO],
         function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
         self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
-    def connect_and_process(self, other: Any, function: Any) -> Any:
+    ) -> ConfiguredStream[OUT]: ...
+    def connect_and_process(
+        self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: _TwoInput[Any, Any]
+    ) -> ConfiguredStream[Any]:
         """Run ``function`` on this stream and ``other``: a non-keyed one, or a broadcast one as side input."""
-        _refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
+        refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
             ref = _connect_broadcast(self, other, function)
         else:
             require(function, TwoInputNonBroadcastStreamProcessFunction)
             ref = self._add(OperatorKind.TWO_INPUT, function, "TwoInput-Process", other._ref)
-        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+        return ConfiguredStream[Any](self._builder, ref)
 
-    def map(self, function: Callable[[T_co], OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+    def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
         """``process`` with a function that turns each record into one."""
         require_callable("map", function)
         return self.process(MapFunction(function)).with_name("Map")
 
-    def filter(self, predicate: Callable[[T_co], bool]) -> ProcessConfigurableAndNonKeyedPartitionStream[T_co]:
+    def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
         """``process`` with a function that keeps the records for which ``predicate`` is true."""
         require_callable("filter", predicate)
         return self.process(FilterFunction(predicate)).with_name("Filter")
 
-    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+    def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
         """``process`` with a function that turns each record into any number of records."""
         require_callable("flat_map", function)
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
@@ -195,63 +174,77 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
 class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
     """A stream whose partitions are the keys."""
 
+    _kind = "KeyedPartitionStream"
+
     @overload
-    def process(
-        self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]
-    ) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[O1, O2]: ...
+    def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoStreams[O1, O2]: ...
     @overload
     def process(
         self,
         function: TwoOutputStreamProcessFunction[T_co, O1, O2],
+        *,
         first_key_selector: Callable[[O1], K],
         second_key_selector: Callable[[O2], K],
-        *,
         version: int | None = None,
-    ) -> ProcessConfigurableAndTwoKeyedPartitionStreams[K, O1, O2]: ...
+    ) -> TwoKeyedStreams[K, O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredStream[OUT]: ...
     @overload
     def process(
         self, function: OneInput[T_co, OUT], new_key_selector: Callable[[OUT], K], *, version: int | None = None
-    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
-    def process(self, function: Any, *key_selectors: Any, version: int | None = None, **named_selectors: Any) -> Any:
+    ) -> ConfiguredStream[OUT]: ...
+    def process(
+        self,
+        function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any],
+        new_key_selector: Callable[[Any], K] | None = None,
+        *,
+        first_key_selector: Callable[[Any], K] | None = None,
+        second_key_selector: Callable[[Any], K] | None = None,
+        version: int | None = None,
+    ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any] | TwoStreams[Any, Any] | TwoKeyedStreams[K, Any, Any]:
         """Run ``function`` once per record, with the record's key as partition.
 
-        Without key selectors the result is not keyed. With them (one per output) it stays keyed, without moving:
-        every emitted record must have the current key, which is checked as it is emitted. ``version``: of these
-        selectors, as in ``NonKeyedPartitionStream.key_by``.
+        Without key selectors the result is not keyed. With ``new_key_selector``, or for a two-output function both
+        ``first_key_selector`` and ``second_key_selector``, it stays keyed, without moving: every emitted record must
+        have the current key, which is checked as it is emitted. ``version``: of these selectors, as in
+        ``NonKeyedPartitionStream.key_by``. Raises ``PlanError`` for selectors that do not fit the function.
         """
-        # Keywords come in the order of the call; sorted, first_key_selector is before second_key_selector.
-        selectors = (*key_selectors, *(selector for _, selector in sorted(named_selectors.items())))
         if isinstance(function, TwoOutputStreamProcessFunction):
-            return self._process_two_output(function, selectors, version)
-        name = "KeyedProcess"
-        if not selectors:
-            ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, version=version)
-            return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
-        require_selectors(selectors, 1)
-        ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, output_keys=selectors, version=version)
-        return ProcessConfigurableAndKeyedPartitionStream[K, Any](self._builder, _preserving(ref))
+            refuse_selectors("a two-output function", new_key_selector=new_key_selector)
+            return self._process_two_output(function, (first_key_selector, second_key_selector), version)
+        body = one_input(function)
+        refuse_selectors(
+            "a function with one output",
+            first_key_selector=first_key_selector,
+            second_key_selector=second_key_selector,
+        )
+        require_selector("process", new_key_selector, "new_key_selector")
+        ref = self._add(OperatorKind.ONE_INPUT, body, "KeyedProcess", output_keys=(new_key_selector,), version=version)
+        return _keyed_result(self._builder, ref)
 
-    def _process_two_output(self, function: ProcessFunction, selectors: tuple[Any, ...], version: int | None) -> Any:
+    def _process_two_output(
+        self,
+        function: ProcessFunction,
+        selectors: tuple[KeySelector | None, KeySelector | None],
+        version: int | None,
+    ) -> TwoStreams[Any, Any] | TwoKeyedStreams[K, Any, Any]:
+        require_both_or_neither(*selectors)
         kind, name = OperatorKind.TWO_OUTPUT, "Two-Output-Operator"
-        if not selectors:
-            ref = self._add(kind, function, name, output_keys=(None, None), version=version)
-            return ProcessConfigurableAndTwoNonKeyedPartitionStream[Any, Any](self._builder, ref)
-        require_selectors(selectors, 2)
         ref = self._add(kind, function, name, output_keys=selectors, version=version)
-        return ProcessConfigurableAndTwoKeyedPartitionStreams[K, Any, Any](self._builder, ref)
+        if selectors == (None, None):
+            return TwoStreams[Any, Any](self._builder, ref)
+        return TwoKeyedStreams[K, Any, Any](self._builder, ref)
 
     @overload
     def connect_and_process(
         self,
         other: KeyedPartitionStream[K, TO],
         function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
         self,
@@ -260,11 +253,11 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
-    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
         self, other: BroadcastStream[TO], function: TwoInputBroadcastStreamProcessFunction[T_co, TO, OUT]
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
         self,
@@ -273,19 +266,24 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
-    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    ) -> ConfiguredKeyedStream[K, OUT]: ...
     def connect_and_process(
-        self, other: Any, function: Any, new_key_selector: Any = None, *, version: int | None = None
-    ) -> Any:
+        self,
+        other: KeyedPartitionStream[K, Any] | BroadcastStream[Any],
+        function: _TwoInput[Any, Any],
+        new_key_selector: Callable[[Any], K] | None = None,
+        *,
+        version: int | None = None,
+    ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any]:
         """Run ``function`` on this stream and ``other``: one keyed by the same type of key, or a broadcast one.
 
         With ``new_key_selector``, of version ``version``, the result stays keyed, as with ``process``.
         """
-        _refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
+        refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
             return _keyed_broadcast(self, other, function, new_key_selector, version)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
-        require_new_key_selector(new_key_selector)
+        require_selector("connect_and_process", new_key_selector, "new_key_selector")
         ref = self._add(
             OperatorKind.TWO_INPUT,
             function,
@@ -308,50 +306,56 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
 class GlobalStream(_Partitionable[T_co], Generic[T_co]):
     """A stream with exactly one partition; what processes it has parallelism 1."""
 
+    _kind = "GlobalStream"
+
     @overload
     def process(self, function: TwoOutputStreamProcessFunction[T_co, O1, O2]) -> TwoGlobalStreams[O1, O2]: ...
     @overload
-    def process(self, function: OneInput[T_co, OUT]) -> ProcessConfigurableAndGlobalStream[OUT]: ...
+    def process(self, function: OneInput[T_co, OUT]) -> ConfiguredGlobalStream[OUT]: ...
     @overload
     def process(
         self, function: Callable[[T_co, Collector[OUT], PartitionedContext[OUT]], None]
-    ) -> ProcessConfigurableAndGlobalStream[OUT]: ...
-    def process(self, function: Any) -> Any:
+    ) -> ConfiguredGlobalStream[OUT]: ...
+    def process(
+        self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any]
+    ) -> ConfiguredGlobalStream[Any] | TwoGlobalStreams[Any, Any]:
         """Run ``function`` in one subtask that sees everything."""
         name = "Global Process"
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None), non_parallel=True)
             return TwoGlobalStreams[Any, Any](self._builder, ref)
         ref = self._add(OperatorKind.ONE_INPUT, one_input(function), name, non_parallel=True)
-        return ProcessConfigurableAndGlobalStream[Any](self._builder, ref)
+        return ConfiguredGlobalStream[Any](self._builder, ref)
 
     def connect_and_process(
         self,
         other: GlobalStream[TO],
         function: TwoInputNonBroadcastStreamProcessFunction[T_co, TO, OUT],
-    ) -> ProcessConfigurableAndGlobalStream[OUT]:
+    ) -> ConfiguredGlobalStream[OUT]:
         """Run ``function`` on this stream and another global one."""
-        _refuse_foreign(self, other, GlobalStream)
+        refuse_foreign(self, other, GlobalStream)
         require(function, TwoInputNonBroadcastStreamProcessFunction)
         ref = self._add(
             OperatorKind.TWO_INPUT, function, "Global-Global-TwoInput-Process", other._ref, non_parallel=True
         )
-        return ProcessConfigurableAndGlobalStream(self._builder, ref)
+        return ConfiguredGlobalStream(self._builder, ref)
 
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
         """Write the records to ``sink``, with parallelism 1."""
         return self._to_sink(sink, non_parallel=True)
 
 
-class BroadcastStream(_Stream[T_co], Generic[T_co]):
+class BroadcastStream(Stream[T_co], Generic[T_co]):
     """A stream of which every partition sees every record; only a side input of ``connect_and_process``."""
+
+    _kind = "BroadcastStream"
 
     @overload
     def connect_and_process(
         self,
         other: KeyedPartitionStream[K, TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    ) -> ConfiguredStream[OUT]: ...
     @overload
     def connect_and_process(
         self,
@@ -360,39 +364,54 @@ class BroadcastStream(_Stream[T_co], Generic[T_co]):
         new_key_selector: Callable[[OUT], K],
         *,
         version: int | None = None,
-    ) -> ProcessConfigurableAndKeyedPartitionStream[K, OUT]: ...
+    ) -> ConfiguredKeyedStream[K, OUT]: ...
     @overload
     def connect_and_process(
         self,
         other: NonKeyedPartitionStream[TO],
         function: TwoInputBroadcastStreamProcessFunction[TO, T_co, OUT],
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]: ...
+    ) -> ConfiguredStream[OUT]: ...
     def connect_and_process(
-        self, other: Any, function: Any, new_key_selector: Any = None, *, version: int | None = None
-    ) -> Any:
+        self,
+        other: KeyedPartitionStream[Any, Any] | NonKeyedPartitionStream[Any],
+        function: TwoInputBroadcastStreamProcessFunction[Any, T_co, Any],
+        new_key_selector: Callable[[Any], Any] | None = None,
+        *,
+        version: int | None = None,
+    ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
         """Run ``function`` on ``other`` (its first input) with this stream as side input (its second)."""
-        _refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
+        refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
         if isinstance(other, KeyedPartitionStream):
             return _keyed_broadcast(other, self, function, new_key_selector, version)
         if new_key_selector is not None or version is not None:
             raise PlanError(f"connect_and_process at {caller_location()}: only a keyed stream can stay keyed.")
         ref = _connect_broadcast(other, self, function)
-        return ProcessConfigurableAndNonKeyedPartitionStream[Any](self._builder, ref)
+        return ConfiguredStream[Any](self._builder, ref)
 
 
-class ProcessConfigurableAndNonKeyedPartitionStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
-    """A non-keyed stream and the handle on the operator that makes it."""
+class ConfiguredStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
+    """A non-keyed stream and the handle on the operator that makes it.
+
+    Flink's ``ProcessConfigurableAndNonKeyedPartitionStream``. A ``NonKeyedPartitionStream`` in annotations, where
+    nothing is configured any more.
+    """
 
 
-class ProcessConfigurableAndKeyedPartitionStream(KeyedPartitionStream[K, T_co], ProcessConfigurable):
-    """A keyed stream and the handle on the operator that makes it."""
+class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], ProcessConfigurable):
+    """A keyed stream and the handle on the operator that makes it.
+
+    Flink's ``ProcessConfigurableAndKeyedPartitionStream``.
+    """
 
 
-class ProcessConfigurableAndGlobalStream(GlobalStream[T_co], ProcessConfigurable):
-    """A global stream and the handle on the operator that makes it."""
+class ConfiguredGlobalStream(GlobalStream[T_co], ProcessConfigurable):
+    """A global stream and the handle on the operator that makes it.
+
+    Flink's ``ProcessConfigurableAndGlobalStream``.
+    """
 
 
-class ProcessConfigurableAndTwoNonKeyedPartitionStream(ProcessConfigurable, Generic[O1_co, O2_co]):
+class TwoStreams(ProcessConfigurable, Generic[O1_co, O2_co]):
     """Both outputs of a two-output function, and the handle on it."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
@@ -400,17 +419,17 @@ class ProcessConfigurableAndTwoNonKeyedPartitionStream(ProcessConfigurable, Gene
         self._ref = ref
 
     @property
-    def first(self) -> ProcessConfigurableAndNonKeyedPartitionStream[O1_co]:
+    def first(self) -> ConfiguredStream[O1_co]:
         """The first output."""
-        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(self._node, 0))
+        return ConfiguredStream(self._builder, InputRef(self._node, 0))
 
     @property
-    def second(self) -> ProcessConfigurableAndNonKeyedPartitionStream[O2_co]:
+    def second(self) -> ConfiguredStream[O2_co]:
         """The second output."""
-        return ProcessConfigurableAndNonKeyedPartitionStream(self._builder, InputRef(self._node, 1))
+        return ConfiguredStream(self._builder, InputRef(self._node, 1))
 
 
-class ProcessConfigurableAndTwoKeyedPartitionStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
+class TwoKeyedStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
     """Both outputs of a key-preserving two-output function, and the handle on it."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
@@ -418,14 +437,14 @@ class ProcessConfigurableAndTwoKeyedPartitionStreams(ProcessConfigurable, Generi
         self._ref = ref
 
     @property
-    def first(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O1_co]:
+    def first(self) -> ConfiguredKeyedStream[K, O1_co]:
         """The first output."""
-        return ProcessConfigurableAndKeyedPartitionStream(self._builder, _preserving(InputRef(self._node, 0)))
+        return ConfiguredKeyedStream(self._builder, preserving(InputRef(self._node, 0)))
 
     @property
-    def second(self) -> ProcessConfigurableAndKeyedPartitionStream[K, O2_co]:
+    def second(self) -> ConfiguredKeyedStream[K, O2_co]:
         """The second output."""
-        return ProcessConfigurableAndKeyedPartitionStream(self._builder, _preserving(InputRef(self._node, 1)))
+        return ConfiguredKeyedStream(self._builder, preserving(InputRef(self._node, 1)))
 
 
 class TwoGlobalStreams(Generic[O1_co, O2_co]):
@@ -436,54 +455,44 @@ class TwoGlobalStreams(Generic[O1_co, O2_co]):
         self._node = ref.node
 
     @property
-    def first(self) -> ProcessConfigurableAndGlobalStream[O1_co]:
+    def first(self) -> ConfiguredGlobalStream[O1_co]:
         """The first output."""
-        return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 0))
+        return ConfiguredGlobalStream(self._builder, InputRef(self._node, 0))
 
     @property
-    def second(self) -> ProcessConfigurableAndGlobalStream[O2_co]:
+    def second(self) -> ConfiguredGlobalStream[O2_co]:
         """The second output."""
-        return ProcessConfigurableAndGlobalStream(self._builder, InputRef(self._node, 1))
+        return ConfiguredGlobalStream(self._builder, InputRef(self._node, 1))
 
 
-def _refuse_foreign(stream: _Stream[Any], other: object, *kinds: type) -> None:
-    where = f"connect_and_process at {caller_location()}"
-    if not isinstance(other, kinds):
-        raise PlanError(
-            f"{where}: a {type(stream).__name__} connects to a {' or a '.join(kind.__name__ for kind in kinds)}, "
-            f"not to a {type(other).__name__}."
-        )
-    assert isinstance(other, _Stream)
-    if other._builder is not stream._builder:
-        raise PlanError(f"{where}: the two streams belong to different environments.")
-
-
-def _preserving(ref: InputRef) -> InputRef:
-    node = ref.node
-    return InputRef(node, ref.output, None, node.output_keys[ref.output], node.output_key_version)
-
-
-def _connect_broadcast(stream: _Stream[Any], side: BroadcastStream[Any], function: Any, **options: Any) -> InputRef:
-    require(function, TwoInputBroadcastStreamProcessFunction)
+def _connect_broadcast(
+    stream: Stream[Any],
+    side: BroadcastStream[Any],
+    function: object,
+    output_keys: tuple[KeySelector | None] = (None,),
+    version: int | None = None,
+) -> InputRef:
+    side_input_function = require(function, TwoInputBroadcastStreamProcessFunction)
     name = "Broadcast-TwoInput-Process"
     if isinstance(stream, KeyedPartitionStream):
         name = "Keyed-TwoInput-Broadcast-Process"
-    return stream._add(OperatorKind.TWO_INPUT_BROADCAST, function, name, side._ref, **options)
+    kind = OperatorKind.TWO_INPUT_BROADCAST
+    return stream._add(kind, side_input_function, name, side._ref, output_keys=output_keys, version=version)
 
 
 def _keyed_broadcast(
     keyed: KeyedPartitionStream[Any, Any],
     side: BroadcastStream[Any],
-    function: Any,
-    key_selector: Any,
+    function: object,
+    key_selector: KeySelector | None,
     version: int | None,
-) -> Any:
-    require_new_key_selector(key_selector)
+) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
+    require_selector("connect_and_process", key_selector, "new_key_selector")
     ref = _connect_broadcast(keyed, side, function, output_keys=(key_selector,), version=version)
     return _keyed_result(keyed._builder, ref)
 
 
-def _keyed_result(builder: PlanBuilder, ref: InputRef) -> Any:
+def _keyed_result(builder: PlanBuilder, ref: InputRef) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
     if ref.node.output_keys == (None,):
-        return ProcessConfigurableAndNonKeyedPartitionStream[Any](builder, ref)
-    return ProcessConfigurableAndKeyedPartitionStream[Any, Any](builder, _preserving(ref))
+        return ConfiguredStream[Any](builder, ref)
+    return ConfiguredKeyedStream[Any, Any](builder, preserving(ref))

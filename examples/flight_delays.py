@@ -21,7 +21,7 @@ from dsv2.extension.window import WindowContext, WindowStrategy, aggregate, with
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import AggregateFunction
-from dsv2.streams import ProcessConfigurableAndTwoNonKeyedPartitionStream
+from dsv2.streams import TwoStreams
 from examples.airport import Flight, flight_by_takeoff, flights_by_takeoff
 from examples.program import Table, execute, run_example
 
@@ -72,7 +72,7 @@ def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[Delays
 
 def daily_delays(
     flights: NonKeyedPartitionStream[Flight],
-) -> ProcessConfigurableAndTwoNonKeyedPartitionStream[DelaysOfDay, Flight]:
+) -> TwoStreams[DelaysOfDay, Flight]:
     """The statistics of each carrier and day; and the flights that came too late for theirs.
 
     ``flights`` is one channel in the order of takeoff: then the answer is always the same.

@@ -43,7 +43,7 @@ from dsv2 import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.streams import ConfiguredStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import format_table, format_time
 from examples.program import INTERRUPTED, number_of_subtasks
@@ -158,13 +158,13 @@ class LazyHotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
 
 
 def build(
-    tweets: ProcessConfigurableAndNonKeyedPartitionStream[Tweet],
+    tweets: ConfiguredStream[Tweet],
     *,
     threshold: int = THRESHOLD,
     window: int = WINDOW,
     lazy: bool = False,
     extractors: int = 1,
-) -> ProcessConfigurableAndNonKeyedPartitionStream[HotTopic]:
+) -> ConfiguredStream[HotTopic]:
     """The pipeline behind ``tweets``, with so many subtasks of source and extractor; detectors as the environment says.
 
     Uids: ``tweets``, ``extractor`` (which counts its ``watermarks``) and ``detector``.
@@ -288,7 +288,7 @@ def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
 
 def _flights_on_spark(
     env: ExecutionEnvironment, spark: SparkSession, options: argparse.Namespace
-) -> ProcessConfigurableAndNonKeyedPartitionStream[Tweet]:
+) -> ConfiguredStream[Tweet]:
     from examples.flights import SCHEMA, write_departures
 
     directory = options.work_dir / "flights"
@@ -305,13 +305,13 @@ def _flights_on_spark(
 
 def _generated_tweets(
     env: ExecutionEnvironment, options: argparse.Namespace
-) -> ProcessConfigurableAndNonKeyedPartitionStream[Tweet]:
+) -> ConfiguredStream[Tweet]:
     return env.from_source(DataGeneratorSource(TweetGenerator(), count=options.tweets, records_per_batch=100_000))
 
 
 def _hot_topics(
-    env: ExecutionEnvironment, tweets: ProcessConfigurableAndNonKeyedPartitionStream[Tweet], options: argparse.Namespace
-) -> ProcessConfigurableAndNonKeyedPartitionStream[HotTopic]:
+    env: ExecutionEnvironment, tweets: ConfiguredStream[Tweet], options: argparse.Namespace
+) -> ConfiguredStream[HotTopic]:
     env.set_parallelism(options.parallelism)
     return build(
         tweets,

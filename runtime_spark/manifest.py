@@ -95,7 +95,7 @@ def _states(operator: Operator) -> dict[str, Any]:
         name: {
             "kind": type(declaration).__name__.removesuffix("Declaration"),
             "type": ", ".join(map(_type_name, declaration.types)),
-            "mode": declaration.redistribution_mode.value,
+            "mode": declaration.redistribution_mode.name,
             "time_to_live": declaration.time_to_live is not None,
             "classes": classes_of(declaration.types),
         }
@@ -130,11 +130,11 @@ def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
     policy = declaration.combination_policy
     return {
         "type": type(declaration).__name__,
-        "function": policy.combination_function.value,
+        "function": policy.combination_function.name,
         "wait_for_all_channels": policy.combine_wait_for_all_channels,
         "aligned": policy.aligned,
         "across_inputs": policy.combine_across_inputs,
-        "strategy": declaration.default_handling_strategy.value,
+        "strategy": declaration.default_handling_strategy.name,
     }
 
 

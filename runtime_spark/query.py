@@ -8,11 +8,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError
 from dsv2.graph import OperatorKind, Plan
@@ -219,11 +221,11 @@ class StreamingJob:
         return self._reports.progress()
 
     @short_traceback
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
         try:
             with self._keeper.waiting():
-                ended = self._ends_within(timeout_seconds)
+                ended = self._ends_within(as_seconds(timeout, "timeout"))
         except Exception as error:
             self._lease.release()
             if self._refuse_batches and self._failure is None:
@@ -242,14 +244,14 @@ class StreamingJob:
     def _ends_within(self, seconds: float | None) -> bool:
         return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # takes fractions too
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
-        """End the job between two micro-batches, or within one after ``timeout_seconds``: see ``JobHandle``.
+    def stop(self, timeout: timedelta | None = None) -> None:
+        """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
 
         Cancelling a micro-batch is safe too, but it prints alarming traces and repeats work at restart.
         """
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
-        self._end_query(timeout_seconds, _Waiting(self._plan.job_name, self._what_runs))
+        self._end_query(as_seconds(timeout, "timeout"), _Waiting(self._plan.job_name, self._what_runs))
 
     def _end_query(self, timeout_seconds: float | None = None, waiting: _Waiting | None = None) -> None:
         self._started.wait()
@@ -323,7 +325,7 @@ class StreamingJob:
         """Wait for the end, then the result. Raises what the job failed with."""
         asked(self)
         self.await_termination()
-        return JobResult(self._plan.job_name, (self._clock.now_ms() - self._began) / 1000, self.progress)
+        return JobResult(self._plan.job_name, timedelta(milliseconds=self._clock.now_ms() - self._began), self.progress)
 
 
 class _Waiting:
@@ -341,7 +343,7 @@ class _Waiting:
             self._next *= 2
             _LOG.warning(
                 "stop() has waited %d s for the micro-batch of job %r that is running: %s. To cancel it, call "
-                "stop(timeout_seconds=...).",
+                "stop(timeout=...).",
                 waited,
                 self._job_name,
                 self._what_runs(),
@@ -406,20 +408,21 @@ class BatchJob:
         return self._reports.progress()
 
     @short_traceback
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
         """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
         with self._keeper.waiting():
-            if not self._ends_within(timeout_seconds):
+            if not self._ends_within(as_seconds(timeout, "timeout")):
                 return False
         asked(self)
         if self._failure is not None:
             raise self._failure
         return True
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
-        """Wait for the end, or cancel the job after ``timeout_seconds``: see ``JobHandle``."""
+    def stop(self, timeout: timedelta | None = None) -> None:
+        """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""
+        seconds = as_seconds(timeout, "timeout")
         waiting = _Waiting(self._plan.job_name, self._what_runs)
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        deadline = None if seconds is None else time.monotonic() + seconds
         while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
             self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
             waiting.log()
@@ -447,7 +450,7 @@ class BatchJob:
     def result(self) -> JobResult:
         """Wait for the end, then the result. Raises what the job failed with."""
         self.await_termination()
-        return JobResult(self._plan.job_name, (self._ended - self._began) / 1000, self.progress)
+        return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
 
 
 def _input_ends(plan: Plan) -> bool:

@@ -8,6 +8,7 @@ import os
 import weakref
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
+from typing import Literal
 from urllib.parse import urlparse
 
 from pyspark.errors import PySparkException
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from dsv2.arguments import as_choice, check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError
@@ -73,7 +75,7 @@ class SparkRuntime:
         clock: Clock | None = None,
         *,
         partitions: int | None = None,
-        state_layout: StateLayout = StateLayout.BLOB,
+        state_layout: StateLayout | Literal["blob", "map"] = StateLayout.BLOB,
         state_key: StateKey | None = None,
     ) -> None:
         """``partitions``: into how many tasks Spark puts the subtasks of a stage, which stays with a checkpoint.
@@ -84,14 +86,15 @@ class SparkRuntime:
         ``state_key``: signs the state in the checkpoint (``docs/security.md``).
         Raises ``ConfigurationError`` below 1 partition, and if what the layout needs is not installed.
         """
-        if partitions is not None and partitions < 1:
-            raise ConfigurationError(f"partitions is a number of tasks of at least 1, not {partitions}.")
-        if state_layout is StateLayout.MAP:
+        if partitions is not None:
+            check_whole_number(partitions, "partitions")
+        layout = as_choice(StateLayout, state_layout, "state_layout")
+        if layout is StateLayout.MAP:
             check_map_state()
         self._spark = spark
         self._partitions = partitions
         self._clock = clock if clock is not None else SystemClock()
-        self._state_layout = state_layout
+        self._state_layout = layout
         self._state_key = state_key
 
     def compile(

@@ -16,7 +16,7 @@ from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.runtime.serde.codec import Codec
-from dsv2.sinks import DriverSink, FileSink, ParallelSink, SinkRunInfo
+from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
 from runtime_spark.failures import marked_failures
 from runtime_spark.folders import Folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout
@@ -29,7 +29,7 @@ from runtime_spark.worker import load_job, patient_collector
 
 __all__ = ("SinkWriter", "check_sink", "decoded")
 
-_EMPTY_WITHOUT_RECORDS = ("json", "csv")
+_EMPTY_WITHOUT_RECORDS = (FileSinkFormat.JSON, FileSinkFormat.CSV)
 _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
@@ -84,7 +84,7 @@ class SinkWriter:
         assert isinstance(sink, FileSink)
         records = decoded(frames, operator, self._layout, self._packed, sink.schema)
         name = f"batch_id={batch_id}"
-        records.write.mode("overwrite").format(sink.format).save(f"{sink.path.rstrip('/')}/{name}")
+        records.write.mode("overwrite").format(sink.format.value).save(f"{sink.path.rstrip('/')}/{name}")
         if sink.format in _EMPTY_WITHOUT_RECORDS:
             _remove_empty_parts(open_folder(frames.sparkSession, sink.path), name)
 

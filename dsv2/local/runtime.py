@@ -6,8 +6,10 @@ import itertools
 import os
 import random
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from time import sleep
 
+from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -58,8 +60,8 @@ class LocalRuntime:
         fast: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        if any(size < 1 for size in batches):
-            raise ConfigurationError(f"batches are numbers of records of at least 1, not {list(batches)}.")
+        for size in batches:
+            check_whole_number(size, "Each of batches")
         self._seed = seed
         self._batches = tuple(batches)
         self._fast = fast
@@ -74,7 +76,7 @@ class LocalRuntime:
             self._run(plan, job, BatchTime(begin))
         except Dsv2Error as error:
             job.error = error
-        job.seconds = (self._clock.now_ms() - begin) / 1000
+        job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)
         return job
 
     def _run(self, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
@@ -141,7 +143,7 @@ class FinishedJob:
         self.progress: JobProgress = job_progress(plan, -1, [])
         self.error: Dsv2Error | None = None
         self.stopped = False
-        self.seconds = 0.0
+        self.duration = timedelta(0)
 
     def __repr__(self) -> str:
         return f"<job {self._job_name!r}: {self.status.value}>"
@@ -154,14 +156,14 @@ class FinishedJob:
         return JobStatus.STOPPED if self.stopped else JobStatus.FINISHED
 
     @short_traceback
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
         """True at once. Raises what the job failed with."""
         asked(self)
         if self.error is not None:
             raise self.error
         return True
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
+    def stop(self, timeout: timedelta | None = None) -> None:
         """Nothing is left to stop."""
 
     def exception(self) -> Dsv2Error | None:
@@ -173,7 +175,7 @@ class FinishedJob:
     def result(self) -> JobResult:
         """The result. Raises what the job failed with."""
         self.await_termination()
-        return JobResult(self._job_name, self.seconds, self.progress)
+        return JobResult(self._job_name, self.duration, self.progress)
 
 
 def _check(plan: Plan, options: RunOptions) -> None:

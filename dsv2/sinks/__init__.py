@@ -3,12 +3,13 @@
 from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo, SinkRunInfo
 from dsv2.sinks.parallel import ParallelSink, SinkBatch
-from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, ForeachBatchSink, PrintSink, Sink
+from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, FileSinkFormat, ForeachBatchSink, PrintSink, Sink
 
 __all__ = (
     "CollectSink",
     "DriverSink",
     "FileSink",
+    "FileSinkFormat",
     "ForeachBatchSink",
     "ParallelSink",
     "PrintSink",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from enum import Enum
 from os import PathLike, fspath
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
+from dsv2.arguments import as_choice
 from dsv2.errors import ConfigurationError
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.paths import contains, normalized
 
-__all__ = ("CollectSink", "DriverSink", "FileSink", "ForeachBatchSink", "PrintSink", "Sink")
+__all__ = ("CollectSink", "DriverSink", "FileSink", "FileSinkFormat", "ForeachBatchSink", "PrintSink", "Sink")
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -113,6 +115,14 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
         self.function(_records_of(runs), batch_id)
 
 
+class FileSinkFormat(Enum):
+    """The format of the files of a ``FileSink``."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+
+
 class FileSink(Sink[T], Generic[T]):
     """Writes files of ``format`` ``"parquet"``, ``"json"`` or ``"csv"`` below ``path``, exactly once.
 
@@ -122,15 +132,17 @@ class FileSink(Sink[T], Generic[T]):
     ``batch_id=0``.
     """
 
-    FORMATS = ("parquet", "json", "csv")
-
-    def __init__(self, path: str | PathLike[str], *, format: str = "parquet", schema: type[T] | str) -> None:
-        if format not in self.FORMATS:
-            raise ConfigurationError(f"FileSink writes {', '.join(self.FORMATS)}; not {format!r}.")
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        format: FileSinkFormat | Literal["parquet", "json", "csv"] = FileSinkFormat.PARQUET,
+        schema: type[T] | str,
+    ) -> None:
+        self.format = as_choice(FileSinkFormat, format, "format")
         self.path = fspath(path)
         if not self.path:
             raise ConfigurationError("FileSink needs a path.")
-        self.format = format
         self.schema: type[T] | str = schema
 
     def conflict_with(self, other: Sink[T]) -> str | None:

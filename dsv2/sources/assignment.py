@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Generic, TypeVar
 
+from dsv2.arguments import as_milliseconds
 from dsv2.errors import CorruptDataError
 from dsv2.sources.assigners import SplitAssigner
 from dsv2.sources.serializers import JsonValue, Serializer
@@ -127,7 +129,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     """Finds splits by ``discovery`` and has ``assigner`` choose their readers.
 
     ``bounded``: the splits are those that are there when the job first starts. Otherwise new ones are looked for at
-    each start, and every ``discovery_interval_ms`` if that is given. ``limit_per_batch``, ``least_per_batch``: as in
+    each start, and every ``discovery_interval`` if that is given. ``limit_per_batch``, ``least_per_batch``: as in
     ``SplitEnumerator``. For sources that are ``SupportsSplitReassignmentOnRecovery``.
     """
 
@@ -139,7 +141,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         assigner: SplitAssigner[SplitT],
         *,
         bounded: bool,
-        discovery_interval_ms: int | None = None,
+        discovery_interval: timedelta | None = None,
         limit_per_batch: int | None = None,
         least_per_batch: int = LEAST_PER_BATCH,
     ) -> None:
@@ -149,7 +151,9 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         self._discovery = discovery
         self._assigner = assigner
         self._bounded = bounded
-        self._interval = discovery_interval_ms
+        self._interval_ms: int | None = None
+        if discovery_interval is not None:
+            self._interval_ms = as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         self._found: dict[str, SplitT] | None = None  # by the last look, until it is made use of
         self._next_look: int | None = ctx.clock.now_ms()
         self._looked = False
@@ -187,7 +191,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         now = self._ctx.clock.now_ms()
         if self._next_look is not None and now >= self._next_look:
             self._found = {split.split_id: split for split in self._discovery.discover()}
-            self._next_look = None if self._bounded or self._interval is None else now + self._interval
+            self._next_look = None if self._bounded or self._interval_ms is None else now + self._interval_ms
             self._looked = True
         self._settle()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
+from dsv2.arguments import check_whole_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 
@@ -39,8 +40,8 @@ class DataFrameSource(BaseSource[T], Generic[T]):
     ) -> None:
         if not hasattr(dataframe, "isStreaming"):
             raise ConfigurationError(f"from_dataframe takes a Spark DataFrame, not {type(dataframe).__name__}.")
-        if records_per_batch is not None and records_per_batch < 1:
-            raise ConfigurationError(f"records_per_batch must be at least 1, not {records_per_batch}.")
+        if records_per_batch is not None:
+            check_whole_number(records_per_batch, "records_per_batch")
         self.dataframe = dataframe
         self.record_type = record_type
         self.split_by = split_by

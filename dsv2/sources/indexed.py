@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
+from dsv2.arguments import check_whole_number, is_number
 from dsv2.errors import ConfigurationError
 from dsv2.sources.base import BaseSource
 from dsv2.sources.schedule import ReadSchedule
@@ -22,12 +23,12 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
     """
 
     def __init__(self, *, count: int | None, records_per_batch: int | None, records_per_second: float | None) -> None:
-        if count is not None and count < 0:
-            raise ConfigurationError(f"count must be at least 0, not {count}.")
-        if records_per_batch is not None and records_per_batch < 1:
-            raise ConfigurationError(f"records_per_batch must be at least 1, not {records_per_batch}.")
-        if records_per_second is not None and records_per_second <= 0:
-            raise ConfigurationError(f"records_per_second must be greater than 0, not {records_per_second}.")
+        if count is not None:
+            check_whole_number(count, "count", at_least=0)
+        if records_per_batch is not None:
+            check_whole_number(records_per_batch, "records_per_batch")
+        if records_per_second is not None and not (is_number(records_per_second) and records_per_second > 0):
+            raise ConfigurationError(f"records_per_second must be a number greater than 0, not {records_per_second!r}.")
         self.count = count
         self.records_per_batch = records_per_batch
         self.records_per_second = records_per_second

@@ -147,7 +147,7 @@ class SplitEnumerator(ABC, Generic[SplitT, StateT]):
     @property
     def least_per_batch(self) -> int:
         """In the same unit, with how much a job begins whose micro-batches are to take a certain time, and the least it
-        goes down to (``Trigger``'s ``target_batch_ms``). Less would make no micro-batch shorter."""
+        goes down to (``Trigger``'s ``target_batch_duration``). Less would make no micro-batch shorter."""
         return LEAST_PER_BATCH
 
     @abstractmethod

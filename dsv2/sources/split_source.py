@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from dsv2.record_batch import RecordBatch
@@ -50,7 +51,7 @@ class SplitSource(
         return HashSplitAssigner()
 
     @property
-    def discovery_interval_ms(self) -> int | None:
+    def discovery_interval(self) -> timedelta | None:
         """How often an unbounded source looks for new splits; None: at each start only."""
         return None
 
@@ -73,7 +74,7 @@ class SplitSource(
             self,
             self.assigner,
             bounded=self.bounded,
-            discovery_interval_ms=self.discovery_interval_ms,
+            discovery_interval=self.discovery_interval,
             limit_per_batch=self.limit_per_batch,
             least_per_batch=self.least_per_batch,
         )

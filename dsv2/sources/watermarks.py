@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError
 from dsv2.watermark import WatermarkDeclaration
 
@@ -62,12 +63,8 @@ class WatermarkStrategy(Generic[T_contra]):
         reader has several (Flink ``pipeline.watermark-alignment.allow-unaligned-source-splits``).
         Raises ``ConfigurationError`` for time spans that make no sense, or without watermarks. BATCH jobs do not align.
         """
-        drift, interval = (span // timedelta(milliseconds=1) for span in (max_drift, update_interval))
-        if drift < 0 or interval <= 0:
-            raise ConfigurationError(
-                f"The drift ({max_drift}) cannot be negative, and the update interval ({update_interval}) must be "
-                f"greater than 0."
-            )
+        drift = as_milliseconds(max_drift, "max_drift", at_least=0)
+        interval = as_milliseconds(update_interval, "update_interval", at_least=1)
         if not self.emits:
             raise ConfigurationError("Watermarks cannot be aligned where there are none: take no_watermark() back.")
         return replace(self, alignment=WatermarkAlignment(group, drift, interval, allow_unaligned_splits))

@@ -15,7 +15,8 @@ from dsv2.state.declaration import (
     ListStateDeclaration,
     MapStateDeclaration,
     RedistributionMode,
-    RedistributionStrategy,
+    RedistributionModeChoice,
+    RedistributionStrategyChoice,
     ReducingStateDeclaration,
     ValueStateDeclaration,
 )
@@ -104,11 +105,11 @@ class ListStateBuilder(Generic[T]):
     def __init__(self, declaration: ListStateDeclaration[T]) -> None:
         self._declaration = declaration
 
-    def redistribute_by(self, strategy: RedistributionStrategy) -> Self:
+    def redistribute_by(self, strategy: RedistributionStrategyChoice) -> Self:
         """Belong to a subtask (REDISTRIBUTABLE), the elements dealt out by ``strategy``."""
         return self._with(mode=RedistributionMode.REDISTRIBUTABLE, strategy=strategy)
 
-    def redistribute_with_mode(self, mode: RedistributionMode) -> Self:
+    def redistribute_with_mode(self, mode: RedistributionModeChoice) -> Self:
         """Set the mode."""
         return self._with(mode=mode)
 

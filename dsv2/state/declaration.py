@@ -10,10 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, final, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
+from dsv2.arguments import as_choice
 from dsv2.callables import takes
 from dsv2.errors import StateDeclarationError
 from dsv2.state.aggregate import AggregateFunction
@@ -26,7 +27,9 @@ __all__ = (
     "ListStateDeclaration",
     "MapStateDeclaration",
     "RedistributionMode",
+    "RedistributionModeChoice",
     "RedistributionStrategy",
+    "RedistributionStrategyChoice",
     "ReducingStateDeclaration",
     "StateDeclaration",
     "ValueStateDeclaration",
@@ -50,9 +53,9 @@ class RedistributionMode(Enum):
     ``IDENTICAL``: to a subtask; all have the same, and a new one gets a copy.
     """
 
-    NONE = "NONE"
-    REDISTRIBUTABLE = "REDISTRIBUTABLE"
-    IDENTICAL = "IDENTICAL"
+    NONE = "none"
+    REDISTRIBUTABLE = "redistributable"
+    IDENTICAL = "identical"
 
 
 class RedistributionStrategy(Enum):
@@ -61,8 +64,12 @@ class RedistributionStrategy(Enum):
     ``SPLIT``: to one subtask each, in turns. ``UNION``: every subtask gets all of them, and keeps what it needs.
     """
 
-    SPLIT = "SPLIT"
-    UNION = "UNION"
+    SPLIT = "split"
+    UNION = "union"
+
+
+RedistributionModeChoice: TypeAlias = RedistributionMode | Literal["none", "redistributable", "identical"]
+RedistributionStrategyChoice: TypeAlias = RedistributionStrategy | Literal["split", "union"]
 
 
 @dataclass(frozen=True)
@@ -174,15 +181,26 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
     strategy: RedistributionStrategy = RedistributionStrategy.SPLIT
     ttl: StateTtl | None = field(default=None, kw_only=True)
 
+    if TYPE_CHECKING:  # the generated constructor; but choices may be given as strings
+
+        def __init__(
+            self,
+            name: str,
+            element_type: TypeForm[T],
+            mode: RedistributionModeChoice = RedistributionMode.NONE,
+            strategy: RedistributionStrategyChoice = RedistributionStrategy.SPLIT,
+            *,
+            ttl: StateTtl | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.mode, RedistributionMode):
-            raise StateDeclarationError(f"{self}: its mode is a RedistributionMode, not {self.mode!r}.")
-        if not isinstance(self.strategy, RedistributionStrategy):
-            raise StateDeclarationError(f"{self}: its strategy is a RedistributionStrategy, not {self.strategy!r}.")
+        for parameter, kind in (("mode", RedistributionMode), ("strategy", RedistributionStrategy)):
+            chosen = as_choice(kind, getattr(self, parameter), f"{self}: {parameter}", error=StateDeclarationError)
+            object.__setattr__(self, parameter, chosen)
         if self.ttl is not None and self.mode is not RedistributionMode.NONE:
             raise StateDeclarationError(
-                f"{self}: only state of keys (mode NONE) has a time to live, not one of mode {self.mode.value}."
+                f"{self}: only state of keys (mode NONE) has a time to live, not one of mode {self.mode.name}."
             )
 
     @property

@@ -5,42 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import Literal
 
+from dsv2.arguments import as_choice, as_milliseconds
 from dsv2.errors import StateDeclarationError
 
 __all__ = ("StateTtl", "TtlUpdate")
-
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class TtlUpdate(Enum):
     """What makes a value's time begin anew."""
 
-    ON_CREATE_AND_WRITE = "ON_CREATE_AND_WRITE"
-    ON_READ_AND_WRITE = "ON_READ_AND_WRITE"
+    ON_CREATE_AND_WRITE = "on-create-and-write"
+    ON_READ_AND_WRITE = "on-read-and-write"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class StateTtl:
-    """A value expires ``duration`` (whole ms, or a ``timedelta``) of processing time after its last update.
+    """A value expires ``duration`` of processing time after its last update.
 
     An expired value is never returned, and is removed without anybody asking for it. Elements of a list and entries of
-    a map expire one by one. Raises ``StateDeclarationError`` for a duration that is not at least one whole millisecond.
+    a map expire one by one. Raises ``StateDeclarationError`` for a duration that is not at least one whole millisecond,
+    and for another ``update``.
     """
 
-    duration: int | timedelta
-    update: TtlUpdate = TtlUpdate.ON_CREATE_AND_WRITE
+    duration: timedelta
+    update: TtlUpdate
 
-    def __post_init__(self) -> None:
-        is_time = isinstance(self.duration, int | timedelta) and not isinstance(self.duration, bool)
-        if not is_time or self.duration_ms < 1:
-            raise StateDeclarationError(
-                f"A time to live is a whole number of milliseconds, at least 1, or a timedelta, not {self.duration!r}."
-            )
-        if not isinstance(self.update, TtlUpdate):
-            raise StateDeclarationError(f"What updates a time to live is a TtlUpdate, not {self.update!r}.")
+    def __init__(
+        self,
+        duration: timedelta,
+        update: TtlUpdate | Literal["on-create-and-write", "on-read-and-write"] = TtlUpdate.ON_CREATE_AND_WRITE,
+    ) -> None:
+        as_milliseconds(duration, "duration", at_least=1, error=StateDeclarationError)
+        object.__setattr__(self, "duration", duration)
+        object.__setattr__(self, "update", as_choice(TtlUpdate, update, "update", error=StateDeclarationError))
 
     @property
     def duration_ms(self) -> int:
         """The duration in milliseconds."""
-        return self.duration if isinstance(self.duration, int) else self.duration // _MILLISECOND
+        return as_milliseconds(self.duration, "duration")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from dsv2.arguments import as_milliseconds
+
 __all__ = ("ManualClock",)
 
 
 class ManualClock:
     """A ``Clock`` that tells what it is told: for harnesses, and for ``LocalRuntime(clock=...)``.
 
-    ``now_ms``: the time at first, in ms since the epoch. ``step_ms``: how much it goes on by itself with each reading,
+    ``now_ms``: the time at first, in ms since the epoch. ``step``: how much it goes on by itself with each reading,
     so that a job that waits for some time to come gets there.
     """
 
-    def __init__(self, now_ms: int = 0, *, step_ms: int = 0) -> None:
+    def __init__(self, now_ms: int = 0, *, step: timedelta = timedelta(0)) -> None:
         self._now = now_ms
-        self._step = step_ms
+        self._step = as_milliseconds(step, "step", at_least=0)
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
@@ -22,8 +26,6 @@ class ManualClock:
         self._now += self._step
         return now
 
-    def advance(self, ms: int) -> None:
-        """Let ``ms`` milliseconds pass. Raises ``ValueError`` for less than 0."""
-        if ms < 0:
-            raise ValueError(f"A clock does not go back: {ms} ms.")
-        self._now += ms
+    def advance(self, duration: timedelta) -> None:
+        """Let ``duration`` pass. Raises ``ConfigurationError`` if it is negative."""
+        self._now += as_milliseconds(duration, "duration", at_least=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
 from dsv2.context import SubtaskStateManager
@@ -219,13 +220,13 @@ class Harness:
             self._subtask.restore(snapshot)
 
     @short_traceback
-    def advance_clock(self, ms: int) -> None:
-        """End the micro-batch and let ``ms`` milliseconds pass, in which nothing comes.
+    def advance_clock(self, duration: timedelta) -> None:
+        """End the micro-batch and let ``duration`` pass, in which nothing comes.
 
         Timers that are due fire, state expires, generators emit.
         """
         self._end_batch()
-        self.clock.advance(ms)
+        self.clock.advance(duration)
         self._time.now_ms = self.clock.now_ms()
         self._subtask.begin_batch()
         self._end_batch()

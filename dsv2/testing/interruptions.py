@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TypeAlias
 
-from dsv2.errors import ConfigurationError, JobError
+from dsv2.arguments import as_milliseconds
+from dsv2.errors import JobError
 from dsv2.sources import Halt, ReadSchedule
 
 __all__ = ("Crash", "InterruptedReading", "Interruption", "Pause", "Stop")
@@ -14,13 +16,12 @@ __all__ = ("Crash", "InterruptedReading", "Interruption", "Pause", "Stop")
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing arrives for ``ms`` milliseconds. The local runtime does not wait: it sets the job's clock forward."""
+    """Nothing arrives for ``duration``. The local runtime does not wait: it sets the job's clock forward."""
 
-    ms: int
+    duration: timedelta
 
     def __post_init__(self) -> None:
-        if self.ms < 1:
-            raise ConfigurationError(f"A pause takes at least 1 ms, not {self.ms}.")
+        as_milliseconds(self.duration, "duration", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +65,5 @@ class InterruptedReading(ReadSchedule):
         if isinstance(interruption, Stop):
             return Halt(until_ms=None)
         if self._pause is None or self._pause[0] != position:
-            self._pause = position, now_ms + interruption.ms
+            self._pause = position, now_ms + as_milliseconds(interruption.duration, "duration")
         return Halt(self._pause[1]) if now_ms < self._pause[1] else None

@@ -1,13 +1,14 @@
 """Generalized watermarks (FLIP-467): typed signals that travel between the records. Pure; no I/O.
 
-A function declares a watermark with :func:`new_builder`, emits it through its context's watermark manager, and
-receives others in ``on_watermark``, combined over the channels of the input.
+A function declares a watermark with ``new_builder`` (Flink ``WatermarkDeclarations.newBuilder``), emits it through its
+context's watermark manager, and receives others in ``on_watermark``, combined over the channels of the input.
 """
 
 from dsv2.watermark.builder import (
     BoolWatermarkBuilder,
     LongWatermarkBuilder,
     WatermarkDeclarationBuilder,
+    WatermarkDeclarations,
     new_builder,
 )
 from dsv2.watermark.declaration import (
@@ -37,6 +38,7 @@ __all__ = (
     "WatermarkCombinationPolicy",
     "WatermarkDeclaration",
     "WatermarkDeclarationBuilder",
+    "WatermarkDeclarations",
     "WatermarkHandlingResult",
     "WatermarkHandlingStrategy",
     "new_builder",

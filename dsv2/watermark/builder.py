@@ -1,9 +1,10 @@
-"""``new_builder(id)``: the fluent way to declare a watermark (Flink ``WatermarkDeclarations``)."""
+"""Builders of watermark declarations (Flink ``WatermarkDeclarations``)."""
 
 from __future__ import annotations
 
-from typing import Generic, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
+from dsv2.arguments import as_choice
 from dsv2.errors import WatermarkDeclarationError
 from dsv2.watermark.declaration import (
     BoolWatermarkCombinationFunction,
@@ -15,7 +16,13 @@ from dsv2.watermark.declaration import (
 )
 from dsv2.watermark.event_time import RESERVED
 
-__all__ = ("BoolWatermarkBuilder", "LongWatermarkBuilder", "WatermarkDeclarationBuilder", "new_builder")
+__all__ = (
+    "BoolWatermarkBuilder",
+    "LongWatermarkBuilder",
+    "WatermarkDeclarationBuilder",
+    "WatermarkDeclarations",
+    "new_builder",
+)
 
 F = TypeVar("F", NumericWatermarkCombinationFunction, BoolWatermarkCombinationFunction)
 
@@ -29,6 +36,12 @@ def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
     'newest'
     """
     return WatermarkDeclarationBuilder(identifier)
+
+
+class WatermarkDeclarations:
+    """Starts declarations, under Flink's name; ``StateDeclarations`` is its counterpart for state."""
+
+    new_builder = staticmethod(new_builder)
 
 
 class WatermarkDeclarationBuilder:
@@ -64,7 +77,7 @@ class _TypedBuilder(Generic[F]):
 
     def combine_wait_for_all_channels(self, wait: bool) -> Self:
         """Whether receivers deliver nothing until every channel has sent a value (default: False)."""
-        self._wait_for_all_channels = wait
+        self._wait_for_all_channels = _as_bool(wait, "wait")
         return self
 
     def aligned(self, aligned: bool = True) -> Self:
@@ -72,17 +85,17 @@ class _TypedBuilder(Generic[F]):
 
         Needs ``combine_wait_for_all_channels(True)``. Flink has this internally only (``Alignable``).
         """
-        self._aligned = aligned
+        self._aligned = _as_bool(aligned, "aligned")
         return self
 
     def combine_across_inputs(self, combine: bool) -> Self:
         """Whether a two-input function forwards one value combined over both inputs (default: False, as Flink)."""
-        self._across_inputs = combine
+        self._across_inputs = _as_bool(combine, "combine")
         return self
 
-    def default_handling_strategy(self, strategy: WatermarkHandlingStrategy) -> Self:
+    def default_handling_strategy(self, strategy: WatermarkHandlingStrategy | Literal["forward", "ignore"]) -> Self:
         """What happens after a receiver's function answered PEEK (default: FORWARD)."""
-        self._strategy = strategy
+        self._strategy = as_choice(WatermarkHandlingStrategy, strategy, "strategy", error=WatermarkDeclarationError)
         return self
 
     def default_handling_strategy_forward(self) -> Self:
@@ -139,3 +152,9 @@ class BoolWatermarkBuilder(_TypedBuilder[BoolWatermarkCombinationFunction]):
         Raises ``WatermarkDeclarationError`` for an aligned watermark that does not wait for all channels.
         """
         return BoolWatermarkDeclaration(self._identifier, self._policy(), self._strategy)
+
+
+def _as_bool(value: bool, parameter: str) -> bool:
+    if not isinstance(value, bool):
+        raise WatermarkDeclarationError(f"{parameter} must be True or False, not {value!r}.")
+    return value

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from dsv2.errors import WatermarkDeclarationError
+from dsv2.arguments import is_whole_number
+from dsv2.errors import InvalidWatermarkError, WatermarkDeclarationError
 from dsv2.watermark.watermark import LONG_MAX, LONG_MIN, BoolWatermark, LongWatermark
 
 __all__ = (
@@ -27,22 +28,22 @@ __all__ = (
 class NumericWatermarkCombinationFunction(Enum):
     """How the values of several channels become one long."""
 
-    MIN = "MIN"
-    MAX = "MAX"
+    MIN = "min"
+    MAX = "max"
 
 
 class BoolWatermarkCombinationFunction(Enum):
     """How the values of several channels become one bool."""
 
-    AND = "AND"
-    OR = "OR"
+    AND = "and"
+    OR = "or"
 
 
 class WatermarkHandlingStrategy(Enum):
     """What the framework does with a watermark after a function answered PEEK."""
 
-    FORWARD = "FORWARD"
-    IGNORE = "IGNORE"
+    FORWARD = "forward"
+    IGNORE = "ignore"
 
 
 WatermarkCombinationFunction: TypeAlias = NumericWatermarkCombinationFunction | BoolWatermarkCombinationFunction
@@ -80,9 +81,15 @@ class LongWatermarkDeclaration:
     default_handling_strategy: WatermarkHandlingStrategy
 
     def new_watermark(self, value: int) -> LongWatermark:
-        """A watermark of this declaration; ``value`` must fit 64 bits, signed."""
-        if not isinstance(value, int) or isinstance(value, bool) or not LONG_MIN <= value <= LONG_MAX:
-            raise ValueError(f"Watermark {self.identifier!r}: {value!r} is not a signed 64-bit integer.")
+        """A watermark of this declaration.
+
+        Raises ``InvalidWatermarkError`` unless ``value`` is an int, and no bool, that fits 64 bits, signed.
+        """
+        if not is_whole_number(value) or not LONG_MIN <= value <= LONG_MAX:
+            raise InvalidWatermarkError(
+                f"Watermark {self.identifier!r} was declared with type_long(): value must be a signed 64-bit integer, "
+                f"not {value!r}."
+            )
         return LongWatermark(value, self.identifier)
 
 
@@ -95,7 +102,12 @@ class BoolWatermarkDeclaration:
     default_handling_strategy: WatermarkHandlingStrategy
 
     def new_watermark(self, value: bool) -> BoolWatermark:
-        """A watermark of this declaration."""
+        """A watermark of this declaration. Raises ``InvalidWatermarkError`` unless ``value`` is a bool."""
+        if not isinstance(value, bool):
+            raise InvalidWatermarkError(
+                f"Watermark {self.identifier!r} was declared with type_bool(): value must be True or False, "
+                f"not {value!r}."
+            )
         return BoolWatermark(value, self.identifier)
 
 

@@ -20,7 +20,7 @@ from dsv2 import (
 from dsv2.job import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
-from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.streams import ConfiguredStream
 
 __all__ = (
     "LOCAL_SETTINGS",
@@ -34,7 +34,7 @@ __all__ = (
 )
 
 T = TypeVar("T")
-Sources: TypeAlias = dict[tuple[str, int], ProcessConfigurableAndNonKeyedPartitionStream[Any]]
+Sources: TypeAlias = dict[tuple[str, int], ConfiguredStream[Any]]
 AnyStream: TypeAlias = NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T] | GlobalStream[T]
 
 
@@ -95,7 +95,7 @@ class Pipeline:
 
     def source(
         self, items: Collection[T], parallelism: int | None = None
-    ) -> ProcessConfigurableAndNonKeyedPartitionStream[T]:
+    ) -> ConfiguredStream[T]:
         """A stream of ``items``, cut as the setting wants it.
 
         Programs that run side by side read one source together, for each costs Spark about a second. Within a program

@@ -22,7 +22,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, ValueState
-from dsv2.streams import ProcessConfigurableAndNonKeyedPartitionStream
+from dsv2.streams import ConfiguredStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 
 __all__ = ("Answer", "Number", "Reading", "Tag", "Total", "build", "read_back", "reading", "sensor_of")
@@ -131,7 +131,7 @@ def build(
     key: Callable[[Reading], str] = sensor_of,
     version: int | None = None,
     tag: type[OneInputStreamProcessFunction[Reading, Reading]] = Tag,
-) -> ProcessConfigurableAndNonKeyedPartitionStream[Answer]:
+) -> ConfiguredStream[Answer]:
     """The program over ``count`` readings; the stream of its answers, which ``output`` gets.
 
     ``version``: of ``key``. ``tag``: the function that is behind the shuffle.

@@ -67,11 +67,11 @@ from dsv2.state import (
     aggregate_of,
 )
 from dsv2.streams import (
-    ProcessConfigurableAndGlobalStream,
-    ProcessConfigurableAndKeyedPartitionStream,
-    ProcessConfigurableAndNonKeyedPartitionStream,
-    ProcessConfigurableAndTwoKeyedPartitionStreams,
-    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    TwoKeyedStreams,
+    TwoStreams,
 )
 from dsv2.watermark import (
     BoolWatermark,
@@ -87,11 +87,11 @@ from dsv2.watermark import (
 )
 from tests.typing.given import Given
 
-NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
-Keyed = ProcessConfigurableAndKeyedPartitionStream
-Global = ProcessConfigurableAndGlobalStream
-TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
-TwoKeyed = ProcessConfigurableAndTwoKeyedPartitionStreams
+NonKeyed = ConfiguredStream
+Keyed = ConfiguredKeyedStream
+Global = ConfiguredGlobalStream
+TwoNonKeyed = TwoStreams
+TwoKeyed = TwoKeyedStreams
 
 
 def partitionings(g: Given) -> None:

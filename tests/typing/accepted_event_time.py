@@ -31,9 +31,9 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sources import WatermarkStrategy
 from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.streams import (
-    ProcessConfigurableAndKeyedPartitionStream,
-    ProcessConfigurableAndNonKeyedPartitionStream,
-    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    TwoStreams,
 )
 from dsv2.watermark import (
     BoolWatermark,
@@ -45,9 +45,9 @@ from dsv2.watermark import (
 )
 from tests.typing.given import Given
 
-NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
-Keyed = ProcessConfigurableAndKeyedPartitionStream
-TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
+NonKeyed = ConfiguredStream
+Keyed = ConfiguredKeyedStream
+TwoNonKeyed = TwoStreams
 
 EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 IDLE = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION

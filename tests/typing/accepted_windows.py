@@ -46,18 +46,18 @@ from dsv2.state import (
     aggregate_of,
 )
 from dsv2.streams import (
-    ProcessConfigurableAndGlobalStream,
-    ProcessConfigurableAndKeyedPartitionStream,
-    ProcessConfigurableAndNonKeyedPartitionStream,
-    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    TwoStreams,
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.typing.given import Given
 
-NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
-Keyed = ProcessConfigurableAndKeyedPartitionStream
-Global = ProcessConfigurableAndGlobalStream
-TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
+NonKeyed = ConfiguredStream
+Keyed = ConfiguredKeyedStream
+Global = ConfiguredGlobalStream
+TwoNonKeyed = TwoStreams
 
 TEN = WindowStrategy.tumbling(10)
 

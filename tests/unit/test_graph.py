@@ -20,21 +20,21 @@ from dsv2.job import RunOptions
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.streams import (
-    ProcessConfigurableAndGlobalStream,
-    ProcessConfigurableAndKeyedPartitionStream,
-    ProcessConfigurableAndNonKeyedPartitionStream,
-    ProcessConfigurableAndTwoKeyedPartitionStreams,
-    ProcessConfigurableAndTwoNonKeyedPartitionStream,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
+    TwoKeyedStreams,
+    TwoStreams,
 )
 from dsv2.watermark import new_builder
 
 Build: TypeAlias = Callable[[Any], Any]
 
-NonKeyed = ProcessConfigurableAndNonKeyedPartitionStream
-Keyed = ProcessConfigurableAndKeyedPartitionStream
-Global = ProcessConfigurableAndGlobalStream
-TwoNonKeyed = ProcessConfigurableAndTwoNonKeyedPartitionStream
-TwoKeyed = ProcessConfigurableAndTwoKeyedPartitionStreams
+NonKeyed = ConfiguredStream
+Keyed = ConfiguredKeyedStream
+Global = ConfiguredGlobalStream
+TwoNonKeyed = TwoStreams
+TwoKeyed = TwoKeyedStreams
 
 
 def new_key(record: Any) -> Hashable:

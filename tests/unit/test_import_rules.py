@@ -23,30 +23,32 @@ RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange
 # Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row; the
 # packages of dsv2.runtime are parts.
 MAY_IMPORT = {
+    "arguments": {"errors"},
     "callables": set[str](),
     "columnar": set[str](),
     "record_batch": {"columnar"},
     "clock": set[str](),
     "errors": set[str](),
     "version": set[str](),
-    "watermark": {"errors"},
-    "state": {"callables", "errors"},
+    "watermark": {"arguments", "errors"},
+    "state": {"arguments", "callables", "errors"},
     "context": {"state", "watermark"},
     "spi": {"context", "errors", "record_batch", "state", "watermark"},
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
-    "extension": MODEL - {"sinks"} | {"callables", "columnar", "streams"},
+    "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {"clock", "errors", "extension", "sinks", "sources", "watermark"},
-    "sinks": {"errors", "record_batch", "watermark"},
-    "sources": {"clock", "errors", "record_batch", "watermark"},
+    "connectors": {"arguments", "clock", "errors", "extension", "sinks", "sources", "watermark"},
+    "sinks": {"arguments", "errors", "record_batch", "watermark"},
+    "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
     "graph": MODEL | {"callables"},
-    "job": MODEL | {"graph"},
+    "job": MODEL | {"arguments", "graph"},
     "tracebacks": {"errors"},
     "unfinished": {"errors", "job"},
     "configurable": MODEL | {"graph"},
     "stream_arguments": MODEL | {"callables", "graph"},
-    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments"},
-    "environment": PLAN | {"streams", "tracebacks", "unfinished"},  # finds its runtime by name
+    "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
+    "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments", "stream_base"},
+    "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # finds its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde"},
@@ -55,11 +57,11 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"unfinished"},
-    "testing": RUNTIME | RUNTIMES | {"environment", "local"},
+    "local": RUNTIME | RUNTIMES | {"arguments", "unfinished"},
+    "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"arrow", "environment", "streams", "unfinished"},  # turns a stream into a DataFrame
+    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # turns a stream into a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from dsv2.arguments import as_milliseconds
 from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
+from dsv2.connectors.options import check_at_least_one
 from dsv2.errors import ConfigurationError
 from dsv2.sources import (
     AssigningEnumerator,
@@ -48,7 +51,7 @@ class FilesSource(
         file_format: FileFormat[T_co],
         *,
         pattern: str = "*",
-        discovery_interval_ms: int | None = None,
+        discovery_interval: timedelta | None = None,
         bytes_per_batch: int | None = None,
         files_per_batch: int | None = None,
     ) -> None:
@@ -56,25 +59,21 @@ class FilesSource(
 
         ``file_format``: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)``, ``parquet_rows(...)``.
         ``pattern``: of the names of files, ``"**/*.json"`` for those of all folders below; names that begin with a dot
-        or an underscore are passed over. ``discovery_interval_ms``: look for new files so often, without end; None: the
+        or an underscore are passed over. ``discovery_interval``: look for new files so often, without end; None: the
         source is bounded, and reads what is there when the job first starts. What was read is remembered by name while
         it is there, in every offset: so move files away before there are tens of thousands.
         ``bytes_per_batch`` (default: 128 MiB) or ``files_per_batch``: about so much in a micro-batch. A file that is
         gone when the job starts again is not read on. Raises ``ConfigurationError``.
         """
-        for name, number in (
-            ("discovery_interval_ms", discovery_interval_ms),
-            ("bytes_per_batch", bytes_per_batch),
-            ("files_per_batch", files_per_batch),
-        ):
-            if number is not None and number < 1:
-                raise ConfigurationError(f"{name} must be at least 1, not {number}.")
+        check_at_least_one(bytes_per_batch=bytes_per_batch, files_per_batch=files_per_batch)
+        if discovery_interval is not None:
+            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         if bytes_per_batch is not None and files_per_batch is not None:
             raise ConfigurationError("A FilesSource counts bytes or files: give bytes_per_batch or files_per_batch.")
         self._directory = fspath(directory)
         self._format = file_format
         self._pattern = pattern
-        self._interval = discovery_interval_ms
+        self._interval = discovery_interval
         self._by_files = files_per_batch is not None
         self._limit = files_per_batch or bytes_per_batch or _BYTES_PER_BATCH
 
@@ -100,7 +99,7 @@ class FilesSource(
             FilesDiscovery(directory, self._format, self._pattern, by_files=self._by_files),
             RoundRobinSplitAssigner(),
             bounded=self.bounded,
-            discovery_interval_ms=self._interval,
+            discovery_interval=self._interval,
             limit_per_batch=self._limit,
             least_per_batch=1 if self._by_files else _LEAST_BYTES,
         )

@@ -1,5 +1,6 @@
 """Kafka as a source and as a sink: ``pip install "dsv2[kafka]"``."""
 
+from dsv2.connectors.kafka.choices import DeliveryGuarantee, OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
 from dsv2.connectors.kafka.message import (
     DeadLetter,
     KafkaDecoder,
@@ -15,6 +16,7 @@ from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 
 __all__ = (
     "DeadLetter",
+    "DeliveryGuarantee",
     "KafkaDecoder",
     "KafkaMessage",
     "KafkaSink",
@@ -22,6 +24,9 @@ __all__ = (
     "KafkaSplit",
     "OffsetLookup",
     "OffsetsInitializer",
+    "OnOffsetsOutOfRange",
+    "OnUndecodable",
+    "SplitAssignment",
     "TopicPartition",
     "dead_letters",
     "keys_and_values",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 
+from dsv2.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import ClientOptions, OptionValue
 from dsv2.errors import ConfigurationError
 
@@ -59,7 +60,7 @@ class KafkaConnection:
         user: str,
         bootstrap_servers: str,
         options: Mapping[str, OptionValue],
-        retry_timeout_ms: int,
+        retry_timeout: timedelta,
         group_id: str | None = None,
     ) -> KafkaConnection:
         """What ``user`` was told. Raises ``ConfigurationError``; also if the client library is missing."""
@@ -74,7 +75,7 @@ class KafkaConnection:
         for name, instead in _RESERVED.items():
             if name in options:
                 raise ConfigurationError(f"{user} sets the option {name!r} itself. Use {instead} instead.")
-        check_at_least_one(retry_timeout_ms=retry_timeout_ms)
+        retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
         hidden = ClientOptions(options)
         from dsv2.connectors.kafka.option_check import check_options
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit, TopicPartition
 from dsv2.connectors.kafka.subscription import Subscription
@@ -61,7 +62,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
 
     def _check_topics(self, there: Collection[str]) -> None:
         missing = [topic for topic in self._subscription.topics or () if topic not in there]
-        if missing and self._subscription.on_offsets_out_of_range == "fail":
+        if missing and self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
                 f"There is no topic {', '.join(missing)}. Create it, or take it out of topics: its partitions are "
                 f"dropped when the job starts again."
@@ -107,7 +108,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         return self._broker.topic_ids(sorted({partition.topic for partition in partitions}))
 
     def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
-        if self._subscription.on_offsets_out_of_range == "fail":
+        if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
                 f"{split.split_id} has disappeared, which the job has read up to offset {split.offset}. If its topic "
                 f"was deleted on purpose, take it out of topics and start again from the checkpoint: the partition is "
@@ -117,7 +118,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         return Portion(split, size=0, last=True)
 
     def _made_anew(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
-        if self._subscription.on_offsets_out_of_range == "fail":
+        if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
                 f"{split.topic} is not the topic any more that the job has read, in {split.split_id} up to offset "
                 f"{split.offset}: that one was deleted, and another one was made under its name. To go on with the new "
@@ -126,7 +127,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         return self._reset(replace(split, topic_id=there.topic_id), there)
 
     def _reset(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
-        earliest = self._subscription.on_offsets_out_of_range == "earliest"
+        earliest = self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.EARLIEST
         offset = there.earliest if earliest else there.latest
         return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
 
@@ -134,7 +135,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         policy = self._subscription.on_offsets_out_of_range
         if there.latest < split.offset <= self._broker.ends([split.topic_partition]).get(split.topic_partition, 0):
             return None  # what stands before is of a transaction that is still open
-        if policy == "fail":
+        if policy is OnOffsetsOutOfRange.FAIL:
             raise JobError(
                 f"{split.split_id} cannot be read at offset {split.offset}: it holds those from {there.earliest} to "
                 f"{there.latest}. The messages that the job wants were deleted, by age or size, or the topic was made "

@@ -8,11 +8,11 @@ from typing import Generic, TypeVar, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message
 
+from dsv2.connectors.kafka.choices import OnUndecodable
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.message import KafkaDecoder, KafkaMessage, ValueDecoder
 from dsv2.connectors.kafka.split import KafkaSplit
-from dsv2.connectors.kafka.subscription import OnUndecodable
 from dsv2.errors import JobError
 from dsv2.sources import RecordBatch, SourceReader, SourceReaderContext
 
@@ -41,7 +41,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         tolerant: bool,
     ) -> None:
         self._ctx = ctx
-        if on_undecodable == "skip":
+        if on_undecodable is OnUndecodable.SKIP:
             ctx.count(_UNDECODABLE, 0)  # shown from the beginning
         self._connection = connection
         self._decode = decode
@@ -141,7 +141,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
                 f"The message at offset {seen.offset} of {seen.topic}-{seen.partition} cannot be decoded: "
                 f"{type(error).__qualname__}: {error}"
             )
-            if self._on_undecodable == "skip":
+            if self._on_undecodable is OnUndecodable.SKIP:
                 _LOG.warning("%s. It is left out.", told)
                 self._ctx.count(_UNDECODABLE)
                 return None

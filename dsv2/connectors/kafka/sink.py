@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
+from datetime import timedelta
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
+from dsv2.arguments import as_choice
+from dsv2.connectors.kafka.choices import DeliveryGuarantee
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.encoder import Headers, MessageEncoder
 from dsv2.connectors.kafka.split import TopicPartition
-from dsv2.connectors.options import check_choice
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
@@ -16,10 +18,9 @@ from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo
 if TYPE_CHECKING:
     from dsv2.connectors.kafka.transactions import Transactions
 
-__all__ = ("Delivery", "KafkaSink")
+__all__ = ("KafkaSink",)
 
 T = TypeVar("T")
-Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 
 
 class KafkaSink(ParallelSink[T], Generic[T]):
@@ -40,10 +41,10 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         key: Callable[[T], bytes | None] | None = None,
         headers: Callable[[T], Headers] | None = None,
         partition: Callable[[T], int] | None = None,
-        delivery: Delivery = "exactly-once",
+        delivery: DeliveryGuarantee | Literal["exactly-once", "at-least-once"] = DeliveryGuarantee.EXACTLY_ONCE,
         transactional_id_prefix: str = "dsv2",
         marker_topic: str | None = None,
-        retry_timeout_ms: int = 120_000,
+        retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
     ) -> None:
         """``topic``, ``value``, ``key``, ``headers`` and ``partition`` make a message of a record.
@@ -51,7 +52,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         Without ``partition`` the client chooses one by the key. A message has the timestamp of its record, if that has
         one. ``transactional_id_prefix``: begins the names of the transactions, and of the groups that remember
         micro-batches. The user must be allowed to use those, and to read ``marker_topic``, to which their offsets
-        refer: any topic that is there; ``topic`` if that is a name. ``retry_timeout_ms``: how long to try when no
+        refer: any topic that is there; ``topic`` if that is a name. ``retry_timeout``: how long to try when no
         broker answers. ``options``: of librdkafka, for TLS, SASL, compression and the like; secrets among them are
         never shown.
 
@@ -60,17 +61,17 @@ class KafkaSink(ParallelSink[T], Generic[T]):
 
         Raises ``ConfigurationError``; also if the client library is missing.
         """
-        check_choice("delivery", delivery, get_args(Delivery))
+        guarantee = as_choice(DeliveryGuarantee, delivery, "delivery")
         if marker_topic is None and isinstance(topic, str):
             marker_topic = topic
-        if marker_topic is None and delivery == "exactly-once":
+        if marker_topic is None and guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
                 "KafkaSink remembers micro-batches as offsets of a topic. If topic is a function, say which one to use "
                 "for that (marker_topic=...), or write with delivery='at-least-once'."
             )
-        self._connection = KafkaConnection.checked("KafkaSink", bootstrap_servers, options or {}, retry_timeout_ms)
+        self._connection = KafkaConnection.checked("KafkaSink", bootstrap_servers, options or {}, retry_timeout)
         self._encoder = MessageEncoder(topic, value, key, headers, partition)
-        self._delivery = delivery
+        self._delivery = guarantee
         self._prefix = transactional_id_prefix
         self._marker_topic = marker_topic
 
@@ -94,7 +95,7 @@ class KafkaSink(ParallelSink[T], Generic[T]):
             producer.flush()
 
     def _transactions(self, info: SinkInfo) -> Transactions | None:
-        if self._marker_topic is None or self._delivery != "exactly-once":
+        if self._marker_topic is None or self._delivery is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
         from dsv2.connectors.kafka.transactions import Transactions
 

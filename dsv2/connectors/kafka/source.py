@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Generic, Literal, TypeVar, get_args
+from datetime import timedelta
+from typing import Generic, Literal, TypeVar
 
+from dsv2.arguments import as_choice, as_milliseconds
+from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.discovery import KafkaDiscovery
 from dsv2.connectors.kafka.message import DeadLetter, KafkaDecoder, KafkaMessage
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 from dsv2.connectors.kafka.split import KafkaSplit
-from dsv2.connectors.kafka.subscription import OnOutOfRange, OnUndecodable, Subscription
-from dsv2.connectors.options import check_at_least_one, check_choice
+from dsv2.connectors.kafka.subscription import Subscription
+from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import ConfigurationError
 from dsv2.sources import (
@@ -36,9 +39,9 @@ __all__ = ("KafkaSource",)
 
 T_co = TypeVar("T_co", covariant=True)
 
-_ASSIGNERS: Mapping[str, SplitAssigner[KafkaSplit]] = {
-    "hash": HashSplitAssigner(lambda split: (split.topic, split.partition)),
-    "round-robin": RoundRobinSplitAssigner(),
+_ASSIGNERS: Mapping[SplitAssignment, SplitAssigner[KafkaSplit]] = {
+    SplitAssignment.HASH: HashSplitAssigner(lambda split: (split.topic, split.partition)),
+    SplitAssignment.ROUND_ROBIN: RoundRobinSplitAssigner(),
 }
 
 
@@ -62,12 +65,14 @@ class KafkaSource(
         stopping_offsets: OffsetsInitializer | None = None,
         group_id: str | None = None,
         commit_offsets: bool | None = None,
-        discovery_interval_ms: int | None = 300_000,
-        split_assigner: Literal["hash", "round-robin"] = "hash",
+        discovery_interval: timedelta | None = timedelta(minutes=5),
+        split_assigner: SplitAssignment | Literal["hash", "round-robin"] = SplitAssignment.HASH,
         records_per_batch: int | None = None,
-        on_undecodable: OnUndecodable = "fail",
-        on_offsets_out_of_range: OnOutOfRange = "fail",
-        retry_timeout_ms: int = 120_000,
+        on_undecodable: OnUndecodable | Literal["fail", "skip"] = OnUndecodable.FAIL,
+        on_offsets_out_of_range: (
+            OnOffsetsOutOfRange | Literal["fail", "earliest", "latest"]
+        ) = OnOffsetsOutOfRange.FAIL,
+        retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
     ) -> None:
         """Give ``topics``, or a regular expression that fits their whole names.
@@ -78,14 +83,14 @@ class KafkaSource(
         ``group_id``: the consumer group whose offsets are read and, unless ``commit_offsets`` is False, committed some
         time after each micro-batch but the last of a run, for others to see: a job that goes on from its checkpoint
         does not look at them.
-        ``discovery_interval_ms``: how often new topics and partitions are looked for; None: when the job starts.
+        ``discovery_interval``: how often new topics and partitions are looked for; None: when the job starts.
         ``split_assigner``: ``"hash"`` spreads the partitions of each topic evenly over the readers, ``"round-robin"``
         all of them together. ``records_per_batch``: a micro-batch has no more of them, over all partitions.
         ``on_undecodable``: whether a message on which ``decode`` raises fails the job, or is left out, logged, and
         counted as ``undecodable`` in the job's progress;
         ``dead_letters`` is the third way. ``on_offsets_out_of_range``: what to do when messages were deleted before
         they were read: fail, or go on with the ``"earliest"`` or the ``"latest"`` ones that are there.
-        ``retry_timeout_ms``: how long to try again when no broker answers, before the job fails.
+        ``retry_timeout``: how long to try again when no broker answers, before the job fails.
         ``options``: of librdkafka, for TLS, SASL and the like; secrets among them are never shown.
 
         Raises ``ConfigurationError``; also if the client library is missing.
@@ -98,26 +103,25 @@ class KafkaSource(
         initializers = [initializer for initializer in (starting_offsets, stopping_offsets) if initializer is not None]
         if group_id is None and (commit_offsets or any(initializer.needs_group for initializer in initializers)):
             raise ConfigurationError("Committed offsets belong to a consumer group: give KafkaSource a group_id.")
-        check_at_least_one(discovery_interval_ms=discovery_interval_ms, records_per_batch=records_per_batch)
-        check_choice("split_assigner", split_assigner, tuple(_ASSIGNERS))
-        check_choice("on_undecodable", on_undecodable, get_args(OnUndecodable))
-        check_choice("on_offsets_out_of_range", on_offsets_out_of_range, get_args(OnOutOfRange))
+        check_at_least_one(records_per_batch=records_per_batch)
+        if discovery_interval is not None:
+            as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         self._connection = KafkaConnection.checked(
-            "KafkaSource", bootstrap_servers, options or {}, retry_timeout_ms, group_id
+            "KafkaSource", bootstrap_servers, options or {}, retry_timeout, group_id
         )
         self._subscription = Subscription(
             None if topics is None else tuple(dict.fromkeys(topics)),
             topic_pattern,
             starting_offsets or OffsetsInitializer.earliest(),
             stopping_offsets,
-            on_offsets_out_of_range,
+            as_choice(OnOffsetsOutOfRange, on_offsets_out_of_range, "on_offsets_out_of_range"),
         )
         self._decode = decode
         self._commits = group_id is not None and commit_offsets is not False
-        self._discovery_interval_ms = discovery_interval_ms
-        self._split_assigner = split_assigner
+        self._discovery_interval = discovery_interval
+        self._split_assigner = as_choice(SplitAssignment, split_assigner, "split_assigner")
         self._records_per_batch = records_per_batch
-        self._on_undecodable = on_undecodable
+        self._on_undecodable = as_choice(OnUndecodable, on_undecodable, "on_undecodable")
 
     def __repr__(self) -> str:
         return f"KafkaSource({self._subscription} at {self._connection.bootstrap_servers}, {self._connection.options})"
@@ -151,14 +155,14 @@ class KafkaSource(
             discovery,
             _ASSIGNERS[self._split_assigner],
             bounded=self.bounded,
-            discovery_interval_ms=self._discovery_interval_ms,
+            discovery_interval=self._discovery_interval,
             limit_per_batch=self._records_per_batch,
         )
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, KafkaSplit]:
         from dsv2.connectors.kafka.reader import KafkaReader
 
-        tolerant = self._subscription.on_offsets_out_of_range != "fail"
+        tolerant = self._subscription.on_offsets_out_of_range is not OnOffsetsOutOfRange.FAIL
         return KafkaReader(ctx, self._connection, self._decode, self._on_undecodable, tolerant)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
+from dsv2.connectors.kafka.choices import OnOffsetsOutOfRange
 from dsv2.connectors.kafka.offsets import OffsetsInitializer
 
-__all__ = ("OnOutOfRange", "OnUndecodable", "Subscription")
-
-OnOutOfRange: TypeAlias = Literal["fail", "earliest", "latest"]
-OnUndecodable: TypeAlias = Literal["fail", "skip"]
+__all__ = ("Subscription",)
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class Subscription:
     pattern: str | None
     starting_offsets: OffsetsInitializer
     stopping_offsets: OffsetsInitializer | None
-    on_offsets_out_of_range: OnOutOfRange
+    on_offsets_out_of_range: OnOffsetsOutOfRange
 
     def __str__(self) -> str:
         return ", ".join(self.topics) if self.topics is not None else f"topics like {self.pattern!r}"

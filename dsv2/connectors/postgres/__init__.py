@@ -2,7 +2,15 @@
 
 from dsv2.connectors.postgres.change import ChangeKind, RowChange
 from dsv2.connectors.postgres.sink import PostgresSink
-from dsv2.connectors.postgres.source import PostgresSource, drop_replication
+from dsv2.connectors.postgres.source import IfSlotExists, PostgresSource, drop_replication
 from dsv2.connectors.postgres.split import PostgresSplit
 
-__all__ = ("ChangeKind", "PostgresSink", "PostgresSource", "PostgresSplit", "RowChange", "drop_replication")
+__all__ = (
+    "ChangeKind",
+    "IfSlotExists",
+    "PostgresSink",
+    "PostgresSource",
+    "PostgresSplit",
+    "RowChange",
+    "drop_replication",
+)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 
+from dsv2.arguments import as_milliseconds
 from dsv2.connectors.client_library import require_client_library
-from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.secrets import HIDDEN, hide
 from dsv2.errors import ConfigurationError
 
@@ -40,14 +41,14 @@ class PostgresConnection:
     retry_timeout_ms: int
 
     @staticmethod
-    def checked(user: str, conninfo: str, retry_timeout_ms: int) -> PostgresConnection:
+    def checked(user: str, conninfo: str, retry_timeout: timedelta) -> PostgresConnection:
         """What ``user`` was told. Raises ``ConfigurationError``; also if the client library is missing."""
         require_client_library("psycopg", "postgres", user)
         if not conninfo:
             raise ConfigurationError(
                 f"{user} needs conninfo: 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'."
             )
-        check_at_least_one(retry_timeout_ms=retry_timeout_ms)
+        retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
         _check(user, conninfo)
         return PostgresConnection(conninfo, retry_timeout_ms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dsv2.connectors.postgres.connection import PostgresConnection
@@ -33,7 +34,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         key: Sequence[str] = (),
         deletes: Callable[[T], bool] | None = None,
         batch_table: str = "dsv2_batches",
-        retry_timeout_ms: int = 120_000,
+        retry_timeout: timedelta = timedelta(minutes=2),
     ) -> None:
         """``conninfo``: as libpq takes it; a password in it is never shown. ``table``, with its schema or without, in
         the upper and lower case of the server's catalog.
@@ -41,7 +42,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         ``row``: the values for ``columns``; may be left out if records are tuples (NamedTuples) of just these.
         ``key``: some of ``columns``, for which the table has a unique index. ``deletes``: says of which records the row
         with that key is to be deleted; only the values of ``key`` are looked at then.
-        ``batch_table``: is made if it is not there; several jobs may share it. ``retry_timeout_ms``: how long to try
+        ``batch_table``: is made if it is not there; several jobs may share it. ``retry_timeout``: how long to try
         when the server does not answer.
 
         Raises ``ConfigurationError``; also if the client library is missing.
@@ -52,7 +53,7 @@ class PostgresSink(ParallelSink[T], Generic[T]):
             raise ConfigurationError(f"The key of PostgresSink is among its columns, but {', '.join(unknown)} is not.")
         if deletes is not None and not key:
             raise ConfigurationError("PostgresSink deletes rows by their key: give it one, or leave out deletes.")
-        self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout_ms)
+        self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from datetime import timedelta
+from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
-from dsv2.connectors.options import check_at_least_one, check_choice
+from dsv2.arguments import as_choice
+from dsv2.connectors.options import check_at_least_one
 from dsv2.connectors.postgres.change import RowChange
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.discovery import PostgresDiscovery, PostgresEnumerator
@@ -32,9 +35,16 @@ __all__ = ("PostgresSource", "drop_replication")
 
 T_co = TypeVar("T_co", covariant=True)
 
-_RETIRING_TIMEOUT_MS = 120_000
+_RETIRING_TIMEOUT = timedelta(minutes=2)
 _SLOT_NAME = re.compile(r"[a-z0-9_]{1,40}")
 _USE_PROCESSING_TIME = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
+
+
+class IfSlotExists(Enum):
+    """What a job that starts for the first time does with a replication slot of its name: fail, or replace it."""
+
+    FAIL = "fail"
+    REPLACE = "replace"
 
 
 class PostgresSource(
@@ -59,11 +69,11 @@ class PostgresSource(
         slot_name: str,
         decode: Callable[[dict[str, Any]], T_co],
         publication: str | None = None,
-        if_slot_exists: Literal["fail", "replace"] = "fail",
+        if_slot_exists: IfSlotExists | Literal["fail", "replace"] = IfSlotExists.FAIL,
         sends_use_processing_time: bool = True,
         records_per_batch: int | None = None,
         log_bytes_per_batch: int = 64 << 20,
-        retry_timeout_ms: int = 120_000,
+        retry_timeout: timedelta = timedelta(minutes=2),
     ) -> None:
         """``conninfo``: as libpq takes it; a password in it is never shown. ``table``: an ordinary table with a primary
         key, with its schema or without, in the upper and lower case of the server's catalog.
@@ -77,7 +87,7 @@ class PostgresSource(
         ``sends_use_processing_time``: every subtask sends the flag of event time when the snapshot is over, which a
         processing-time temporal join waits for: event time is the wall clock from there on.
         ``records_per_batch``: a micro-batch has no more rows of the snapshot. ``log_bytes_per_batch``: it goes on no
-        further in the server's log; a transaction is never divided. ``retry_timeout_ms``: how long to try when the
+        further in the server's log; a transaction is never divided. ``retry_timeout``: how long to try when the
         server does not answer.
 
         Raises ``ConfigurationError``; also if the client library is missing.
@@ -86,12 +96,11 @@ class PostgresSource(
             raise ConfigurationError(
                 f"slot_name is made of at most 40 lower-case letters, digits and underscores; {slot_name!r} is not."
             )
-        check_choice("if_slot_exists", if_slot_exists, ("fail", "replace"))
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
-        connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout_ms)
+        connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
         self._settings = ReplicationSettings(connection, table, slot_name, publication)
         self._decode = decode
-        self._replace = if_slot_exists == "replace"
+        self._replace = as_choice(IfSlotExists, if_slot_exists, "if_slot_exists") is IfSlotExists.REPLACE
         self._sends_flag = sends_use_processing_time
         self._records_per_batch = records_per_batch
         self._log_bytes_per_batch = log_bytes_per_batch
@@ -145,7 +154,7 @@ def drop_replication(conninfo: str, table: str, slot_name: str, publication: str
     A slot that is left behind has the server keep its log until the disk is full. A ``publication`` of your own stays.
     Raises ``JobError`` if the server refuses.
     """
-    connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT_MS)
+    connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT)
     from dsv2.connectors.postgres.replication import Replication
 
     replication = Replication(ReplicationSettings(connection, table, slot_name, publication))

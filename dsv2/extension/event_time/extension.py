@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from dsv2.extension.event_time import declarations
-from dsv2.extension.event_time.functions import EventTimeProcessFunction
 from dsv2.extension.event_time.generator import EventTimeWatermarkGeneratorBuilder, WatermarkStrategyBuilder
 from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, Watermark
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TIME
@@ -14,11 +13,13 @@ from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, USE_PROCESSING_TI
 __all__ = ("EventTimeExtension",)
 
 T = TypeVar("T")
-F = TypeVar("F", bound=EventTimeProcessFunction)
 
 
 class EventTimeExtension:
-    """Event time as three generalized watermarks, and what makes and uses them."""
+    """Event time as three generalized watermarks, and what makes and uses them.
+
+    Functions with event time need no wrapping, as in Flink: ``process`` knows them by their class.
+    """
 
     EVENT_TIME_WATERMARK_DECLARATION: Final[LongWatermarkDeclaration] = declarations.EVENT_TIME
     """The greatest event time (ms) up to which all records have come."""
@@ -60,11 +61,6 @@ class EventTimeExtension:
         (Flink ``WatermarkStrategy`` without ``withTimestampAssigner``)
         """
         return WatermarkStrategyBuilder()
-
-    @staticmethod
-    def wrap_process_function(function: F) -> F:
-        """``function`` itself: for programs that come from Flink, where it has to be wrapped."""
-        return function
 
 
 def _identifier(watermark: Watermark | str) -> str:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Generic, Self, TypeAlias, TypeVar
 
+from dsv2.arguments import as_milliseconds
 from dsv2.callables import takes
 from dsv2.columnar import column_of
 from dsv2.context import Collector, NonPartitionedContext, PartitionedContext, WatermarkManager
@@ -57,18 +58,24 @@ class WatermarkStrategyBuilder(Generic[T]):
     def __init__(self) -> None:
         self._extract: EventTimeExtractor[T] | None = None
         self._mode = Mode.PERIODIC
-        self._interval = _DEFAULT_INTERVAL
-        self._idleness = timedelta(0)
-        self._out_of_order = timedelta(0)
+        self._interval = as_milliseconds(_DEFAULT_INTERVAL, "interval")
+        self._idle_after = 0
+        self._slack = 0
 
     def with_idleness(self, idleness: timedelta) -> Self:
-        """Call a subtask idle that has had no record for so long (by the wall clock). Default: never."""
-        self._idleness = idleness
+        """Call a subtask idle that has had no record for so long (by the wall clock). Default, and 0: never.
+
+        Raises ``ConfigurationError`` for a negative duration, or for what is none.
+        """
+        self._idle_after = as_milliseconds(idleness, "idleness", at_least=0)
         return self
 
     def with_max_out_of_order_time(self, out_of_order: timedelta) -> Self:
-        """How far a record may lag behind the newest one without being late. Default: not at all."""
-        self._out_of_order = out_of_order
+        """How far a record may lag behind the newest one without being late. Default: not at all.
+
+        Raises ``ConfigurationError`` for a negative duration, or for what is none.
+        """
+        self._slack = as_milliseconds(out_of_order, "out_of_order", at_least=0)
         return self
 
     def no_watermark(self) -> Self:
@@ -80,9 +87,12 @@ class WatermarkStrategyBuilder(Generic[T]):
         return self
 
     def periodic_watermark(self, interval: timedelta = _DEFAULT_INTERVAL) -> Self:
-        """Emit a watermark each ``interval`` (by the wall clock; at most once in a micro-batch). The default."""
+        """Emit a watermark each ``interval`` (by the wall clock; at most once in a micro-batch). The default.
+
+        Raises ``ConfigurationError`` for a duration below 1 ms, or for what is none.
+        """
+        self._interval = as_milliseconds(interval, "interval", at_least=1)
         self._mode = Mode.PERIODIC
-        self._interval = interval
         return self
 
     def per_event_watermark(self) -> Self:
@@ -93,29 +103,16 @@ class WatermarkStrategyBuilder(Generic[T]):
     def build_as_watermark_strategy(self) -> WatermarkStrategy[T]:
         """For ``from_source(..., watermarks=...)``: event time of each split, put together in the readers.
 
-        Periodic watermarks come once in each micro-batch then. Raises ``ConfigurationError`` for a time span that makes
-        no sense.
+        Periodic watermarks come once in each micro-batch then.
         """
-        _, idle, slack = self._checked()
         return WatermarkStrategy(
             self._extract,
-            behind_ms=slack + 1,
-            idle_after_ms=idle,
+            behind_ms=self._slack + 1,
+            idle_after_ms=self._idle_after,
             emits=self._mode is not Mode.NO_WATERMARK,
             per_event=self._mode is Mode.PER_EVENT,
-            declarations=_declared(self._mode, idle),
+            declarations=_declared(self._mode, self._idle_after),
         )
-
-    def _checked(self) -> tuple[int, int, int]:
-        """Interval, idleness and out-of-order time in ms."""
-        interval, idle, slack = map(_milliseconds, (self._interval, self._idleness, self._out_of_order))
-        if interval <= 0:
-            raise ConfigurationError(f"The watermark interval must be greater than 0, not {self._interval}.")
-        if idle < 0 or slack < 0:
-            raise ConfigurationError(
-                f"Idleness ({self._idleness}) and out-of-order time ({self._out_of_order}) cannot be negative."
-            )
-        return interval, idle, slack
 
 
 class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]):
@@ -128,9 +125,8 @@ class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]
         self._extract: EventTimeExtractor[T] = extract_timestamp
 
     def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
-        """The generator, for ``process``. Raises ``ConfigurationError`` for a time span that makes no sense."""
-        interval, idle, slack = self._checked()
-        return WatermarkGenerator(self._extract, self._mode, interval, idle, slack)
+        """The generator, for ``process``."""
+        return WatermarkGenerator(self._extract, self._mode, self._interval, self._idle_after, self._slack)
 
 
 class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, TickingFunction, Generic[T]):
@@ -252,7 +248,3 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
 def _declared(mode: Mode, idle_after: int) -> tuple[WatermarkDeclaration, ...]:
     of_time = declarations.USE_PROCESSING_TIME if mode is Mode.NO_WATERMARK else declarations.EVENT_TIME
     return (of_time, declarations.IDLE_STATUS) if idle_after else (of_time,)
-
-
-def _milliseconds(span: timedelta) -> int:
-    return round(span / timedelta(milliseconds=1))

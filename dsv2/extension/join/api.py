@@ -6,21 +6,21 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, overload
 
+from dsv2.arguments import as_choice, as_milliseconds
 from dsv2.callables import takes
 from dsv2.errors import ConfigurationError
-from dsv2.extension.join.functions import Joining, JoinType, LateRecord, as_join_function, check_late
+from dsv2.extension.join.functions import Joining, JoinType, JoinTypeChoice, LateRecord, as_join_function, check_late
 from dsv2.extension.join.interval import new_interval_join
 from dsv2.extension.join.temporal import OnSnapshotTimeout, TemporalJoin
 from dsv2.extension.join.unbounded import UnboundedJoin
 from dsv2.extension.join.windowed import ExistenceInWindow, JoinInWindow, WindowJoin
 from dsv2.extension.window import WindowStrategy
-from dsv2.extension.window.strategy import Duration
 from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.state import StateTtl
 from dsv2.streams import (
+    ConfiguredStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
-    ProcessConfigurableAndNonKeyedPartitionStream,
 )
 
 __all__ = ("interval_join", "join", "join_by_key", "join_keyed", "processing_time_temporal_join", "window_join")
@@ -30,11 +30,9 @@ IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
 
-_MILLISECOND = timedelta(milliseconds=1)
-
 
 def join(
-    function: Joining[IN1, IN2, OUT], join_type: JoinType = JoinType.INNER, *, ttl: StateTtl | None = None
+    function: Joining[IN1, IN2, OUT], join_type: JoinTypeChoice = JoinType.INNER, *, ttl: StateTtl | None = None
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]:
     """Join every record with every record of the other side that has an equal key, whenever that comes.
 
@@ -45,10 +43,11 @@ def join(
     known to have no partner, and ``join_type`` can only be INNER. Raises ``ConfigurationError`` for another one, and
     for a ``function`` that cannot be called with a pair.
     """
-    if join_type is not JoinType.INNER:
+    chosen = as_choice(JoinType, join_type, "join_type")
+    if chosen is not JoinType.INNER:
         raise ConfigurationError(
             f"join always waits for more partners and never knows that a record has none, so it is INNER only, not "
-            f"{join_type}. Use interval_join or window_join, which end the wait by event time."
+            f"{chosen}. Use interval_join or window_join, which end the wait by event time."
         )
     return UnboundedJoin(as_join_function(function), ttl)
 
@@ -57,10 +56,10 @@ def join_keyed(
     left: KeyedPartitionStream[K, IN1],
     right: KeyedPartitionStream[K, IN2],
     function: Joining[IN1, IN2, OUT],
-    join_type: JoinType = JoinType.INNER,
+    join_type: JoinTypeChoice = JoinType.INNER,
     *,
     ttl: StateTtl | None = None,
-) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+) -> ConfiguredStream[OUT]:
     """``left.connect_and_process(right, join(function, join_type, ttl=ttl))``."""
     return left.connect_and_process(right, join(function, join_type, ttl=ttl)).with_name("Keyed-Join-Process")
 
@@ -71,11 +70,11 @@ def join_by_key(
     right: NonKeyedPartitionStream[IN2],
     right_key: Callable[[IN2], K],
     function: Joining[IN1, IN2, OUT],
-    join_type: JoinType = JoinType.INNER,
+    join_type: JoinTypeChoice = JoinType.INNER,
     *,
     ttl: StateTtl | None = None,
     version: int | None = None,
-) -> ProcessConfigurableAndNonKeyedPartitionStream[OUT]:
+) -> ConfiguredStream[OUT]:
     """``join_keyed`` of two streams that are keyed first. ``version``: of both key selectors, as in ``key_by``."""
     left_keyed, right_keyed = left.key_by(left_key, version=version), right.key_by(right_key, version=version)
     return join_keyed(left_keyed, right_keyed, function, join_type, ttl=ttl)
@@ -84,9 +83,9 @@ def join_by_key(
 @overload
 def interval_join(
     function: Joining[IN1, IN2, OUT],
-    lower: Duration,
-    upper: Duration,
-    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -94,9 +93,9 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1, IN2 | None, OUT],
-    lower: Duration,
-    upper: Duration,
-    join_type: Literal[JoinType.LEFT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.LEFT, "left"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -104,9 +103,9 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1 | None, IN2, OUT],
-    lower: Duration,
-    upper: Duration,
-    join_type: Literal[JoinType.RIGHT],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.RIGHT, "right"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -114,9 +113,9 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1 | None, IN2 | None, OUT],
-    lower: Duration,
-    upper: Duration,
-    join_type: Literal[JoinType.FULL],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.FULL, "full"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -124,18 +123,18 @@ def interval_join(
 @overload
 def interval_join(
     function: Joining[IN1, None, OUT],
-    lower: Duration,
-    upper: Duration,
-    join_type: Literal[JoinType.SEMI, JoinType.ANTI],
+    lower: timedelta,
+    upper: timedelta,
+    join_type: Literal[JoinType.SEMI, JoinType.ANTI, "semi", "anti"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 def interval_join(
     function: Joining[Any, Any, Any],
-    lower: Duration,
-    upper: Duration,
-    join_type: JoinType = JoinType.INNER,
+    lower: timedelta,
+    upper: timedelta,
+    join_type: JoinTypeChoice = JoinType.INNER,
     *,
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
@@ -143,7 +142,7 @@ def interval_join(
     """Join records with equal keys whose timestamps fit: ``left + lower <= right <= left + upper``.
 
     For ``keyed.connect_and_process(other_keyed, interval_join(...))``, also with a key selector that keeps the result
-    keyed. ``lower`` and ``upper`` are a ``timedelta`` or a number of ms, negative for the time before the left record.
+    keyed. ``lower`` and ``upper`` are negative for the time before the left record.
     Partners come in the order of their timestamps. A pair's results have the later timestamp of the two.
 
     ``join_type``: which records the function gets, see ``JoinType``. One without a partner is joined with None as soon
@@ -156,18 +155,19 @@ def interval_join(
     Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for what
     cannot be called with a pair or a late record.
     """
-    earliest, latest = _milliseconds("interval_join: lower", lower), _milliseconds("interval_join: upper", upper)
+    chosen = as_choice(JoinType, join_type, "join_type")
+    earliest, latest = as_milliseconds(lower, "lower"), as_milliseconds(upper, "upper")
     if earliest > latest:
         raise ConfigurationError(f"interval_join: no timestamp is between lower ({lower}) and upper ({upper}).")
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
-    return new_interval_join(as_join_function(function), join_type, earliest, latest, on_late_left, on_late_right)
+    return new_interval_join(as_join_function(function), chosen, earliest, latest, on_late_left, on_late_right)
 
 
 @overload
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, IN2, OUT],
-    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -176,7 +176,7 @@ def window_join(
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, IN2 | None, OUT],
-    join_type: Literal[JoinType.LEFT],
+    join_type: Literal[JoinType.LEFT, "left"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -185,7 +185,7 @@ def window_join(
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1 | None, IN2, OUT],
-    join_type: Literal[JoinType.RIGHT],
+    join_type: Literal[JoinType.RIGHT, "right"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -194,7 +194,7 @@ def window_join(
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1 | None, IN2 | None, OUT],
-    join_type: Literal[JoinType.FULL],
+    join_type: Literal[JoinType.FULL, "full"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -203,7 +203,7 @@ def window_join(
 def window_join(
     strategy: WindowStrategy,
     function: Joining[IN1, None, OUT],
-    join_type: Literal[JoinType.SEMI, JoinType.ANTI],
+    join_type: Literal[JoinType.SEMI, JoinType.ANTI, "semi", "anti"],
     *,
     on_late_left: LateRecord[IN1, OUT] | None = None,
     on_late_right: LateRecord[IN2, OUT] | None = None,
@@ -211,7 +211,7 @@ def window_join(
 def window_join(
     strategy: WindowStrategy,
     function: Joining[Any, Any, Any],
-    join_type: JoinType = JoinType.INNER,
+    join_type: JoinTypeChoice = JoinType.INNER,
     *,
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
@@ -233,36 +233,37 @@ def window_join(
         raise ConfigurationError(
             f"window_join takes a WindowStrategy, such as WindowStrategy.tumbling(size), not {strategy!r}."
         )
+    chosen = as_choice(JoinType, join_type, "join_type")
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
-    kind = ExistenceInWindow if join_type in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
-    return WindowJoin(strategy, kind(as_join_function(function), join_type, on_late_left, on_late_right))
+    kind = ExistenceInWindow if chosen in (JoinType.SEMI, JoinType.ANTI) else JoinInWindow
+    return WindowJoin(strategy, kind(as_join_function(function), chosen, on_late_left, on_late_right))
 
 
 @overload
 def processing_time_temporal_join(
     function: Joining[IN1, IN2, OUT],
-    join_type: Literal[JoinType.INNER] = JoinType.INNER,
+    join_type: Literal[JoinType.INNER, "inner"] = JoinType.INNER,
     *,
     is_deletion: Callable[[IN2], bool] | None = None,
-    snapshot_timeout: Duration = ...,
-    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+    snapshot_timeout: timedelta = ...,
+    on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 @overload
 def processing_time_temporal_join(
     function: Joining[IN1, IN2 | None, OUT],
-    join_type: Literal[JoinType.LEFT],
+    join_type: Literal[JoinType.LEFT, "left"],
     *,
     is_deletion: Callable[[IN2], bool] | None = None,
-    snapshot_timeout: Duration = ...,
-    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+    snapshot_timeout: timedelta = ...,
+    on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]: ...
 def processing_time_temporal_join(
     function: Joining[Any, Any, Any],
-    join_type: JoinType = JoinType.INNER,
+    join_type: JoinTypeChoice = JoinType.INNER,
     *,
     is_deletion: Callable[[Any], bool] | None = None,
-    snapshot_timeout: Duration = timedelta(minutes=10),
-    on_snapshot_timeout: OnSnapshotTimeout = OnSnapshotTimeout.WARN,
+    snapshot_timeout: timedelta = timedelta(minutes=10),
+    on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
 ) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
     """Join each record of the left side, the probe side, with the latest row of its key on the right, the build side.
 
@@ -275,31 +276,21 @@ def processing_time_temporal_join(
     ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended.
 
     ``join_type``: INNER, or LEFT, for which a probe record without a row is joined with None. ``is_deletion(row)``:
-    whether a row of the build side takes that of its key away. ``snapshot_timeout`` (a ``timedelta`` or a number of
-    ms): how long, by the wall clock, probe records may wait. Then ``on_snapshot_timeout`` says whether the job fails,
-    or a warning is logged (and ``snapshot_timeouts`` counted) each time this span has passed. The counter
-    ``probe_records_waiting`` is how many wait now.
+    whether a row of the build side takes that of its key away. ``snapshot_timeout``: how long, by the wall clock, probe
+    records may wait. Then ``on_snapshot_timeout`` says whether the job fails, or a warning is logged (and
+    ``snapshot_timeouts`` counted) each time this span has passed. The counter ``probe_records_waiting`` is how many
+    wait now.
 
     Raises ``ConfigurationError`` for another join type, a timeout of less than 1 ms, and for callables that are none.
     """
-    if join_type not in (JoinType.INNER, JoinType.LEFT):
+    chosen = as_choice(JoinType, join_type, "join_type")
+    if chosen not in (JoinType.INNER, JoinType.LEFT):
         raise ConfigurationError(
             f"processing_time_temporal_join joins the left records when they come, and the right ones never wait for "
-            f"them, so it is INNER or LEFT, not {join_type}."
+            f"them, so it is INNER or LEFT, not {chosen}."
         )
     if is_deletion is not None and not takes(is_deletion, 1):
         raise ConfigurationError(f"is_deletion is a callable (row) -> bool, not {is_deletion!r}.")
-    timeout = _milliseconds("processing_time_temporal_join: snapshot_timeout", snapshot_timeout)
-    if timeout < 1:
-        raise ConfigurationError(f"snapshot_timeout must be at least 1 ms, not {snapshot_timeout!r}.")
-    return TemporalJoin(as_join_function(function), join_type, is_deletion, timeout, on_snapshot_timeout)
-
-
-def _milliseconds(what: str, bound: Duration) -> int:
-    if isinstance(bound, timedelta):
-        milliseconds, rest = divmod(bound, _MILLISECOND)
-        if not rest:
-            return milliseconds
-    elif isinstance(bound, int) and not isinstance(bound, bool):
-        return bound
-    raise ConfigurationError(f"{what} is a timedelta of whole milliseconds, or a number of them, not {bound!r}.")
+    timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
+    on_timeout = as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout")
+    return TemporalJoin(as_join_function(function), chosen, is_deletion, timeout, on_timeout)

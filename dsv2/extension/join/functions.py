@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from dsv2.callables import takes
 from dsv2.context import Collector, RuntimeContext
@@ -17,6 +17,7 @@ __all__ = (
     "CallableJoinFunction",
     "JoinFunction",
     "JoinType",
+    "JoinTypeChoice",
     "Joining",
     "LateRecord",
     "as_join_function",
@@ -49,6 +50,9 @@ class JoinType(Enum):
     FULL = "full"
     SEMI = "semi"
     ANTI = "anti"
+
+
+JoinTypeChoice: TypeAlias = JoinType | Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 class JoinFunction(ABC, Generic[IN1_contra, IN2_contra, OUT_co]):

@@ -48,7 +48,7 @@ def _check(declaration: StateDeclaration) -> None:
     if declaration.redistribution_mode is not RedistributionMode.NONE:
         raise IllegalRedistributionModeError(
             f"{declaration} cannot be a state of windows: these belong to keys, and its mode is "
-            f"{declaration.redistribution_mode.value}."
+            f"{declaration.redistribution_mode.name}."
         )
     if declaration.time_to_live is not None:
         raise StateDeclarationError(

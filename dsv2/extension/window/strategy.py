@@ -6,25 +6,23 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import Enum
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
+from dsv2.arguments import as_choice, as_milliseconds, is_whole_number
 from dsv2.errors import ConfigurationError
 
 __all__ = (
     "CountWindowStrategy",
-    "Duration",
     "EarlyFiring",
     "GlobalWindowStrategy",
     "SessionWindowStrategy",
     "SlidingWindowStrategy",
     "TimeType",
+    "TimeTypeChoice",
     "WindowStrategy",
 )
 
-Duration: TypeAlias = timedelta | int
-"""A span of time; an int counts milliseconds."""
-
-_MILLISECOND = timedelta(milliseconds=1)
+_ZERO = timedelta(0)
 
 
 class TimeType(Enum):
@@ -33,8 +31,11 @@ class TimeType(Enum):
     ``EVENT``: the timestamps of the records, and the watermarks. ``PROCESSING``: the wall clock.
     """
 
-    EVENT = "EVENT"
-    PROCESSING = "PROCESSING"
+    EVENT = "event"
+    PROCESSING = "processing"
+
+
+TimeTypeChoice: TypeAlias = TimeType | Literal["event", "processing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class EarlyFiring:
 class WindowStrategy(ABC):
     """Says which windows there are. Made by its static methods, and given to ``window`` and its kin.
 
-    A ``Duration`` is a ``timedelta`` or a number of ms. One that makes no sense raises ``ConfigurationError``.
+    All raise ``ConfigurationError`` for a duration, a time type or a number that cannot be used. Durations are whole
+    milliseconds.
     """
 
     time_type: TimeType = field(default=TimeType.EVENT, kw_only=True)
@@ -68,11 +70,11 @@ class WindowStrategy(ABC):
 
     @staticmethod
     def tumbling(
-        size: Duration,
-        time_type: TimeType = TimeType.EVENT,
-        allowed_lateness: Duration = 0,
+        size: timedelta,
+        time_type: TimeTypeChoice = TimeType.EVENT,
+        allowed_lateness: timedelta = _ZERO,
         *,
-        offset: Duration = 0,
+        offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
         """Windows of ``size``, one after the other: ``[n * size + offset, (n + 1) * size + offset)``.
 
@@ -83,20 +85,20 @@ class WindowStrategy(ABC):
 
     @staticmethod
     def sliding(
-        size: Duration,
-        slide: Duration,
-        time_type: TimeType = TimeType.EVENT,
-        allowed_lateness: Duration = 0,
+        size: timedelta,
+        slide: timedelta,
+        time_type: TimeTypeChoice = TimeType.EVENT,
+        allowed_lateness: timedelta = _ZERO,
         *,
-        offset: Duration = 0,
+        offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
         """Windows of ``size`` that begin every ``slide``: a record is in several, or in none where there are gaps."""
         return _sliding(size, slide, time_type, allowed_lateness, offset)
 
     @staticmethod
-    def session(gap: Duration, time_type: TimeType = TimeType.EVENT) -> SessionWindowStrategy:
+    def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
         """Windows of records that follow each other by at most ``gap``; a record between two makes them one."""
-        return SessionWindowStrategy(_at_least_one("The gap of sessions", gap), time_type=_time_type(time_type))
+        return SessionWindowStrategy(as_milliseconds(gap, "gap", at_least=1), time_type=_time_type(time_type))
 
     @staticmethod
     def count(size: int, slide: int | None = None) -> CountWindowStrategy:
@@ -107,19 +109,20 @@ class WindowStrategy(ABC):
         """
         slide = size if slide is None else slide
         for what, number in (("size", size), ("slide", slide)):
-            if not _is_int(number) or number < 1:
+            if not is_whole_number(number) or number < 1:
                 raise ConfigurationError(f"The {what} of count windows is a number of records, not {number!r}.")
         return CountWindowStrategy(size, slide)
 
-    def with_early_firing(self, interval: Duration, time_type: TimeType = TimeType.PROCESSING) -> Self:
+    def with_early_firing(self, interval: timedelta, time_type: TimeTypeChoice = TimeType.PROCESSING) -> Self:
         """The same windows, which also fire before their time: at multiples of ``interval``, if they got records since.
 
         ``time_type`` says by which time the interval counts; windows of processing time know only that one.
         """
-        milliseconds = _at_least_one("The interval of early firing", interval)
-        if _time_type(time_type) is TimeType.EVENT and self.time_type is TimeType.PROCESSING:
+        milliseconds = as_milliseconds(interval, "interval", at_least=1)
+        counted_in = _time_type(time_type)
+        if counted_in is TimeType.EVENT and self.time_type is TimeType.PROCESSING:
             raise ConfigurationError("Windows of processing time cannot fire early by event time.")
-        return replace(self, early_firing=EarlyFiring(milliseconds, time_type))
+        return replace(self, early_firing=EarlyFiring(milliseconds, counted_in))
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ class SlidingWindowStrategy(WindowStrategy):
     @property
     def layout(self) -> str:
         shape = f"windows of {self.size} ms every {self.slide} ms from {self.offset} ms"
-        return f"{shape} in {self.time_type.value.lower()} time, {self.allowed_lateness} ms late"
+        return f"{shape} in {self.time_type.value} time, {self.allowed_lateness} ms late"
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ class SessionWindowStrategy(WindowStrategy):
 
     @property
     def layout(self) -> str:
-        return f"sessions in {self.time_type.value.lower()} time"  # each knows its end: the gap may change
+        return f"sessions in {self.time_type.value} time"  # each knows its end: the gap may change
 
 
 @dataclass(frozen=True)
@@ -170,45 +173,20 @@ class CountWindowStrategy(WindowStrategy):
 
 
 def _sliding(
-    size: Duration, slide: Duration, time_type: TimeType, lateness: Duration, offset: Duration
+    size: timedelta, slide: timedelta, time_type: TimeTypeChoice, lateness: timedelta, offset: timedelta
 ) -> SlidingWindowStrategy:
-    length = _at_least_one("The size of windows", size)
-    every = _at_least_one("The slide of windows", slide)
-    late = _milliseconds("The allowed lateness", lateness)
-    if late < 0:
-        raise ConfigurationError(f"The allowed lateness cannot be negative, as {lateness!r} is.")
-    by_event = _time_type(time_type) is TimeType.EVENT
+    length = as_milliseconds(size, "size", at_least=1)
+    every = as_milliseconds(slide, "slide", at_least=1)
+    late = as_milliseconds(lateness, "allowed_lateness", at_least=0)
+    chosen = _time_type(time_type)
     return SlidingWindowStrategy(
         size=length,
         slide=every,
-        time_type=time_type,
-        allowed_lateness=late if by_event else 0,  # by the wall clock nothing is late
-        offset=_milliseconds("The offset of windows", offset) % every,
+        time_type=chosen,
+        allowed_lateness=late if chosen is TimeType.EVENT else 0,  # by the wall clock nothing is late
+        offset=as_milliseconds(offset, "offset") % every,
     )
 
 
-def _at_least_one(what: str, span: Duration) -> int:
-    milliseconds = _milliseconds(what, span)
-    if milliseconds < 1:
-        raise ConfigurationError(f"{what} must be greater than 0, not {span!r}.")
-    return milliseconds
-
-
-def _milliseconds(what: str, span: Duration) -> int:
-    if isinstance(span, timedelta):
-        milliseconds, rest = divmod(span, _MILLISECOND)
-        if not rest:
-            return milliseconds
-    elif _is_int(span):
-        return span
-    raise ConfigurationError(f"{what} is a timedelta of whole milliseconds, or a number of them, not {span!r}.")
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _time_type(time_type: TimeType) -> TimeType:
-    if not isinstance(time_type, TimeType):
-        raise ConfigurationError(f"Which time windows follow is a TimeType, not {time_type!r}.")
-    return time_type
+def _time_type(time_type: TimeTypeChoice) -> TimeType:
+    return as_choice(TimeType, time_type, "time_type")

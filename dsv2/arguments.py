@@ -1,0 +1,99 @@
+"""Conversion and checks of the arguments that users pass: durations, choices and whole numbers.
+
+A span of time is a ``timedelta`` in every public signature. A plain number of milliseconds is either a point in time
+since the epoch (``timestamp``, ``now_ms``) or held in a name that ends in ``_ms``. A choice is an ``Enum``, or the
+lower-case string that is the member's value.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from typing import TypeVar
+
+from dsv2.errors import ConfigurationError, Dsv2Error
+
+__all__ = ("as_choice", "as_milliseconds", "as_seconds", "check_whole_number", "is_number", "is_whole_number")
+
+E = TypeVar("E", bound=Enum)
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def as_milliseconds(
+    duration: timedelta,
+    parameter: str,
+    *,
+    at_least: int | None = None,
+    error: type[Dsv2Error] = ConfigurationError,
+) -> int:
+    """Convert a duration that a user passed.
+
+    Args:
+        duration: a span of whole milliseconds.
+        parameter: what the user calls it, for the error.
+        at_least: the least number of milliseconds allowed; None: negative spans are allowed as well.
+        error: the class of the error to raise.
+
+    Raises:
+        Dsv2Error: ``duration`` is no ``timedelta``, too small, or has a part of a millisecond. Of class ``error``.
+    """
+    if not isinstance(duration, timedelta):
+        raise error(f"{parameter} must be a datetime.timedelta, such as timedelta(seconds=5), not {duration!r}.")
+    milliseconds, rest = divmod(duration, _MILLISECOND)
+    if rest:
+        raise error(f"{parameter} must be a whole number of milliseconds, not {_shown(duration)}.")
+    if at_least is not None and milliseconds < at_least:
+        limit = f"at least {at_least} ms" if at_least else "0 or more"
+        raise error(f"{parameter} must be {limit}, not {_shown(duration)}.")
+    return milliseconds
+
+
+def as_seconds(timeout: timedelta | None, parameter: str) -> float | None:
+    """Convert how long a caller waits; None: without a limit. Raises ``ConfigurationError`` for what is no duration."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, timedelta) or timeout < timedelta(0):
+        raise ConfigurationError(f"{parameter} must be a datetime.timedelta of 0 or more, or None, not {timeout!r}.")
+    return timeout.total_seconds()
+
+
+def as_choice(kind: type[E], value: E | str, parameter: str, *, error: type[Dsv2Error] = ConfigurationError) -> E:
+    """Convert a choice that a user passed.
+
+    Args:
+        kind: the enumeration.
+        value: a member of ``kind``, or its string value.
+        parameter: what the user calls it, for the error.
+        error: the class of the error to raise.
+
+    Raises:
+        Dsv2Error: ``value`` is neither; the message lists the values. Of class ``error``.
+    """
+    if isinstance(value, kind):
+        return value
+    members = {member.value: member for member in kind}
+    if not isinstance(value, str) or value not in members:
+        allowed = ", ".join(map(repr, members))
+        raise error(f"{parameter} must be one of {allowed}, or a member of {kind.__name__}, not {value!r}.")
+    return members[value]
+
+
+def check_whole_number(value: int, parameter: str, *, at_least: int = 1) -> None:
+    """Raise ``ConfigurationError`` unless ``value`` is an int, and no bool, of ``at_least`` or more."""
+    if not is_whole_number(value) or value < at_least:
+        raise ConfigurationError(f"{parameter} must be a whole number of at least {at_least}, not {value!r}.")
+
+
+def is_whole_number(value: object) -> bool:
+    """Whether ``value`` is an int; a bool is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether ``value`` is an int or a float; a bool is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(duration: timedelta) -> str:
+    return f"{duration / _MILLISECOND:.12g} ms"

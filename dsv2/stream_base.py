@@ -1,0 +1,71 @@
+"""What all kinds of streams share: one output of an operator, and adding an operator to it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+from dsv2.configurable import ConfiguredSink
+from dsv2.errors import PlanError
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Exchange, InputRef, KeySelector, OperatorKind, PlanBuilder
+from dsv2.graph.builder import caller_location, kind_of
+from dsv2.sinks import Sink
+from dsv2.stream_arguments import require_version
+
+__all__ = ("Stream", "preserving", "refuse_foreign")
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Stream(Generic[T_co]):
+    """One output of one operator, seen through a partitioning."""
+
+    _kind: ClassVar[str]
+    """The kind of stream, for errors: the same whether or not it can be configured."""
+
+    def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
+        self._builder = builder
+        self._ref = ref
+
+    def _add(
+        self,
+        kind: OperatorKind,
+        function: ProcessFunction,
+        name: str,
+        *others: InputRef,
+        output_keys: tuple[KeySelector | None, ...] = (None,),
+        non_parallel: bool = False,
+        version: int | None = None,
+    ) -> InputRef:
+        require_version(version, output_keys)
+        node = self._builder.add(kind, function, name, (self._ref, *others), output_keys, non_parallel, version)
+        return InputRef(node)
+
+    def _through(
+        self, exchange: Exchange, key_selector: KeySelector | None = None, version: int | None = None
+    ) -> InputRef:
+        return InputRef(self._ref.node, self._ref.output, exchange, key_selector, version)
+
+    def _to_sink(self, sink: Sink[T_co], non_parallel: bool = False) -> ConfiguredSink:
+        if not isinstance(sink, Sink):
+            raise PlanError(f"to_sink at {caller_location()} takes a sink of dsv2.sinks, not {kind_of(sink)}.")
+        node = self._builder.add(OperatorKind.SINK, sink, "Sink", (self._ref,), (), non_parallel)
+        return ConfiguredSink(self._builder, InputRef(node))
+
+
+def refuse_foreign(stream: Stream[Any], other: object, *kinds: type[Stream[Any]]) -> None:
+    """Raise ``PlanError`` unless ``other`` is a stream of one of ``kinds``, and of the environment of ``stream``."""
+    where = f"connect_and_process at {caller_location()}"
+    if not isinstance(other, kinds):
+        found = other._kind if isinstance(other, Stream) else type(other).__name__
+        raise PlanError(
+            f"{where}: a {stream._kind} connects to a {' or a '.join(kind._kind for kind in kinds)}, not to a {found}."
+        )
+    if other._builder is not stream._builder:
+        raise PlanError(f"{where}: the two streams belong to different environments.")
+
+
+def preserving(ref: InputRef) -> InputRef:
+    """The output ``ref`` of an operator that keeps its stream keyed, without moving the records."""
+    node = ref.node
+    return InputRef(node, ref.output, None, node.output_keys[ref.output], node.output_key_version)
