@@ -323,7 +323,7 @@ def latency(report: Report, spark: SparkSession, topics: Topics, options: argpar
     rows = []
     for name, start in COPIERS.items():
         read, write = topics.create(_PARTITIONS), topics.create(_PARTITIONS)
-        copy = Copy(spark, topics.servers, read, write, options.messages, Trigger.processing_time(0))
+        copy = Copy(spark, topics.servers, read, write, options.messages, Trigger.processing_time())
         with checkpoint() as folder:
             started = start(copy, folder)
             found = _load(copy, options)

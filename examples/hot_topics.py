@@ -303,9 +303,7 @@ def _flights_on_spark(
     return env.from_dataframe(departures, Tweet, split_by=split_by)
 
 
-def _generated_tweets(
-    env: ExecutionEnvironment, options: argparse.Namespace
-) -> ConfiguredStream[Tweet]:
+def _generated_tweets(env: ExecutionEnvironment, options: argparse.Namespace) -> ConfiguredStream[Tweet]:
     return env.from_source(DataGeneratorSource(TweetGenerator(), count=options.tweets, records_per_batch=100_000))
 
 
@@ -356,9 +354,10 @@ def _report(options: argparse.Namespace, result: JobResult, events: Sequence[Hot
     ]
     things = "departures to one airport" if options.tweets is None else "tweets about one topic"
     read, watermarks, hot = _numbers(result.progress)
+    seconds = result.duration.total_seconds()
     summary = (
-        f"{read:,} records read, {watermarks:,} watermarks, {hot:,} hot events in {result.seconds:.1f} s "
-        f"({read / max(result.seconds, 1e-3):,.0f} records/s)"
+        f"{read:,} records read, {watermarks:,} watermarks, {hot:,} hot events in {seconds:.1f} s "
+        f"({read / max(seconds, 1e-3):,.0f} records/s)"
     )
     lines = [
         f"Hot: more than {options.threshold} {things} within {options.window:g} minutes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from signal import SIGINT, signal
 from threading import Event
 
@@ -11,6 +12,8 @@ from dsv2 import JobHandle, JobProgress, JobResult
 from examples.console import ProgressLine
 
 __all__ = ("interrupts_noted", "watch")
+
+_BETWEEN_LOOKS = timedelta(milliseconds=250)
 
 
 @contextmanager
@@ -34,7 +37,7 @@ def watch(job: JobHandle, text_of: Callable[[JobProgress], str], interrupted: Ev
     """
     line = ProgressLine()
     try:
-        while not job.await_termination(timeout_seconds=0.25):
+        while not job.await_termination(timeout=_BETWEEN_LOOKS):
             progress = job.progress
             line.show(text_of(progress) if progress.batch_id >= 0 else "Starting ...", progress.batch_id)
             if interrupted.is_set():

@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 
@@ -131,7 +132,7 @@ def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> t
     error = None
     try:
         job = splits_counted.start(spark, str(folder), layout)
-        if not job.await_termination(_SECONDS):
+        if not job.await_termination(timedelta(seconds=_SECONDS)):
             job.stop()
             return Outcome.HANGS, f"still running after {_SECONDS:.0f} s"
     except Dsv2Error as raised:

@@ -13,6 +13,7 @@ from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, WatermarkOrder, orders
 from dsv2.sinks import CollectSink
+from tests.durations import ms
 from tests.support import local_environment, operator_named
 
 __all__ = ("Reader", "Run", "Table", "state_after", "told")
@@ -37,7 +38,7 @@ class Table:
 
     def source(self, **options: Any) -> PostgresSource[Any]:
         given = {"conninfo": self.conninfo, "table": self.name, "slot_name": self.name, **options}
-        return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout_ms": 20_000, **given})
+        return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout": ms(20_000), **given})
 
     def let_go(self) -> None:
         """Drop what a source has made."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,14 +52,14 @@ class Spans(SplitSource[Item, Span]):
         limit: int | None = None,
         assigner: SplitAssigner[Span] | None = None,
         run: int = 3,
-        discovery_interval_ms: int | None = None,
+        discovery_interval: timedelta | None = None,
     ) -> None:
         self.ends = dict(ends)
         self._bounded = bounded
         self._limit = limit
         self._assigner = assigner
         self._run = run
-        self._interval = discovery_interval_ms
+        self._interval = discovery_interval
 
     @property
     def bounded(self) -> bool:
@@ -77,7 +78,7 @@ class Spans(SplitSource[Item, Span]):
         return self._assigner or HashSplitAssigner()
 
     @property
-    def discovery_interval_ms(self) -> int | None:
+    def discovery_interval(self) -> timedelta | None:
         return self._interval
 
     def discover(self) -> list[Span]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from storms.common.outputs import read_files
 __all__ = ("difference", "run")
 
 KEYS = 500
-INTERVAL_MS = 200
+INTERVAL = timedelta(milliseconds=200)
 COUNT = StateDeclarations.value_state("count", int, default=0)
 
 
@@ -61,7 +62,7 @@ def run(spark: SparkSession, folder: str, layout: str = "blob", records_per_seco
     counted = numbers.with_uid("numbers").key_by(key_of).process(Count()).with_uid("count")
     counted.to_sink(FileSink(f"{folder}/counted", schema=Counted)).with_uid("files")
     counted.to_sink(ForeachBatchSink(forget)).with_uid("driver")
-    trigger = Trigger.processing_time(INTERVAL_MS)
+    trigger = Trigger.processing_time(INTERVAL)
     env.execute("endless", checkpoint_location=f"{folder}/checkpoint", trigger=trigger)
 
 

@@ -23,6 +23,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.failing import Failure, by3, numbers, stamped
 from tests.conformance.functions import Pass, mod3
+from tests.durations import ms
 
 __all__ = ("FAILURES",)
 
@@ -244,7 +245,7 @@ FAILURES = (
         "alone-in-an-interval",
         lambda env: (
             stamped(env)
-            .connect_and_process(stamped(env), interval_join(not_with_seven, -100, -99, JoinType.LEFT))  # here
+            .connect_and_process(stamped(env), interval_join(not_with_seven, ms(-100), ms(-99), JoinType.LEFT))  # here
             .with_uid("bad")
         ),
         {"cause_type": "ValueError", "key": "1"},
@@ -255,7 +256,7 @@ FAILURES = (
         "join-in-a-window",
         lambda env: (
             stamped(env)
-            .connect_and_process(stamped(env), window_join(WindowStrategy.tumbling(5), not_with_seven))  # here
+            .connect_and_process(stamped(env), window_join(WindowStrategy.tumbling(ms(5)), not_with_seven))  # here
             .with_uid("bad")
         ),
         {"cause_type": "ValueError", "key": "1", "record": None},

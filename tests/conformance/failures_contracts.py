@@ -12,12 +12,13 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from dsv2.watermark import LongWatermark, Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.failing import Failure, by3, numbers
 from tests.conformance.functions import Pass, mod3
+from tests.durations import ms
 
 __all__ = ("FAILURES",)
 
 SIGNAL = new_builder("signal").type_long().build()
 COUNT = StateDeclarations.value_state("count", int)
-GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(10)
+GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(ms(10))
 
 
 def undeclared(number: int, output: Any, ctx: Any) -> None:

@@ -93,9 +93,7 @@ class Pipeline:
         self._uses: Counter[str] = Counter()
         self.folder.mkdir()
 
-    def source(
-        self, items: Collection[T], parallelism: int | None = None
-    ) -> ConfiguredStream[T]:
+    def source(self, items: Collection[T], parallelism: int | None = None) -> ConfiguredStream[T]:
         """A stream of ``items``, cut as the setting wants it.
 
         Programs that run side by side read one source together, for each costs Spark about a second. Within a program

@@ -28,11 +28,12 @@ from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
 from tests.conformance.timing import END_OF_TIME, per_event
 from tests.conformance.watermarks import Recorder, Sender, among, values
+from tests.durations import ms
 from tests.windows import FlinkGenerator, Told, ToldOfTwo
 
 __all__ = ("PROGRAMS",)
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 
 
 def in_order(p: Pipeline, *records: Any) -> Any:
@@ -159,7 +160,7 @@ class ShortPeriodicInput(Program):
     def build(self, p: Pipeline) -> None:
         generator = EventTimeExtension.new_watermark_generator_builder(itself).build_as_process_function()
         timed = p.source(NUMBERS).process(generator)
-        p.collect(timed.key_by(mod3).process(window(WindowStrategy.tumbling(100), Told())), "windows")
+        p.collect(timed.key_by(mod3).process(window(WindowStrategy.tumbling(ms(100)), Told())), "windows")
         p.collect(timed.key_by(mod3).process(TheEnd()), "end")
 
     def check(self, run: Run) -> None:
@@ -257,7 +258,7 @@ class LateForOneSide(Program):
             in_order(p, *times).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
             for times in ((15, 2), (1, 12, 15))
         )
-        strategy = WindowStrategy.tumbling(10, allowed_lateness=50)
+        strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50))
         p.collect(left.connect_and_process(right, window(strategy, ToldOfTwo())))
 
     def check(self, run: Run) -> None:

@@ -93,7 +93,7 @@ class KeyedTwoOutputs(Program):
     def build(self, p: Pipeline) -> None:
         keyed = p.source(NUMBERS).key_by(mod3)
         lost = keyed.process(Split(keyed=True))
-        kept = keyed.process(Split(keyed=True), key_of, key_of)
+        kept = keyed.process(Split(keyed=True), first_key_selector=key_of, second_key_selector=key_of)
         p.collect(lost.first, "first")
         p.collect(lost.second, "second")
         p.collect(kept.first.process(Located(keyed=True)), "kept-first")

@@ -15,6 +15,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 from tests.conformance.harness import Pipeline, Program, Run, alike
+from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowWindowJoin
 
 __all__ = ("PROGRAMS",)
@@ -183,8 +184,8 @@ class IntervalJoins(Program):
 class WindowJoins(Program):
     """Of every type, in sliding windows; and an inner one in sessions."""
 
-    SLIDING = WindowStrategy.sliding(20, 10)
-    SESSION = WindowStrategy.session(8)
+    SLIDING = WindowStrategy.sliding(ms(20), ms(10))
+    SESSION = WindowStrategy.session(ms(8))
 
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)

@@ -27,13 +27,14 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.state import StateDeclaration, StateDeclarations, aggregate_of
 from tests.conformance.functions import parity
 from tests.conformance.harness import Pipeline, Program, Run
+from tests.durations import ms
 from tests.windows import Event, FlinkGenerator, Told, ToldOfTwo
 
 __all__ = ("PROGRAMS",)
 
 ELEMENTS: Sequence[int] = range(20)
 SECOND = 1000
-TEN_SECONDS = WindowStrategy.tumbling(10 * SECOND)
+TEN_SECONDS = WindowStrategy.tumbling(ms(10 * SECOND))
 
 
 def seconds(element: int) -> int:
@@ -72,8 +73,8 @@ class OneInputWindows(Program):
         keyed = timed.key_by(parity)
         p.collect(keyed.process(window(WindowStrategy.global_(), Told())), "global")
         p.collect(keyed.process(window(TEN_SECONDS, Told())), "tumbling")
-        p.collect(keyed.process(window(WindowStrategy.sliding(10 * SECOND, SECOND), Told())), "sliding")
-        p.collect(timed.global_().process(window(WindowStrategy.tumbling(5 * SECOND), Told())), "global stream")
+        p.collect(keyed.process(window(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)), Told())), "sliding")
+        p.collect(timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), Told())), "global stream")
 
     def check(self, run: Run) -> None:
         assert fired(run.out("global")) == [(key, -1, -1, [n for n in ELEMENTS if n % 2 == key]) for key in (0, 1)]
@@ -95,7 +96,7 @@ class SessionWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(with_breaks))
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(3 * SECOND), Told())))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.session(ms(3 * SECOND)), Told())))
 
     def check(self, run: Run) -> None:
         firsts = range(0, 20, 5)
@@ -127,7 +128,7 @@ class WindowStateAggregates(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(5 * SECOND), CountAndSum())))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(5 * SECOND)), CountAndSum())))
 
     def check(self, run: Run) -> None:
         run.expect(*((5, sum(range(first, first + 5))) for first in range(0, 20, 5)))
@@ -140,7 +141,9 @@ class TwoInputWindows(Program):
         left, right = (p.source(ELEMENTS).process(FlinkGenerator(seconds)) for _ in range(2))
         keyed, other = left.key_by(parity), right.key_by(parity)
         p.collect(keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo())), "tumbling")
-        p.collect(keyed.connect_and_process(other, window(WindowStrategy.session(2 * SECOND), ToldOfTwo())), "session")
+        p.collect(
+            keyed.connect_and_process(other, window(WindowStrategy.session(ms(2 * SECOND)), ToldOfTwo())), "session"
+        )
         both = left.global_().connect_and_process(right.global_(), window(WindowStrategy.global_(), ToldOfTwo()))
         p.collect(both, "global")
         kept = keyed.connect_and_process(other, window(TEN_SECONDS, ToldOfTwo()), second_part)
@@ -199,9 +202,9 @@ class FoldingWindows(Program):
         keyed = timed.key_by(parity)
         total = aggregate_of(int, add, int)
         p.collect(keyed.process(aggregate(TEN_SECONDS, total, told_result)), "aggregate")
-        p.collect(keyed.process(reduce(WindowStrategy.session(2 * SECOND), max)), "reduce")
+        p.collect(keyed.process(reduce(WindowStrategy.session(ms(2 * SECOND)), max)), "reduce")
         # The first window from the epoch on, which holds all times that this will ever run at.
-        ages = WindowStrategy.tumbling(10**15, TimeType.PROCESSING)
+        ages = WindowStrategy.tumbling(ms(10**15), TimeType.PROCESSING)
         p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, told_result)), "processing time")
         p.collect(timed.process(aggregate(WindowStrategy.global_(), total)), "of each subtask")
 
@@ -279,7 +282,7 @@ class Observed(Program):
 OBSERVED = (
     Observed(
         "tumbling, nothing late allowed (E14s)",
-        WindowStrategy.tumbling(10),
+        WindowStrategy.tumbling(ms(10)),
         (1, 2, 12, 5, 30),
         (
             *(trigger(0, 10, 1, 2), clear(0, 10), late(5)),
@@ -288,7 +291,7 @@ OBSERVED = (
     ),
     Observed(
         "tumbling, 20 ms late allowed (E14t)",
-        WindowStrategy.tumbling(10, allowed_lateness=20),
+        WindowStrategy.tumbling(ms(10), allowed_lateness=ms(20)),
         (1, 2, 12, 5, 40, 6),
         (
             *(trigger(0, 10, 1, 2), trigger(0, 10, 1, 2, 5)),
@@ -297,20 +300,20 @@ OBSERVED = (
     ),
     Observed(
         "session (E15)",
-        WindowStrategy.session(10),
+        WindowStrategy.session(ms(10)),
         (1, 2, 8, 30, 31),
         (trigger(1, 18, 1, 2, 8), clear(1, 18), trigger(30, 41, 30, 31), clear(30, 41)),
     ),
     Observed(
         "session as seen by records (H4)",
-        WindowStrategy.session(10),
+        WindowStrategy.session(ms(10)),
         (1, 5),
         (("record", 0, 1, 11, 1), ("record", 0, 5, 15, 5), trigger(1, 15, 1, 5), clear(1, 15)),
         of_records=True,
     ),
     Observed(
         "sliding (E15g)",
-        WindowStrategy.sliding(10, 5),
+        WindowStrategy.sliding(ms(10), ms(5)),
         (1, 7, 12),
         (
             *(trigger(-5, 5, 1), clear(-5, 5), trigger(0, 10, 1, 7), clear(0, 10)),
@@ -319,7 +322,7 @@ OBSERVED = (
     ),
     Observed(
         "the watermark of a record makes its like late (H1)",
-        WindowStrategy.tumbling(10),
+        WindowStrategy.tumbling(ms(10)),
         (9, 9),
         (trigger(0, 10, 9), clear(0, 10), late(9)),
     ),
@@ -331,7 +334,7 @@ OBSERVED = (
     ),
     Observed(
         "early firing",
-        WindowStrategy.tumbling(100).with_early_firing(10, TimeType.EVENT),
+        WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10), TimeType.EVENT),
         (1, 12, 13, 30),
         (trigger(0, 100, 1, 12), trigger(0, 100, 1, 12, 13, 30), trigger(0, 100, 1, 12, 13, 30), clear(0, 100)),
     ),
@@ -348,7 +351,7 @@ class WindowsBehindWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1)
-        strategy, total = WindowStrategy.tumbling(10), aggregate_of(int, add, int)
+        strategy, total = WindowStrategy.tumbling(ms(10)), aggregate_of(int, add, int)
         sums = timed.key_by(one_key).process(aggregate(strategy, total))
         p.collect(sums.key_by(one_key).process(window(strategy, Told())))
 
@@ -364,7 +367,7 @@ class TimestampsOfWindows(Program):
 
     def build(self, p: Pipeline) -> None:
         timed = one_channel(p, self).process(FlinkGenerator(itself)).with_parallelism(1).key_by(one_key)
-        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(10), max)))
+        both = timed.process(with_late_output(reduce(WindowStrategy.tumbling(ms(10)), max)))
         p.collect(both.first.process(Stamped()), "results")
         p.collect(both.second.process(Stamped()), "late")
 
@@ -382,7 +385,7 @@ class OwnGenerator(Program):
         mine = one_channel(p, self)
         builder = EventTimeExtension.new_watermark_generator_builder(itself).per_event_watermark()
         timed = mine.process(builder.build_as_process_function()).with_parallelism(1)
-        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(10), Told())))
+        p.collect(timed.key_by(one_key).process(window(WindowStrategy.tumbling(ms(10)), Told())))
 
     def check(self, run: Run) -> None:
         run.expect(trigger(0, 10, 9, 9), clear(0, 10), late(8), trigger(10, 20, 19, 10), clear(10, 20))
@@ -417,7 +420,7 @@ class TwoInputsOfOneChannel(Program):
             for times in (self.LEFT, self.RIGHT)
         )
         both = left.key_by(one_key).connect_and_process(
-            right.key_by(one_key), window(WindowStrategy.tumbling(10), ToldOfTwo())
+            right.key_by(one_key), window(WindowStrategy.tumbling(ms(10)), ToldOfTwo())
         )
         p.collect(both)
 

@@ -26,6 +26,7 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock
+from tests.durations import ms
 from tests.support import local_environment, operator_named, unhurried
 
 
@@ -141,7 +142,7 @@ class Driver:
 
     def batch(self) -> list[str]:
         """What is read in the next micro-batch, an hour later."""
-        self.clock.advance(3_600_000)
+        self.clock.advance(ms(3_600_000))
         before, self.offset = self.offset, self.coordinator.next(self.offset)
         if self.offset == before:
             return []
@@ -164,7 +165,7 @@ def test_new_files_are_found_and_old_ones_are_not_read_again(tmp_path: Path) -> 
     (tmp_path / ".hidden").write_text("1\n")
     (tmp_path / "_part").write_text("1\n")
     (tmp_path / "folder").mkdir()
-    source = FilesSource(tmp_path, text_lines(int), discovery_interval_ms=1)
+    source = FilesSource(tmp_path, text_lines(int), discovery_interval=ms(1))
     driver = Driver(source)
     assert driver.batch() == ["b 0"]
     (tmp_path / "a").write_text("1\n")

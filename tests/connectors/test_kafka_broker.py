@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from dsv2.connectors.kafka import broker as broker_module
 from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
+from tests.durations import ms
 from tests.topics import Topics
 
 PLACES = [TopicPartition("readings", number) for number in range(3)]
@@ -31,8 +33,8 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
     return Topics(kafka_broker.bootstrap_servers)
 
 
-def broker_of(servers: str, group: str, retry_timeout_ms: int = 20_000) -> Broker:
-    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout_ms, group), SystemClock())
+def broker_of(servers: str, group: str, retry_timeout: timedelta = ms(20_000)) -> Broker:
+    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout, group), SystemClock())
 
 
 # --- A real broker ---------------------------------------------------------------------------------------------------
@@ -41,7 +43,7 @@ def broker_of(servers: str, group: str, retry_timeout_ms: int = 20_000) -> Broke
 def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: Topics) -> None:
     place = TopicPartition(topics.create(), 0)
     broker = broker_of(topics.bootstrap_servers, "unstable")
-    impatient = broker_of(topics.bootstrap_servers, "unstable", retry_timeout_ms=300)
+    impatient = broker_of(topics.bootstrap_servers, "unstable", retry_timeout=ms(300))
     broker.set_group_offset("unstable", place, CommittedOffset(5))
     transaction = topics.transaction(place.topic).set_group_offset("unstable", 9)
     with pytest.raises(JobError, match=r"offsets of consumer group 'unstable' cannot be read.*UNSTABLE_OFFSET_COMMIT"):
@@ -54,7 +56,7 @@ def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: 
 
 def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
-    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout_ms=300)
+    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(300))
     with pytest.raises(JobError, match=r"The offset of consumer group 'refused' cannot be set.*UNKNOWN_TOPIC_OR_PART"):
         broker.set_group_offset("refused", missing, CommittedOffset(1))
     caplog.set_level(logging.WARNING)

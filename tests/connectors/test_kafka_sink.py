@@ -13,6 +13,7 @@ from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.kafka import KafkaSink
 from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
+from tests.durations import ms
 from tests.topics import Topics
 
 JOBS = itertools.count()
@@ -33,7 +34,7 @@ def encoded(number: int) -> bytes:
 
 
 def sink_of(topics: Topics, topic: Any, **options: Any) -> KafkaSink[int]:
-    options = {"partition": lambda number: number % 2, "retry_timeout_ms": 20_000, **options}
+    options = {"partition": lambda number: number % 2, "retry_timeout": ms(20_000), **options}
     return KafkaSink(topics.bootstrap_servers, topic, encoded, **options)
 
 
@@ -285,7 +286,7 @@ def test_a_message_that_is_too_large(topics: Topics, job: str) -> None:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_a_broker_that_does_not_answer(topics: Topics, job: str, delivery: Any) -> None:
-    sink = KafkaSink[int]("127.0.0.1:1", "t", encoded, delivery=delivery, retry_timeout_ms=1_000)
+    sink = KafkaSink[int]("127.0.0.1:1", "t", encoded, delivery=delivery, retry_timeout=ms(1_000))
     with pytest.raises(JobError, match=r"127\.0\.0\.1:1"):
         write(sink, job, 0, 1)
 
@@ -301,7 +302,7 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
             "sasl.username": USER,
             "sasl.password": password,
         }
-        return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout_ms=5_000)
+        return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout=ms(5_000))
 
     for call in (begin, lambda sink, job, batch: write(sink, job, batch, 1)):
         with pytest.raises(JobError, match="The brokers refuse the credentials") as failed:

@@ -29,6 +29,7 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.sources import SourceReader
+from tests.durations import ms
 from tests.support import local_environment, operator_named
 from tests.topics import Topics
 
@@ -56,7 +57,7 @@ def read(source: KafkaSource[T], parallelism: int = 2, **options: Any) -> list[T
 
 def source_of(topics: Topics, *names: str, decode: Any = INTEGERS, **options: Any) -> KafkaSource[Any]:
     """A source that is bounded by what is there."""
-    options = {"stopping_offsets": LATEST, "topics": names or None, "retry_timeout_ms": 20_000, **options}
+    options = {"stopping_offsets": LATEST, "topics": names or None, "retry_timeout": ms(20_000), **options}
     return KafkaSource(topics.bootstrap_servers, decode=decode, **options)
 
 
@@ -260,7 +261,7 @@ def test_a_repeated_micro_batch_reads_the_same_although_more_is_there(topics: To
 def test_partitions_found_later_are_read_from_their_beginning(topics: Topics) -> None:
     topic = topics.create(1)
     topics.send(topic, [b"1"])
-    source = unbounded(topics, topic, starting_offsets=LATEST, discovery_interval_ms=1)
+    source = unbounded(topics, topic, starting_offsets=LATEST, discovery_interval=ms(1))
     run = Run(source)
     assert run.batch() == []
     topics.send(topic, [b"2"])
@@ -276,7 +277,7 @@ def test_partitions_found_later_are_read_from_their_beginning(topics: Topics) ->
     topics.add_partitions(topic, 4)
     topics.send(topic, [b"4"], 3)
     topics.send(topic, [b"5"], 0)
-    again = Run(unbounded(topics, topic, starting_offsets=LATEST, discovery_interval_ms=None), run.offset)
+    again = Run(unbounded(topics, topic, starting_offsets=LATEST, discovery_interval=None), run.offset)
     assert again.batch() + again.batch() == [4, 5]
 
 
@@ -455,7 +456,7 @@ def test_a_partition_that_disappears(topics: Topics) -> None:
 
 
 def test_a_broker_that_does_not_answer_fails_the_job_after_a_while(topics: Topics) -> None:
-    source = KafkaSource[int]("127.0.0.1:1", decode=values(int), topics="t", retry_timeout_ms=1_000)
+    source = KafkaSource[int]("127.0.0.1:1", decode=values(int), topics="t", retry_timeout=ms(1_000))
     with pytest.raises(JobError) as failed:
         Run(source).batch()
     assert "The topics cannot be listed at 127.0.0.1:1. The brokers do not answer" in str(failed.value)
@@ -468,7 +469,7 @@ def test_a_broker_that_comes_late_is_waited_for(
     topic = topics.create()
     topics.send(topic, [b"1"])
     own_kafka_broker.kill()
-    run = Run(unbounded(topics, topic, retry_timeout_ms=60_000))
+    run = Run(unbounded(topics, topic, retry_timeout=ms(60_000)))
     late = threading.Timer(1.0, own_kafka_broker.start)
     late.start()
     try:
@@ -489,7 +490,7 @@ def test_nothing_is_lost_and_nothing_doubled_when_the_broker_crashes_while_it_is
     topics.send(topic, (b"%010d" % number * 20 for number in range(count)))
     little = {"queued.min.messages": 5_000}  # so that most of them are with the broker when it crashes
     decode = values(lambda value: int(value[:10]))
-    source = source_of(topics, topic, decode=decode, retry_timeout_ms=60_000, options=little)
+    source = source_of(topics, topic, decode=decode, retry_timeout=ms(60_000), options=little)
     reader: SourceReader[int, KafkaSplit] = source.create_reader(Reader())
     batches = reader.read(KafkaSplit(topic, 0, 0), KafkaSplit(topic, 0, count))
     seen = list(next(batches).records)
@@ -511,7 +512,7 @@ def secured(broker: KafkaBroker, **options: Any) -> KafkaSource[int]:
         decode=values(int),
         topics="secured",
         stopping_offsets=LATEST,
-        retry_timeout_ms=20_000,
+        retry_timeout=ms(20_000),
         options={**login, **tls, **options},
     )
 

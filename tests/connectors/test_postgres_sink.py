@@ -14,6 +14,7 @@ from components.postgres import PostgresServer
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSink
 from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
+from tests.durations import ms
 
 NUMBERS = itertools.count()
 
@@ -35,7 +36,7 @@ class Table:
             connection.execute(f"CREATE TABLE {self.name} (id int {key}, text text)".encode())
 
     def sink(self, **options: Any) -> PostgresSink[Item]:
-        options = {"columns": ["id", "text"], "retry_timeout_ms": 20_000, **options}
+        options = {"columns": ["id", "text"], "retry_timeout": ms(20_000), **options}
         return PostgresSink(self.conninfo, self.name, **options)
 
     def begin(self, sink: PostgresSink[Item], batch_id: int, parallelism: int = 2) -> None:
@@ -243,7 +244,7 @@ def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> Non
 
 
 def test_a_server_that_does_not_answer() -> None:
-    sink = PostgresSink[Item]("host=127.0.0.1 port=1 password=hush", "t", ["id"], retry_timeout_ms=500)
+    sink = PostgresSink[Item]("host=127.0.0.1 port=1 password=hush", "t", ["id"], retry_timeout=ms(500))
     with pytest.raises(JobError, match=r"The table dsv2_batches cannot be made .*Connection refused") as failed:
         sink.begin(SinkInfo("job", "out", 1), 0)
     assert "password=***" in str(failed.value)
@@ -278,7 +279,7 @@ def test_a_server_that_comes_late_is_waited_for(own_postgres_server: PostgresSer
         ({"columns": ["id", "id"]}, "takes a list of the names of different columns"),
         ({"columns": ["id"], "key": ["name"]}, "The key of PostgresSink is among its columns, but name is not"),
         ({"columns": ["id"], "deletes": bool}, "deletes rows by their key: give it one"),
-        ({"columns": ["id"], "retry_timeout_ms": 0}, "retry_timeout_ms must be at least 1, not 0"),
+        ({"columns": ["id"], "retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
     ],
 )
 def test_mistakes_are_found_when_the_sink_is_made(options: dict[str, Any], told: str) -> None:

@@ -13,6 +13,7 @@ from components.postgres import PostgresServer
 from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.offsets import orders
+from tests.durations import ms
 from tests.followed import Reader, Run, Table, told
 
 NewTable: TypeAlias = Callable[[str], Table]
@@ -224,7 +225,7 @@ def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
 
 def test_a_server_that_does_not_answer() -> None:
     source = PostgresSource[Any](
-        "host=127.0.0.1 port=1 password=hush", "t", slot_name="s", decode=dict, retry_timeout_ms=300
+        "host=127.0.0.1 port=1 password=hush", "t", slot_name="s", decode=dict, retry_timeout=ms(300)
     )
     with pytest.raises(JobError, match=r"Table t cannot be followed .*Connection refused") as failed:
         Run(source).batch()
@@ -240,7 +241,7 @@ def test_wrong_credentials_fail_at_once_and_show_no_password(own_postgres_server
     table.execute(f"COPY (SELECT '{rule}') TO '{rules}'", "SELECT pg_reload_conf()")
     for password, found in (("wrong", "password authentication failed"), ("right", "permission denied")):
         conninfo = f"{table.conninfo} password={password}".replace("user=postgres", "user=guarded")
-        source = PostgresSource[Any](conninfo, table.name, slot_name="s", decode=dict, retry_timeout_ms=600_000)
+        source = PostgresSource[Any](conninfo, table.name, slot_name="s", decode=dict, retry_timeout=ms(600_000))
         with pytest.raises(JobError, match=found) as failed:
             Run(source).batch()
         assert f"password={password}" not in str(failed.value)

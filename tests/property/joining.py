@@ -12,6 +12,7 @@ from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
 from dsv2.testing import EndOfInput, IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import LongWatermark, Watermark
 from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
+from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.support import long_lists
 
@@ -85,7 +86,7 @@ class JoinDriver:
         side = (harness.first_input, harness.second_input)[event.side]
         element: Any = event.element
         if isinstance(element, Wait):
-            harness.advance_clock(element.ms)
+            harness.advance_clock(ms(element.ms))
         else:
             stamped = StampedRecord(element, element.timestamp) if isinstance(element, Row) else element
             side.push_all([stamped], channel=event.channel % 2)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dsv2.extension.join import JoinType, interval_join, join, window_join
 from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.state import StateTtl, TtlUpdate
+from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
 from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, pair
 from tests.support import unhurried
@@ -26,8 +27,8 @@ each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type:
 BOUNDS = st.tuples(st.integers(-5, 5), st.integers(-5, 5)).map(lambda bounds: (min(bounds), max(bounds)))
 LIFETIMES = {
     "for ever": None,
-    "since they came": StateTtl(10),
-    "since they met": StateTtl(10, TtlUpdate.ON_READ_AND_WRITE),
+    "since they came": StateTtl(ms(10)),
+    "since they met": StateTtl(ms(10), TtlUpdate.ON_READ_AND_WRITE),
 }
 
 
@@ -71,14 +72,14 @@ def test_an_interval_join_gives_what_the_slow_one_gives(
 
 
 WINDOWS = {
-    "tumbling": WindowStrategy.tumbling(5),
-    "sliding": WindowStrategy.sliding(6, 2),
-    "late": WindowStrategy.tumbling(4, EVENT, 3),
-    "early": WindowStrategy.tumbling(8, EVENT, 2).with_early_firing(3, EVENT),
-    "early by the clock": WindowStrategy.sliding(8, 4).with_early_firing(3, PROCESSING),
-    "processing": WindowStrategy.tumbling(9, PROCESSING),
-    "session": WindowStrategy.session(2),
-    "session by the clock": WindowStrategy.session(5, PROCESSING),
+    "tumbling": WindowStrategy.tumbling(ms(5)),
+    "sliding": WindowStrategy.sliding(ms(6), ms(2)),
+    "late": WindowStrategy.tumbling(ms(4), EVENT, ms(3)),
+    "early": WindowStrategy.tumbling(ms(8), EVENT, ms(2)).with_early_firing(ms(3), EVENT),
+    "early by the clock": WindowStrategy.sliding(ms(8), ms(4)).with_early_firing(ms(3), PROCESSING),
+    "processing": WindowStrategy.tumbling(ms(9), PROCESSING),
+    "session": WindowStrategy.session(ms(2)),
+    "session by the clock": WindowStrategy.session(ms(5), PROCESSING),
     "global": WindowStrategy.global_(),
     "count": WindowStrategy.count(3, 2),
 }

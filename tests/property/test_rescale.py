@@ -22,10 +22,11 @@ from dsv2.state import (
     StateDeclarations,
     StateTtl,
 )
+from tests.durations import ms
 from tests.support import IDLE, Driver, broadcast_side, job_context, local_environment, long_lists, unhurried
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
-RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(10))
+RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(ms(10)))
 SPLIT = StateDeclarations.list_state_builder("split", int).redistribute_by(RedistributionStrategy.SPLIT).build()
 UNION = StateDeclarations.list_state_builder("union", int).redistribute_by(RedistributionStrategy.UNION).build()
 

@@ -31,6 +31,7 @@ from dsv2.errors import Dsv2Error, JobError
 from dsv2.sinks import SinkInfo
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import manifest_of
+from tests.durations import ms
 from tests.support import unhurried
 
 MARK = "QZX"
@@ -114,9 +115,9 @@ def test_passwords_of_postgres(password: str, conninfo_with: Callable[[str], str
     conninfo = conninfo_with(password)
     with everything_that_shows() as shown:
         source = PostgresSource[Any](conninfo, "t", slot_name="s", decode=dict)
-        sink = PostgresSink[Any](conninfo, "t", ["id"], retry_timeout_ms=1)
+        sink = PostgresSink[Any](conninfo, "t", ["id"], retry_timeout=ms(1))
         show_plan(shown, source, sink)
-        connection = PostgresConnection.checked("test", conninfo, 1)
+        connection = PostgresConnection.checked("test", conninfo, ms(1))
         shown.append(repr(Server(connection)))
         parts = [option.val.decode() for option in Conninfo.parse(conninfo.encode()) if option.val is not None]
         said = psycopg.OperationalError(f"what libpq may say: {parts} {' '.join(parts)} {quote(' '.join(parts))}")
@@ -126,7 +127,7 @@ def test_passwords_of_postgres(password: str, conninfo_with: Callable[[str], str
 @pytest.mark.parametrize("conninfo", ["host=127.0.0.1 port=1 password=QZX", "postgresql://u:QZX%40@127.0.0.1:1/d"])
 def test_a_database_that_is_not_there(conninfo: str) -> None:
     with everything_that_shows():
-        PostgresSink[Any](conninfo, "t", ["id"], retry_timeout_ms=1).begin(SinkInfo("job", "out", 1), 0)
+        PostgresSink[Any](conninfo, "t", ["id"], retry_timeout=ms(1)).begin(SinkInfo("job", "out", 1), 0)
 
 
 def misspelt(names: list[str]) -> st.SearchStrategy[str]:
@@ -152,7 +153,7 @@ def use_kafka(shown: list[str], password: str, servers: str, options: dict[str, 
     source = KafkaSource(servers, topics="t", decode=values(int), options=options)
     sink = KafkaSink[int](servers, "t", str.encode, options=options)  # type: ignore[arg-type]
     show_plan(shown, source, sink)
-    connection = KafkaConnection.checked("test", servers, options, 1)
+    connection = KafkaConnection.checked("test", servers, options, ms(1))
     said = f"what the client may say: {password} {password!r} {json.dumps(password)}"
     error = KafkaError(KafkaError._AUTHENTICATION, said)
     show_failure(shown, failure_of(connection, "It failed", error), connection, psycopg.Error(said))

@@ -24,6 +24,7 @@ from dsv2.state import (
     TtlUpdate,
     aggregate_of,
 )
+from tests.durations import ms
 from tests.support import CountingCodec, long_lists, one_input, unhurried
 
 Step: TypeAlias = tuple[str, Any, Any]
@@ -31,8 +32,8 @@ Step: TypeAlias = tuple[str, Any, Any]
 DURATION = 10
 LIFETIMES = {
     "for ever": None,
-    "since written": StateTtl(DURATION),
-    "since read": StateTtl(DURATION, TtlUpdate.ON_READ_AND_WRITE),
+    "since written": StateTtl(ms(DURATION)),
+    "since read": StateTtl(ms(DURATION), TtlUpdate.ON_READ_AND_WRITE),
 }
 
 
@@ -297,8 +298,8 @@ def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: l
 @given(steps=STEPS)
 def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[Step]) -> None:
     """Whatever was done to it: when all has expired, the state is what it was in the beginning."""
-    declaration = declared(kind, StateTtl(DURATION))
-    held, model = Held(declaration), Model(StateTtl(DURATION))
+    declaration = declared(kind, StateTtl(ms(DURATION)))
+    held, model = Held(declaration), Model(StateTtl(ms(DURATION)))
     empty = held.store.snapshot()
     for step, (key, what), arg in steps:
         if step == "pass":
@@ -316,10 +317,10 @@ def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[S
 @given(long_lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
 def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, int]]) -> None:
     declarations = [
-        StateDeclarations.value_state("0", int, ttl=StateTtl(3)),
-        StateDeclarations.value_state("1", int, ttl=StateTtl(11)),
+        StateDeclarations.value_state("0", int, ttl=StateTtl(ms(3))),
+        StateDeclarations.value_state("1", int, ttl=StateTtl(ms(11))),
         StateDeclarations.value_state("2", int),
-        StateDeclarations.value_state("3", int, ttl=StateTtl(7)),
+        StateDeclarations.value_state("3", int, ttl=StateTtl(ms(7))),
     ]
     lives = [3, 11, 10**9, 7]
     held = Held(*declarations)
@@ -336,7 +337,7 @@ def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, i
 
 
 def test_what_expires_is_found_without_looking_at_the_rest() -> None:
-    declaration = declared("value", StateTtl(DURATION))
+    declaration = declared("value", StateTtl(ms(DURATION)))
     codec = CountingCodec()
     held = Held(declaration, codec=codec)
     held.handle(declaration, "old").update("x")
@@ -355,7 +356,7 @@ def test_what_expires_is_found_without_looking_at_the_rest() -> None:
 
 def test_a_deadline_that_comes_too_early_is_put_off() -> None:
     """A value that is written all the time costs one look per lifetime."""
-    declaration = declared("value", StateTtl(DURATION))
+    declaration = declared("value", StateTtl(ms(DURATION)))
     held = Held(declaration)
     deadlines = []
     for now in range(5 * DURATION):
@@ -369,7 +370,7 @@ def test_a_deadline_that_comes_too_early_is_put_off() -> None:
 
 def test_a_fold_over_values_that_expire_begins_anew() -> None:
     """Also when nothing has removed the old value yet."""
-    declaration = declared("reducing", StateTtl(DURATION))
+    declaration = declared("reducing", StateTtl(ms(DURATION)))
     held = Held(declaration)
     held.handle(declaration, "key").add("a")
     held.handle(declaration, "key").add("b")
@@ -422,7 +423,7 @@ def test_whether_reading_prolongs_a_life(
 
 
 def test_the_elements_of_a_list_expire_one_by_one() -> None:
-    declaration = declared("list", StateTtl(DURATION))
+    declaration = declared("list", StateTtl(ms(DURATION)))
     held = Held(declaration)
     left = {}
     for now in range(0, 20, 2):

@@ -12,6 +12,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinType, processing_time_temporal_join
 from dsv2.testing import EndOfInput, IdleStatus
 from dsv2.watermark.event_time import LONG_MAX
+from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
 from tests.support import long_lists, unhurried
@@ -71,7 +72,7 @@ def test_it_gives_what_the_slow_one_gives(
     join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]
 ) -> None:
     make: Any = processing_time_temporal_join
-    driver = JoinDriver(make(pair, join_type, is_deletion=lambda row: row.number < 0, snapshot_timeout=1000))
+    driver = JoinDriver(make(pair, join_type, is_deletion=lambda row: row.number < 0, snapshot_timeout=ms(1000)))
     slow, history = SlowTemporalJoin(join_type.value, channels=2), History()
     told = [history.event(what, channel, key, number, restart) for (what, key, number), channel, restart in steps]
     told += [history.event("end", channel, "", 0, False) for channel in ends]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.testing import OneInputHarness
+from tests.durations import ms
 from tests.support import long_lists, unhurried
 
 Kind: TypeAlias = Literal["event", "processing", "event by clock"]
@@ -107,7 +108,7 @@ class Driven:
         if self.kind == "event":
             self.harness.input.push_event_time(time)
         else:
-            self.harness.advance_clock(time - self.now)
+            self.harness.advance_clock(ms(time - self.now))
         self.now = time
         return self.take()
 

@@ -21,6 +21,7 @@ from dsv2.extension.window import (
 from dsv2.extension.window.strategy import SessionWindowStrategy
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.state import aggregate_of
+from tests.durations import ms
 from tests.oracles.windows import SlowWindows, Stamped
 from tests.support import long_lists, unhurried
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
@@ -31,29 +32,29 @@ Step: TypeAlias = tuple[str, int, Any]
 CHANNELS = 2
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 STRATEGIES = [
-    WindowStrategy.tumbling(10),
-    WindowStrategy.tumbling(7, EVENT, 5, offset=3),
-    WindowStrategy.tumbling(10).with_early_firing(3, EVENT),
-    WindowStrategy.tumbling(10, EVENT, 5).with_early_firing(4, PROCESSING),
-    WindowStrategy.tumbling(10, PROCESSING),
-    WindowStrategy.tumbling(10, PROCESSING).with_early_firing(3, PROCESSING),
-    WindowStrategy.sliding(10, 4),
-    WindowStrategy.sliding(9, 3, EVENT, 4, offset=-2),
-    WindowStrategy.sliding(4, 6, EVENT, 2),
-    WindowStrategy.sliding(10, 4, EVENT, 3).with_early_firing(3, EVENT),
-    WindowStrategy.sliding(9, 4, PROCESSING, offset=-2).with_early_firing(4, PROCESSING),
-    WindowStrategy.session(5),
-    WindowStrategy.session(8).with_early_firing(5, EVENT),
-    WindowStrategy.session(8).with_early_firing(5, PROCESSING),
-    WindowStrategy.session(5, PROCESSING),
-    WindowStrategy.session(8, PROCESSING).with_early_firing(5, PROCESSING),
+    WindowStrategy.tumbling(ms(10)),
+    WindowStrategy.tumbling(ms(7), EVENT, ms(5), offset=ms(3)),
+    WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3), EVENT),
+    WindowStrategy.tumbling(ms(10), EVENT, ms(5)).with_early_firing(ms(4), PROCESSING),
+    WindowStrategy.tumbling(ms(10), PROCESSING),
+    WindowStrategy.tumbling(ms(10), PROCESSING).with_early_firing(ms(3), PROCESSING),
+    WindowStrategy.sliding(ms(10), ms(4)),
+    WindowStrategy.sliding(ms(9), ms(3), EVENT, ms(4), offset=ms(-2)),
+    WindowStrategy.sliding(ms(4), ms(6), EVENT, ms(2)),
+    WindowStrategy.sliding(ms(10), ms(4), EVENT, ms(3)).with_early_firing(ms(3), EVENT),
+    WindowStrategy.sliding(ms(9), ms(4), PROCESSING, offset=ms(-2)).with_early_firing(ms(4), PROCESSING),
+    WindowStrategy.session(ms(5)),
+    WindowStrategy.session(ms(8)).with_early_firing(ms(5), EVENT),
+    WindowStrategy.session(ms(8)).with_early_firing(ms(5), PROCESSING),
+    WindowStrategy.session(ms(5), PROCESSING),
+    WindowStrategy.session(ms(8), PROCESSING).with_early_firing(ms(5), PROCESSING),
     WindowStrategy.global_(),
-    WindowStrategy.global_().with_early_firing(10, EVENT),
-    WindowStrategy.global_().with_early_firing(10, PROCESSING),
+    WindowStrategy.global_().with_early_firing(ms(10), EVENT),
+    WindowStrategy.global_().with_early_firing(ms(10), PROCESSING),
     WindowStrategy.count(3),
     WindowStrategy.count(3, 2),
     WindowStrategy.count(2, 3),
-    WindowStrategy.count(5, 2).with_early_firing(10, EVENT),
+    WindowStrategy.count(5, 2).with_early_firing(ms(10), EVENT),
 ]
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: name_of(strategy))
 

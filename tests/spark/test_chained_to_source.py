@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from dsv2 import ExecutionEnvironment, RuntimeExecutionMode, Trigger, UserFuncti
 from dsv2.functions import MapFunction
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
+from tests.durations import ms
 
 MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
@@ -68,14 +70,14 @@ def test_a_failure_names_the_function_and_the_record(
 def test_a_job_without_levels_ends_with_its_source(spark: SparkSession, checkpoint: str) -> None:
     env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[str]()
     env.from_source(DataGeneratorSource(int, count=5, records_per_batch=2)).map(str).to_sink(sink)
-    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(100))
-    assert job.await_termination(60)
+    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(ms(100)))
+    assert job.await_termination(timedelta(seconds=60))
     assert sorted(sink.results) == ["0", "1", "2", "3", "4"]
 
 
 def test_a_dataframe_without_levels_ends(spark: SparkSession, checkpoint: str) -> None:
     env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[Any]()
     env.from_dataframe(spark.range(0, 5, 1, 2), dict, records_per_batch=2).to_sink(sink)
-    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(100))
-    assert job.await_termination(60)
+    job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(ms(100)))
+    assert job.await_termination(timedelta(seconds=60))
     assert sorted(row["id"] for row in sink.results) == [0, 1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,6 +24,7 @@ from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.query import StreamingJob
+from tests.durations import ms
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
@@ -99,15 +101,15 @@ def test_a_job_that_comes_to_its_end(spark: SparkSession, checkpoint: str, mode:
     assert job.exception() is None
     assert job.progress.batch_id == -1
     assert {uid: operator.records_in for uid, operator in job.progress.operators.items()} == {"announce": 0, "all": 0}
-    assert job.await_termination(0.05) is False
+    assert job.await_termination(timedelta(seconds=0.05)) is False
     gate.opened.set()
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
     assert status_of(job) is JobStatus.FINISHED
     assert job.exception() is None
 
     result = job.result()
     assert result.job_name == "watched"
-    assert result.seconds > 0
+    assert result.duration > timedelta(0)
     assert result.progress == job.progress
     assert job.progress.batch_id == (1 if mode is STREAMING else 0)
     announce, everything = job.progress.operators["announce"], job.progress.operators["all"]
@@ -135,7 +137,7 @@ def test_a_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
     stopping.join(LONG)
     assert status_of(job) is JobStatus.STOPPED
     assert job.exception() is None
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
     assert job.result().progress.batch_id >= 0
     assert not job.query.isActive
 
@@ -146,7 +148,7 @@ def test_a_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExe
     job = start(spark, gate, checkpoint, mode=mode, first=1_000)
     gate.opened.set()
     with pytest.raises(JobError, match="OverflowError: too large"):
-        job.await_termination(LONG)
+        job.await_termination(timedelta(seconds=LONG))
     assert status_of(job) is JobStatus.FAILED
     failure = job.exception()
     assert isinstance(failure, JobError)
@@ -161,9 +163,9 @@ def test_a_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExe
 def test_a_bounded_job_ends_by_itself_under_any_trigger(spark: SparkSession, checkpoint: str) -> None:
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
     env.from_source(DataGeneratorSource(abs, count=3)).map(abs).to_sink(sink)
-    trigger = Trigger.processing_time(10)
+    trigger = Trigger.processing_time(ms(10))
     job = env.execute_async("ends", checkpoint_location=checkpoint, trigger=trigger)
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
     assert status_of(job) is JobStatus.FINISHED
     assert sink.results == [0, 1, 2]
 

@@ -14,6 +14,7 @@ from dsv2.connectors.kafka import DeadLetter, KafkaSink, KafkaSource, dead_lette
 from dsv2.functions import TwoOutputStreamProcessFunction
 from dsv2.job import JobResult, Trigger
 from dsv2.sinks import CollectSink, ForeachBatchSink
+from tests.durations import ms
 from tests.topics import Topics
 
 pytestmark = [pytest.mark.spark]
@@ -58,10 +59,10 @@ def test_brokers_that_are_gone_for_a_while_are_waited_for(
 
     env = environment(spark)
     source = KafkaSource(
-        topics.bootstrap_servers, topics=topic, decode=values(int), records_per_batch=200, retry_timeout_ms=60_000
+        topics.bootstrap_servers, topics=topic, decode=values(int), records_per_batch=200, retry_timeout=ms(60_000)
     )
     stream = env.from_source(source)
-    stream.to_sink(KafkaSink[int](topics.bootstrap_servers, out, encoded, retry_timeout_ms=60_000))
+    stream.to_sink(KafkaSink[int](topics.bootstrap_servers, out, encoded, retry_timeout=ms(60_000)))
     stream.to_sink(ForeachBatchSink(crash))
     crash()
     run(env, checkpoint)

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from dsv2 import CorruptDataError, ExecutionEnvironment, JobHandle, JobStatus, OperatorProgress, Trigger
 from dsv2.sinks import CollectSink
 from runtime_spark import SparkRuntime, StateKey, StateLayout
+from tests.durations import ms
 from tests.spark.programs import Answer, build, read_back
 
 COUNT, PER_BATCH, BATCHES = 90, 15, 6
@@ -44,7 +45,7 @@ def run_some(
     env = new_environment(spark, layout, key)
     build(env, str(output), COUNT, PER_BATCH)
     # With pauses in which the job can be stopped.
-    job = env.execute_async("restarted", checkpoint_location=checkpoint, trigger=Trigger.processing_time(1500))
+    job = env.execute_async("restarted", checkpoint_location=checkpoint, trigger=Trigger.processing_time(ms(1500)))
     wait_until(lambda: job.progress.batch_id >= batches - 1)
     job.stop()
     return job

@@ -27,6 +27,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
 from runtime_spark.layout import StateLayout
 from runtime_spark.session import starting
+from tests.durations import ms
 from tests.spark.test_restart import wait_until
 
 CHECK = "spark.sql.streaming.unsupportedOperationCheck"
@@ -204,7 +205,7 @@ def test_a_checkpoint_goes_on_that_was_written_as_spark_does_by_itself(
         (None, {"count": 2}, {"availableNow": True}),
         (None, {}, {"processingTime": "0 milliseconds"}),
         (Trigger.available_now(), {"records_per_batch": 2}, {"availableNow": True}),
-        (Trigger.processing_time(70), {"count": 2}, {"processingTime": "70 milliseconds"}),
+        (Trigger.processing_time(ms(70)), {"count": 2}, {"processingTime": "70 milliseconds"}),
     ],
 )
 def test_the_trigger_is_the_given_one_or_fits_the_sources(

@@ -37,6 +37,7 @@ from dsv2.sources import (
     SourceReaderContext,
 )
 from dsv2.watermark import WatermarkDeclaration
+from tests.durations import ms
 from tests.spans import Item, Span, Spans, SpansInFile, everything
 from tests.spark.test_restart import wait_until
 
@@ -109,7 +110,7 @@ def test_what_is_available_now_is_read_and_the_next_run_goes_on(
         grow(file, ends)
         env, sink = build(spark, SpansInFile(str(file), limit=4))
         job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
-        assert job.await_termination(60)
+        assert job.await_termination(timedelta(seconds=60))
         assert job.status is JobStatus.FINISHED
         results += sink.results
         assert sorted(results) == everything(ends)
@@ -123,7 +124,7 @@ def arrived(job: JobHandle, sink: CollectSink[Item], expected: list[Item]) -> bo
 def test_a_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     grow(file, {"a": 5})
-    env, sink = build(spark, SpansInFile(str(file), discovery_interval_ms=1))
+    env, sink = build(spark, SpansInFile(str(file), discovery_interval=ms(1)))
     job = env.execute_async(checkpoint_location=checkpoint)
     for ends in ({"a": 5}, {"a": 6}, {"a": 6, "b": 3}):
         grow(file, ends)
@@ -306,10 +307,10 @@ def test_what_a_reader_has_sent_of_event_time_holds_after_a_restart(
         env, sink = build(spark, Switching(str(file)), 1)
         job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.available_now())
         if end == 5:
-            assert job.await_termination(60)
+            assert job.await_termination(timedelta(seconds=60))
             assert sorted(sink.results) == everything({"a": 5})
     with pytest.raises(UserFunctionError, match="Event time is the wall clock here since use_processing_time was sent"):
-        job.await_termination(60)
+        job.await_termination(timedelta(seconds=60))
 
 
 def times_of(sink: CollectSink[Any]) -> list[int]:
@@ -377,7 +378,7 @@ def test_micro_batches_grow_over_a_backlog_and_a_restart_repeats_one(spark: Spar
         env.set_parallelism(2)
         env.from_source(Spans(ends, run=100)).with_uid("spans").map(same).to_sink(ForeachBatchSink(sink))
         # So long that a slow machine does not matter: the limit doubles as long as half of it is not reached.
-        trigger = Trigger.available_now(target_batch_ms=600_000)
+        trigger = Trigger.available_now(target_batch_duration=ms(600_000))
         job = env.execute_async(checkpoint_location=checkpoint, trigger=trigger)
         if fails_on is None:
             job.await_termination()

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
 from runtime_spark import query
+from tests.durations import ms
 from tests.spans import Span, Spans
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
@@ -64,7 +66,7 @@ def test_a_callback_that_blocks_is_interrupted_and_named(
     spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
 ) -> None:
     env, _ = build(spark, Blocks(tmp_path), mode)
-    env.set_callback_timeout(500)
+    env.set_callback_timeout(ms(500))
     with pytest.raises(
         UserFunctionError, match="CallbackTimeout: the callback has not returned within 500 ms"
     ) as found:
@@ -88,14 +90,14 @@ def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
     wait_for(tmp_path / "reached")
-    job.stop(timeout_seconds=2.0)
+    job.stop(timeout=timedelta(seconds=2.0))
     assert status_of(job) is JobStatus.STOPPED
     assert job.exception() is None
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
     said = next(message for message in caplog.messages if message.startswith("stop() has waited"))
     assert "of job 'stuck'" in said
     assert "KeyedProcess (uid 'blocks'), defined at " in said
-    assert "call stop(timeout_seconds=...)" in said
+    assert "call stop(timeout=timedelta(seconds=...))" in said
     if mode is STREAMING:
         (tmp_path / "opened").touch()
         env, sink = build(spark, Blocks(tmp_path))
@@ -120,9 +122,9 @@ def test_a_sink_on_the_driver_that_blocks_is_named(
     with pytest.raises(
         JobError, match=r"'stuck' was cancelled, but it has not ended: the function of the sink .*'out'"
     ):
-        job.stop(timeout_seconds=0)
+        job.stop(timeout=timedelta(seconds=0))
     opened.set()
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
     assert status_of(job) is JobStatus.STOPPED
 
 

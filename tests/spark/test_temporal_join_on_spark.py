@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from dsv2.extension.join import JoinType, OnSnapshotTimeout, processing_time_tem
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
+from tests.durations import ms
 
 LONG = 60.0  # seconds until a test that hangs fails
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
@@ -90,11 +92,11 @@ INPUT: list[Probe | Row | Interruption] = [
     *(Row("a", "new"), Probe("a", 3), Probe("b", 4)),
     Crash("no power"),
     END_OF_SNAPSHOT,
-    Pause(1),
+    Pause(ms(1)),
     Probe("a", 5),
-    Pause(1),
+    Pause(ms(1)),
     Row("a", "newest"),
-    Pause(1),
+    Pause(ms(1)),
     *(Probe("a", 6), Probe("c", 7)),
 ]
 
@@ -103,14 +105,14 @@ def test_what_waits_survives_a_stop_and_a_crash(spark: SparkSession, checkpoint:
     join: Any = processing_time_temporal_join(pair, JoinType.LEFT)
     sinks = [CollectSink[Any]() for _ in range(3)]
     stopped = start(spark, checkpoint, INPUT, join, sinks[0])
-    assert stopped.await_termination(LONG)
+    assert stopped.await_termination(timedelta(seconds=LONG))
     assert (sinks[0].results, waiting(stopped)) == ([], 2)
     crashed = start(spark, checkpoint, INPUT, join, sinks[1])
     with pytest.raises(JobError, match="no power"):
-        crashed.await_termination(LONG)
+        crashed.await_termination(timedelta(seconds=LONG))
     assert (sinks[1].results, waiting(crashed)) == ([], 4)
     finished = start(spark, checkpoint, INPUT, join, sinks[2])
-    assert finished.await_termination(LONG)
+    assert finished.await_termination(timedelta(seconds=LONG))
     assert finished.status is JobStatus.FINISHED
     waited = [(1, "new"), (2, None), (3, "new"), (4, None)]
     assert sorted(sinks[2].results) == [*waited, (5, "new"), (6, "newest"), (7, None)]
@@ -120,11 +122,13 @@ def test_what_waits_survives_a_stop_and_a_crash(spark: SparkSession, checkpoint:
 def test_a_snapshot_that_never_ends_is_found_out_though_nothing_comes_any_more(
     spark: SparkSession, checkpoint: str
 ) -> None:
-    join: Any = processing_time_temporal_join(pair, snapshot_timeout=1500, on_snapshot_timeout=OnSnapshotTimeout.FAIL)
-    items: list[Probe | Row | Interruption] = [Row("a", "row"), Probe("a", 1), Pause(600_000)]
-    job = start(spark, checkpoint, items, join, CollectSink[Any](), Trigger.processing_time(300))
+    join: Any = processing_time_temporal_join(
+        pair, snapshot_timeout=ms(1500), on_snapshot_timeout=OnSnapshotTimeout.FAIL
+    )
+    items: list[Probe | Row | Interruption] = [Row("a", "row"), Probe("a", 1), Pause(ms(600_000))]
+    job = start(spark, checkpoint, items, join, CollectSink[Any](), Trigger.processing_time(ms(300)))
     with pytest.raises(UserFunctionError) as failed:
-        job.await_termination(LONG)
+        job.await_termination(timedelta(seconds=LONG))
     error = failed.value
     assert (error.callback, error.cause_type, error.key) == ("on_processing_timer", "ContractError", "'a'")
     assert "1 probe records in subtask" in error.cause_message

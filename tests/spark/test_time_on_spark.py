@@ -19,9 +19,10 @@ from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
+from tests.durations import ms
 
 LONG = 60.0  # seconds until a test that hangs fails
-QUIET = Pause(600_000)  # longer than any test: nothing comes any more, and nothing ends
+QUIET = Pause(ms(600_000))  # longer than any test: nothing comes any more, and nothing ends
 SOON_MS = 1500
 INTERVAL_MS = 300
 
@@ -121,9 +122,9 @@ def test_a_job_with_timers_and_no_data_fires_them_on_time(
     spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any], layout: StateLayout
 ) -> None:
     sink = Await(lambda records: len(alarms(records)) == 4)
-    trigger = Trigger.processing_time(INTERVAL_MS)
+    trigger = Trigger.processing_time(ms(INTERVAL_MS))
     # The first micro-batch takes seconds, because workers start; what it does not show is how long others wait.
-    items = ["first", Pause(1), "a", "b", "c", QUIET]
+    items = ["first", Pause(ms(1)), "a", "b", "c", QUIET]
     job = start(spark, checkpoint, items, alarmed, ForeachBatchSink(sink), layout, trigger=trigger)
     try:
         fired = {key: (timestamp, now) for _, key, timestamp, now in alarms(sink.wait())}
@@ -157,8 +158,8 @@ def test_a_generator_without_data_tells_its_last_watermark_and_falls_idle(spark:
     def listen(stream: Any) -> Any:
         return stream.with_parallelism(1).process(generator).with_parallelism(1).global_().process(Idle())
 
-    trigger = Trigger.processing_time(INTERVAL_MS)
-    job = start(spark, checkpoint, [5, Pause(200), 9, QUIET], listen, ForeachBatchSink(sink), trigger=trigger)
+    trigger = Trigger.processing_time(ms(INTERVAL_MS))
+    job = start(spark, checkpoint, [5, Pause(ms(200)), 9, QUIET], listen, ForeachBatchSink(sink), trigger=trigger)
     try:
         heard = sink.wait()
     finally:
@@ -207,14 +208,14 @@ def test_timers_and_event_time_survive_a_stop_and_a_crash(spark: SparkSession, c
     """Bounded jobs end by themselves: at the stop, and when all that is left at the end has fired."""
     sinks = [CollectSink[Any]() for _ in range(3)]
     stopped = start(spark, checkpoint, INPUT, per_event, sinks[0])
-    assert stopped.await_termination(LONG)
+    assert stopped.await_termination(timedelta(seconds=LONG))
     assert sorted(sinks[0].results) == [(1, 1, -(2**63)), (2, 2, 0)]
     crashed = start(spark, checkpoint, INPUT, per_event, sinks[1])
     with pytest.raises(JobError, match=f"The source Source .*, defined at {re.escape(__file__)}:.*, crashed: no power"):
-        crashed.await_termination(LONG)
+        crashed.await_termination(timedelta(seconds=LONG))
     assert crashed.status is JobStatus.FAILED
     finished = start(spark, checkpoint, INPUT, per_event, sinks[2])
-    assert finished.await_termination(LONG)
+    assert finished.await_termination(timedelta(seconds=LONG))
     assert finished.status is JobStatus.FINISHED
     results = [record for sink in sinks for record in sink.results]
     assert [record for record in results if record[0] % 2] == WHOLE

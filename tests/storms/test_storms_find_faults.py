@@ -8,6 +8,7 @@ import subprocess
 from argparse import Namespace
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -174,7 +175,7 @@ class Ended:
     def __init__(self, ends: bool = True, error: Exception | None = None) -> None:
         self._ends, self._error = ends, error
 
-    def await_termination(self, timeout_seconds: float) -> bool:
+    def await_termination(self, timeout: timedelta) -> bool:
         if self._error is not None:
             raise self._error
         return self._ends

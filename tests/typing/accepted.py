@@ -85,6 +85,7 @@ from dsv2.watermark import (
     WatermarkHandlingResult,
     new_builder,
 )
+from tests.durations import ms
 from tests.typing.given import Given
 
 NonKeyed = ConfiguredStream
@@ -120,7 +121,6 @@ def one_input(g: Given) -> None:
     assert_type(g.keyed.process(g.one, new_key_selector=lambda record: record.decode()), Keyed[str, bytes])
     assert_type(g.keyed.process(g.one, lambda record: record.decode(), version=2), Keyed[str, bytes])
     assert_type(g.keyed.process(g.two_out), TwoNonKeyed[bytes, list[int]])
-    assert_type(g.keyed.process(g.two_out, g.key_of_bytes, g.key_of_list), TwoKeyed[str, bytes, list[int]])
     assert_type(g.global_.process(g.one), Global[bytes])
     assert_type(g.global_.process(emit_text), Global[str])
     assert_type(g.global_.process(g.two_out), TwoGlobalStreams[bytes, list[int]])
@@ -131,6 +131,7 @@ def two_outputs(g: Given) -> None:
     assert_type(non_keyed.first, NonKeyed[bytes])
     assert_type(non_keyed.second, NonKeyed[list[int]])
     keyed = g.keyed.process(g.two_out, first_key_selector=g.key_of_bytes, second_key_selector=g.key_of_list)
+    assert_type(keyed, TwoKeyed[str, bytes, list[int]])
     assert_type(keyed.first, Keyed[str, bytes])
     assert_type(keyed.second, Keyed[str, list[int]])
     global_ = g.global_.process(g.two_out)
@@ -166,7 +167,7 @@ def handles(g: Given) -> None:
     assert_type(global_.with_uid("u").with_name("n").with_parallelism(1).with_max_parallelism(1), Global[bytes])
     two = g.non_keyed.process(g.two_out)
     assert_type(two.with_uid("u").with_parallelism(1).first.with_name("n"), NonKeyed[bytes])
-    two_keyed = g.keyed.process(g.two_out, g.key_of_bytes, g.key_of_list)
+    two_keyed = g.keyed.process(g.two_out, first_key_selector=g.key_of_bytes, second_key_selector=g.key_of_list)
     assert_type(two_keyed.with_uid("u").with_max_parallelism(1), TwoKeyed[str, bytes, list[int]])
     assert_type(g.global_.process(g.two_out).first.with_uid("u"), Global[bytes])
     assert_type(g.keyed.to_sink(g.int_sink).with_name("n").with_parallelism(1), ConfiguredSink)
@@ -281,7 +282,7 @@ def declarations() -> None:
     assert_type(ValueStateDeclaration("s", int, 0), ValueStateDeclaration[int, int])
     assert_type(StateDeclarations.value_state("s", int | str), ValueStateDeclaration[int | str])
     assert_type(StateDeclarations.value_state("s", list[int], []), ValueStateDeclaration[list[int], list[int]])
-    assert_type(StateDeclarations.value_state("s", float, 0, ttl=StateTtl(1)), ValueStateDeclaration[float, float])
+    assert_type(StateDeclarations.value_state("s", float, 0, ttl=StateTtl(ms(1))), ValueStateDeclaration[float, float])
     assert_type(StateDeclarations.list_state("s", Flight), ListStateDeclaration[Flight])
     builder = StateDeclarations.list_state_builder("s", tuple[int, str])
     assert_type(builder.redistribute_by(RedistributionStrategy.UNION).build(), ListStateDeclaration[tuple[int, str]])
@@ -431,7 +432,7 @@ def joins(g: Given) -> None:
         join_by_key(g.non_keyed, g.by_text, g.other_non_keyed, lambda day: day.isoformat(), every_pair), NonKeyed[bytes]
     )
     assert_type(
-        connect(g.other_keyed, interval_join(JoinedPair(), -5, timedelta(seconds=5), on_late_right=late_date)),
+        connect(g.other_keyed, interval_join(JoinedPair(), ms(-5), timedelta(seconds=5), on_late_right=late_date)),
         NonKeyed[bytes],
     )
 
@@ -442,16 +443,16 @@ def a_join_of_anything(left: object, right: object, output: Collector[bytes], ct
 def joins_of_subclasses(g: Given) -> None:
     connect = g.keyed.connect_and_process
     assert_type(connect(g.other_keyed, join(a_join_of_anything)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(a_join_of_anything, 0, 5, JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(a_join_of_anything, ms(0), ms(5), JoinType.FULL)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(WindowStrategy.count(2), a_join_of_anything)), NonKeyed[bytes])
 
 
 def joins_with_none(g: Given) -> None:
-    connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(5)
-    assert_type(connect(g.other_keyed, interval_join(left_alone, 0, 5, JoinType.LEFT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(right_alone, 0, 5, JoinType.RIGHT)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(anyone_alone, 0, 5, JoinType.FULL)), NonKeyed[bytes])
-    assert_type(connect(g.other_keyed, interval_join(left_only, 0, 5, JoinType.SEMI)), NonKeyed[bytes])
+    connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(ms(5))
+    assert_type(connect(g.other_keyed, interval_join(left_alone, ms(0), ms(5), JoinType.LEFT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(right_alone, ms(0), ms(5), JoinType.RIGHT)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(anyone_alone, ms(0), ms(5), JoinType.FULL)), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(left_only, ms(0), ms(5), JoinType.SEMI)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(tumbling, every_pair)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(tumbling, left_alone, JoinType.LEFT)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, window_join(tumbling, right_alone, JoinType.RIGHT)), NonKeyed[bytes])
@@ -469,4 +470,4 @@ def temporal_joins(g: Given) -> None:
     assert_type(connect(g.other_keyed, temporal(every_pair, is_deletion=is_sunday)), NonKeyed[bytes])
     assert_type(connect(g.other_keyed, temporal(left_alone, JoinType.LEFT), g.key_of_bytes), Keyed[str, bytes])
     temporal(every_pair, snapshot_timeout=timedelta(hours=1), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
-    temporal(left_alone, JoinType.LEFT, snapshot_timeout=60_000)
+    temporal(left_alone, JoinType.LEFT, snapshot_timeout=ms(60_000))

@@ -193,4 +193,3 @@ def functions(g: Given) -> None:
     assert_type(g.keyed.process(Split()), TwoNonKeyed[bytes, list[int]])
     assert_type(g.keyed.connect_and_process(g.other_keyed, Both()), NonKeyed[bytes])
     assert_type(g.keyed.connect_and_process(g.other_broadcast, WithRules()), NonKeyed[bytes])
-    assert_type(EventTimeExtension.wrap_process_function(Counted()), Counted)

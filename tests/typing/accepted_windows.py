@@ -52,6 +52,7 @@ from dsv2.streams import (
     TwoStreams,
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
+from tests.durations import ms
 from tests.typing.given import Given
 
 NonKeyed = ConfiguredStream
@@ -59,7 +60,7 @@ Keyed = ConfiguredKeyedStream
 Global = ConfiguredGlobalStream
 TwoNonKeyed = TwoStreams
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 
 
 def strategies() -> list[WindowStrategy]:
@@ -67,9 +68,9 @@ def strategies() -> list[WindowStrategy]:
     return [
         WindowStrategy.global_(),
         WindowStrategy.tumbling(day, TimeType.EVENT, hour, offset=-hour),
-        WindowStrategy.tumbling(10, TimeType.PROCESSING),
-        WindowStrategy.sliding(day, hour, allowed_lateness=5, offset=1),
-        WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(10),
+        WindowStrategy.tumbling(ms(10), TimeType.PROCESSING),
+        WindowStrategy.sliding(day, hour, allowed_lateness=ms(5), offset=ms(1)),
+        WindowStrategy.session(hour, TimeType.PROCESSING).with_early_firing(ms(10)),
         WindowStrategy.count(3, 2).with_early_firing(hour, TimeType.EVENT),
     ]
 

@@ -22,6 +22,7 @@ from runtime_spark.indexed_feed import CountingFeed
 from runtime_spark.rows import Row
 from runtime_spark.source_read import IndexRange as IndexedSplit
 from runtime_spark.worker import WorkerJob
+from tests.durations import ms
 from tests.spans import Spans
 from tests.unit.test_source_coordinator import operator_of
 
@@ -47,7 +48,7 @@ class Job:
         size = min(allowed, available)
         self.limit.begin(full=size >= allowed)
         took = int((self.overhead_ms + size / self.records_per_ms) * times)
-        self.clock.advance(took)
+        self.clock.advance(ms(took))
         return size, took
 
     def several(self, count: int, **options: Any) -> list[tuple[int, int]]:
@@ -176,7 +177,7 @@ class Driver:
 
     def next(self) -> SourceOffset:
         self.offset = self.coordinator.next(self.offset)
-        self.clock.advance(self.ms)
+        self.clock.advance(ms(self.ms))
         return self.offset
 
 
@@ -242,7 +243,7 @@ def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
         nonlocal offset
         before, there = offset["position"], planner.latest(offset, only_available=False)
         offset = {"position": there["position"]}  # it has not ended, although there is nothing for now
-        clock.advance(took)
+        clock.advance(ms(took))
         return int(offset["position"]) - int(before)
 
     sizes = [batch(500) for _ in range(3)]
@@ -302,18 +303,18 @@ def test_of_several_sources_in_turn_each_counts_in_its_own_unit() -> None:
 
 
 def test_both_triggers_take_a_target() -> None:
-    assert Trigger.processing_time(target_batch_ms=700) == Trigger(0, 700)
-    assert Trigger.available_now(target_batch_ms=700) == Trigger(None, 700)
+    assert Trigger.processing_time(target_batch_duration=ms(700)) == Trigger(0, 700)
+    assert Trigger.available_now(target_batch_duration=ms(700)) == Trigger(None, 700)
     assert Trigger.available_now() == Trigger(None, None)
 
 
-@pytest.mark.parametrize("target", [0, -5, 1.5, "1s"])
-def test_a_target_is_a_number_of_milliseconds(target: Any) -> None:
+@pytest.mark.parametrize("target", [ms(0), ms(-5), ms(1.5), 5, "1s"])
+def test_a_target_is_a_duration(target: Any) -> None:
     for trigger in (Trigger.processing_time, Trigger.available_now):
-        with pytest.raises(ConfigurationError, match="target_batch_ms is in milliseconds, a whole number"):
-            trigger(target_batch_ms=target)
+        with pytest.raises(ConfigurationError, match="target_batch_duration must be"):
+            trigger(target_batch_duration=target)
 
 
 def test_a_target_and_an_interval_do_not_go_together() -> None:
     with pytest.raises(ConfigurationError, match="leave the interval out"):
-        Trigger.processing_time(1_000, target_batch_ms=500)
+        Trigger.processing_time(ms(1_000), target_batch_duration=ms(500))

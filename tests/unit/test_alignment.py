@@ -29,6 +29,7 @@ from dsv2.sources import (
 )
 from dsv2.testing import ManualClock
 from dsv2.watermark.event_time import LONG_MIN
+from tests.durations import ms
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment, operator_named, unhurried
 
@@ -82,9 +83,9 @@ class Sources:
             for source, operator in zip(self.sources, operators, strict=True)
         ]
 
-    def batch(self, ms: int = 100, **reached: int) -> list[str]:
+    def batch(self, later: int = 100, **reached: int) -> list[str]:
         """The splits that are read in the next micro-batch, which have ``reached`` a watermark then."""
-        self.clock.advance(ms)
+        self.clock.advance(ms(later))
         read: list[str] = []
         for number, coordinator in enumerate(self.coordinators):
             before = self.offsets[number]
@@ -296,7 +297,7 @@ class Wide(Spans):
 
 def furthest(strategy: WatermarkStrategy[Item], *, fast: bool = False) -> tuple[int, int]:
     """How far a record was ahead of event time at most, and how many there were."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=ManualClock(step_ms=50)))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=ManualClock(step=ms(50))))
     source = Wide({"fast": 200, "slow": 10_000}, limit=200)
     sink = CollectSink[int]()
     ahead = env.from_source(source, watermarks=strategy).with_parallelism(2).process(Ahead()).with_parallelism(1)
@@ -319,7 +320,7 @@ def test_what_has_to_be_kept_stays_within_the_drift(fast: bool) -> None:
 
 
 def test_two_bounded_sources_in_one_group_come_to_their_end() -> None:
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(3,), clock=ManualClock(step_ms=30)))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(3,), clock=ManualClock(step=ms(30))))
     sinks = []
     for ends in ({"fast": 10, "a": 200}, {"b": 100}):
         sinks.append(CollectSink[Item]())

@@ -16,6 +16,7 @@ from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import HybridSource, Portion, Source
 from dsv2.testing import ManualClock
+from tests.durations import ms
 from tests.spans import Item, Span, Spans, everything
 
 ENDS = {"a": 9, "b": 4, "c": 0}
@@ -101,7 +102,7 @@ def test_what_comes_later_is_not_read() -> None:
 def test_splits_that_wait_for_their_turn_are_there_already(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_text(f"{number}\n")
-    found = run(FilesSource(tmp_path, text_lines(int), files_per_batch=1, discovery_interval_ms=10**9))
+    found = run(FilesSource(tmp_path, text_lines(int), files_per_batch=1, discovery_interval=ms(10**9)))
     assert found == [0, 1, 2, 3, 4]
 
 
@@ -114,7 +115,7 @@ def test_the_source_behind_another_one_is_there_already() -> None:
 def test_splits_that_are_paused_are_read_on_and_none_is_waited_for_in_vain(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of)
     aligned = strategy.build_as_watermark_strategy().with_watermark_alignment("g", timedelta(milliseconds=2))
-    clock = ManualClock(step_ms=300)
+    clock = ManualClock(step=ms(300))
     options: dict[str, Any] = {"batches": (1,), "fast": fast, "clock": clock, "watermarks": aligned}
     both = {"a": 30, "b": 29}
     assert sorted(run(Spans(both, bounded=False), **options)) == everything(both)

@@ -13,6 +13,7 @@ import pytest
 from dsv2 import ConfigurationError, ExecutionEnvironment, UserFunctionError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink
+from tests.durations import ms
 from tests.support import local_environment, one_input
 
 FOREVER = 60.0  # far beyond every limit here
@@ -78,7 +79,7 @@ class Blocks(OneInputStreamProcessFunction[int, int]):
 
 def keyed(function: Any, timeout_ms: int = 200) -> ExecutionEnvironment:
     env = local_environment()
-    env.set_callback_timeout(timeout_ms)
+    env.set_callback_timeout(ms(timeout_ms))
     stream = env.from_collection([1, 2, 3]).key_by(lambda number: f"key {number}").process(function)
     stream.with_uid("blocks").to_sink(CollectSink())
     return env
@@ -105,7 +106,7 @@ def test_so_is_any_other_callback(callback: str) -> None:
 
 def test_a_function_behind_another_one_is_the_one_that_is_named() -> None:
     env = local_environment()
-    env.set_callback_timeout(200)
+    env.set_callback_timeout(ms(200))
     stream = env.from_collection([1, 2]).process(one_input(process_record=pass_on))
     stream.with_uid("first").process(Blocks("process_record")).with_uid("second").to_sink(CollectSink())
     with pytest.raises(UserFunctionError) as failed:
@@ -124,7 +125,7 @@ def test_many_callbacks_may_take_longer_than_one() -> None:
         lambda s: s.process(one_input(process_record=lambda r, o, c: o.collect(slow(r)))),
     ):
         env, sink = local_environment(), CollectSink[int]()
-        env.set_callback_timeout(200)
+        env.set_callback_timeout(ms(200))
         build(env.from_collection(range(40))).to_sink(sink)  # type: ignore[no-untyped-call]
         env.execute()
         assert len(sink.results) == 40

@@ -23,8 +23,9 @@ from dsv2.extension.window import (
 )
 from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
+from tests.durations import ms
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 
 
 class Point(NamedTuple):

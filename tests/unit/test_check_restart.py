@@ -27,6 +27,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.manifest import Manifest, differences, manifest_of
 from runtime_spark.notes import Notes
 from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
+from tests.durations import ms
 
 
 class Tweet(NamedTuple):
@@ -337,7 +338,7 @@ def test_states_that_are_no_longer_asked_for_are_named() -> None:
 
 def test_states_of_windows_are_named_as_well() -> None:
     programs = [
-        Program(count=window(WindowStrategy.tumbling(10), InWindows(VALUE(name, int)))) for name in ("total", "sum")
+        Program(count=window(WindowStrategy.tumbling(ms(10)), InWindows(VALUE(name, int)))) for name in ("total", "sum")
     ]
     assert dropped(programs[1], programs[0]) == ["the state 'total'"]
 

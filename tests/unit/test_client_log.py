@@ -17,6 +17,7 @@ from dsv2.connectors.kafka.producers import RecordProducer, TransactionalProduce
 from dsv2.connectors.postgres.server import _NOTICES
 from dsv2.connectors.secrets import OptionValue
 from dsv2.errors import JobError
+from tests.durations import ms
 
 KAFKA, POSTGRES = "dsv2.connectors.kafka.client", "dsv2.connectors.postgres.client"
 UNREACHABLE = "127.0.0.1:1"
@@ -80,7 +81,7 @@ def test_clients_of_kafka_that_reach_no_broker_log_a_few_lines(
         "reconnect.backoff.max.ms": 10,
         "sasl.password": "refused",
     }
-    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, 500))
+    kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, ms(500)))
     messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
     assert 1 <= len(messages) <= 9  # three of a kind, and there are few kinds
     assert any("Connect to" in message for message in messages)

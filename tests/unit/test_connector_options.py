@@ -12,6 +12,7 @@ from dsv2.connectors.kafka.option_check import check_options
 from dsv2.connectors.kafka.option_names import OPTION_NAMES
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.secrets import ClientOptions
+from tests.durations import ms
 
 SECRETS = (
     "sasl.password",
@@ -69,12 +70,22 @@ def test_a_source_shows_where_it_reads_but_no_secret() -> None:
             "give KafkaSource a group_id",
         ),
         ({"commit_offsets": True}, "give KafkaSource a group_id"),
-        ({"records_per_batch": 0}, "records_per_batch must be at least 1, not 0"),
-        ({"discovery_interval_ms": 0}, "discovery_interval_ms must be at least 1, not 0"),
-        ({"retry_timeout_ms": 0}, "retry_timeout_ms must be at least 1, not 0"),
-        ({"split_assigner": "random"}, "split_assigner is 'hash' or 'round-robin', not 'random'"),
-        ({"on_undecodable": "drop"}, "on_undecodable is 'fail' or 'skip', not 'drop'"),
-        ({"on_offsets_out_of_range": "drop"}, "on_offsets_out_of_range is 'fail', 'earliest' or 'latest', not 'drop'"),
+        ({"records_per_batch": 0}, "records_per_batch must be a whole number of at least 1, not 0"),
+        ({"discovery_interval": ms(0)}, "discovery_interval must be at least 1 ms, not 0 ms"),
+        ({"retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
+        ({"retry_timeout": 120_000}, "retry_timeout must be a datetime.timedelta"),
+        (
+            {"split_assigner": "random"},
+            "split_assigner must be one of 'hash', 'round-robin', or a member of SplitAssignment, not 'random'",
+        ),
+        (
+            {"on_undecodable": "drop"},
+            "on_undecodable must be one of 'fail', 'skip', or a member of OnUndecodable, not 'drop'",
+        ),
+        (
+            {"on_offsets_out_of_range": "drop"},
+            "on_offsets_out_of_range must be one of 'fail', 'earliest', 'latest', or a",
+        ),
         ({"options": {"enable.auto.commit": True}}, "sets the option 'enable.auto.commit' itself. Use commit_offsets"),
         ({"options": {"sasl.pasword": "hush"}}, "no option 'sasl.pasword'. Did you mean 'sasl.password'"),
         ({"options": {"SASL_PASSWORD": "hush"}}, "no option 'SASL_PASSWORD'. Did you mean 'sasl.password'"),
@@ -129,7 +140,7 @@ def test_a_password_in_a_url_does_not_show() -> None:
 )
 def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as refused:
-        PostgresConnection.checked("PostgresSource", conninfo, 1)
+        PostgresConnection.checked("PostgresSource", conninfo, ms(1))
     assert "hush" not in str(refused.value)
     assert refused.value.__cause__ is None
 
@@ -143,7 +154,7 @@ def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: st
     ],
 )
 def test_what_shows_of_a_conninfo(conninfo: str, shown: str) -> None:
-    assert repr(PostgresConnection.checked("PostgresSource", conninfo, 1)) == shown
+    assert repr(PostgresConnection.checked("PostgresSource", conninfo, ms(1))) == shown
 
 
 def test_offsets_and_timestamps_that_are_none() -> None:

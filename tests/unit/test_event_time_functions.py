@@ -31,6 +31,7 @@ from dsv2.testing import (
 )
 from dsv2.watermark import LongWatermark, Watermark, WatermarkHandlingResult, new_builder
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX, LONG_MIN
+from tests.durations import ms
 from tests.support import one_input, two_inputs
 
 W = new_builder("w").type_long().build()
@@ -309,11 +310,6 @@ def test_a_plain_function_may_stop_event_time() -> None:
     assert harness.output.event_times == [9]
 
 
-def test_wrapping_is_not_needed_and_does_no_harm() -> None:
-    function = One()
-    assert EventTimeExtension.wrap_process_function(function) is function
-
-
 def test_watermarks_are_told_by_watermark_or_identifier() -> None:
     event_time, idle = (declaration.identifier for declaration in BOTH)
     assert EventTimeExtension.is_event_time_watermark(event_time)
@@ -384,7 +380,7 @@ def fail_somewhere(callback: str) -> None:
     harness = OneInputHarness(failing(callback), key=key_of)
     harness.input.push(1)
     if callback == "on_processing_timer":
-        harness.advance_clock(10)
+        harness.advance_clock(ms(10))
     harness.input.push_event_time(10)
 
 
@@ -400,7 +396,7 @@ class Ticking(OneInputStreamProcessFunction[int, int], TickingFunction):
 
 def test_a_failing_tick_is_named() -> None:
     with pytest.raises(UserFunctionError, match="at 0") as caught:
-        OneInputHarness(Ticking()).advance_clock(10)
+        OneInputHarness(Ticking()).advance_clock(ms(10))
     assert (caught.value.callback, caught.value.key) == ("tick", None)
 
 
@@ -437,7 +433,7 @@ def live(harness: OneInputHarness[int, Any]) -> None:
     harness.input.push(1)
     harness.input.push_watermark(W.new_watermark(1))
     harness.input.push_event_time(5)
-    harness.advance_clock(10)
+    harness.advance_clock(ms(10))
 
 
 def test_at_the_end_it_may_emit_from_timers_as_well() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT, getsignal, raise_signal
 
@@ -13,6 +14,7 @@ from dsv2.local import LocalRuntime
 from examples import flight_delays, flight_weather, grades, news_clicks, sales, windowed_sales, word_count
 from examples.watching import interrupts_noted, watch
 from tests.conformance.harness import Program, Setting, run_programs
+from tests.durations import ms
 from tests.example_programs import EXAMPLES, FlightDelays, FlightWeather
 from tests.oracles.flights import YEAR
 
@@ -71,19 +73,19 @@ class Endless:
     progress = JobProgress(0, {})
     status = JobStatus.RUNNING
 
-    def await_termination(self, timeout_seconds: float | None = None) -> bool:
+    def await_termination(self, timeout: timedelta | None = None) -> bool:
         if self.status is JobStatus.RUNNING:
             raise_signal(SIGINT)
         return self.status is JobStatus.STOPPED
 
-    def stop(self, timeout_seconds: float | None = None) -> None:
+    def stop(self, timeout: timedelta | None = None) -> None:
         self.status = JobStatus.STOPPED
 
     def exception(self) -> Dsv2Error | None:
         return None
 
     def result(self) -> JobResult:
-        return JobResult("endless", 0.0, self.progress)
+        return JobResult("endless", ms(0.0), self.progress)
 
 
 def test_ctrl_c_ends_the_job_and_nothing_else() -> None:

@@ -27,6 +27,7 @@ from dsv2.streams import (
     TwoStreams,
 )
 from dsv2.watermark import new_builder
+from tests.durations import ms
 
 Build: TypeAlias = Callable[[Any], Any]
 
@@ -345,7 +346,7 @@ def test_execute_hands_the_plan_over_and_begins_anew() -> None:
     env = ExecutionEnvironment.get_instance(runtime)
     for name in ("first", "second"):
         env.from_collection([1], name).to_sink(CollectSink())
-        env.execute_async(f"{name} job", checkpoint_location="there", trigger=Trigger.processing_time(5))
+        env.execute_async(f"{name} job", checkpoint_location="there", trigger=Trigger.processing_time(ms(5)))
     assert [(p.job_name, p.operators[0].name, len(p.operators)) for p, _ in runtime.started] == [
         ("first job", "first", 2),
         ("second job", "second", 2),

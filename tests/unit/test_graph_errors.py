@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from types import FunctionType
 from typing import Any, TypeAlias, cast
 
@@ -21,6 +22,7 @@ from dsv2 import (
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.watermark import LongWatermarkBuilder, new_builder
+from tests.durations import ms
 
 Build: TypeAlias = Callable[[Any], Any]
 
@@ -37,10 +39,15 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "process at HERE takes a process function or a callable (record, output, ctx), not 7."),
     (lambda s: s.global_.process(s.two_in), "process at HERE takes a one-input or two-output function; TwoIn has two"),
     (lambda s: s.keyed.process(s.with_side), "process at HERE takes a one-input or two-output function; WithSide has"),
-    (lambda s: s.keyed.process(s.one, str, str), "process at HERE: to keep the stream keyed give one key selector"),
-    (lambda s: s.keyed.process(s.one, "name"), "process at HERE: to keep the stream keyed give one key selector"),
-    (lambda s: s.keyed.process(s.two_out, str), "process at HERE: to keep the stream keyed give one key selector"),
-    (lambda s: s.keyed.process(s.two_out, str, None), "process at HERE: to keep the stream keyed give one key"),
+    (lambda s: s.keyed.process(s.one, first_key_selector=str),
+     "process at HERE: first_key_selector is not for a function with one output: use new_key_selector"),
+    (lambda s: s.keyed.process(s.one, "name"), "HERE: new_key_selector is a callable (record) -> key, not 'name'."),
+    (lambda s: s.keyed.process(s.two_out, str),
+     "process at HERE: new_key_selector is not for a two-output function: use first_key_selector and second_key_sel"),
+    (lambda s: s.keyed.process(s.two_out, first_key_selector=str),
+     "process at HERE: to keep the stream keyed give both first_key_selector and second_key_selector, or neither."),
+    (lambda s: s.keyed.process(s.two_out, first_key_selector=str, second_key_selector="name"),
+     "process at HERE: second_key_selector is a callable (record) -> key, not 'name'."),
     (lambda s: s.keyed.key_by("name"), "key_by at HERE takes a callable (record) -> key, not 'name'."),
 
     # Callables that do not take what they would be given.
@@ -49,7 +56,7 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.map(lambda one, other: one), "map at HERE takes a callable (record), not <function"),
     (lambda s: s.non_keyed.filter(True), "filter at HERE takes a callable (record), not True."),
     (lambda s: s.non_keyed.flat_map(lambda: ""), "flat_map at HERE takes a callable (record), not <function"),
-    (lambda s: s.keyed.process(s.one, lambda: 1), "process at HERE: to keep the stream keyed give one key selector"),
+    (lambda s: s.keyed.process(s.one, lambda: 1), "HERE: new_key_selector is a callable (record) -> key, not <func"),
     (lambda s: s.keyed.connect_and_process(s.other_keyed, s.two_in, lambda one, other: one),
      "connect_and_process at HERE: new_key_selector is a callable (record) -> key, not <function"),
 
@@ -107,18 +114,21 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.with_uid(" "), "A uid is a non-empty string, not ' ' (at HERE)."),
     (lambda s: s.non_keyed.map(str).with_name(""), "A name is a non-empty string, not '' (at HERE)."),
     (lambda s: s.env.from_collection([1, None]), "must not contain None: None is not a record."),
-    (lambda s: s.env.from_collection([1], records_per_batch=0), "records_per_batch must be at least 1, not 0."),
+    (lambda s: s.env.from_collection([1], records_per_batch=0), "records_per_batch must be a whole number of at least 1, not 0."),
     (lambda s: s.env.from_dataframe([1], dict), "from_dataframe takes a Spark DataFrame, not list."),
-    (lambda s: s.env.set_parallelism(0), "Parallelism must be a whole number of at least 1, not 0."),
-    (lambda s: s.env.set_execution_mode("BATCH"), "An execution mode is a RuntimeExecutionMode, not 'BATCH'."),
+    (lambda s: s.env.set_parallelism(0), "parallelism must be a whole number of at least 1, not 0."),
+    (lambda s: s.env.set_execution_mode("BATCH"),
+     "mode must be one of 'streaming', 'batch', 'automatic', or a member of RuntimeExecutionMode, not 'BATCH'."),
     (lambda s: s.env.register_type(1), "register_type takes a class, not 1."),
     (lambda s: s.env.get_instance("flink"), "Unknown runtime 'flink': choose one of local, spark."),
     (lambda s: s.env.get_instance(), "The Spark runtime runs on your session: get_instance(spark=session)"),
     (lambda s: s.env.get_instance("local", spark=s), 'runtime="local" needs none.'),
     (lambda s: s.env.get_instance(object(), spark=s), 'spark=... goes with runtime="spark".'),
-    (lambda s: Trigger.continuous(), "Spark's continuous mode runs no stateful operators"),
-    (lambda s: Trigger.real_time(), "Spark's real-time mode does not run applyInPandasWithState"),
-    (lambda s: Trigger.processing_time(-1), "a whole number of at least 0, not -1."),
+    (lambda s: Trigger.processing_time(ms(-1)), "interval must be 0 or more, not -1 ms."),
+    (lambda s: Trigger.processing_time(5), "interval must be a datetime.timedelta, such as timedelta(seconds=5), not 5"),
+    (lambda s: s.env.set_callback_timeout(60_000), "timeout must be a datetime.timedelta, such as timedelta(seconds=5)"),
+    (lambda s: s.env.set_callback_timeout(ms(0)), "timeout must be at least 1 ms, not 0 ms."),
+    (lambda s: s.env.execute(trigger=5), "trigger must be a Trigger, such as Trigger.available_now(), not 5."),
 ]
 
 # Mistakes that only the whole pipeline shows. HERE stands for the place of the call that made the operator.

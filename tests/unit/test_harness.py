@@ -34,6 +34,7 @@ from dsv2.testing import (
     TwoOutputHarness,
 )
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.durations import ms
 
 TOTAL = StateDeclarations.value_state("total", int, default=0)
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
@@ -125,9 +126,9 @@ def test_records_watermarks_timers_and_state() -> None:
     assert harness.progress.records_in == 3
 
     harness.output.clear()
-    harness.advance_clock(99)
+    harness.advance_clock(ms(99))
     assert harness.output.records == []
-    harness.advance_clock(1)
+    harness.advance_clock(ms(1))
     assert sorted(harness.output.records) == [("milk at 100", 1), ("tea at 100", 5)]
     assert harness.processing_timers("milk") == []
 
@@ -269,7 +270,7 @@ def test_snapshots_of_all_subtasks_are_rescaled() -> None:
         harness.input.push(Sale(product, 2))
         assert harness.output.records == [*harness.output.records[:-1], (product, 3)]
     for harness in after:
-        harness.advance_clock(100)
+        harness.advance_clock(ms(100))
     assert sum(harness.progress.counters["opened"] for harness in after) == 2
 
 
@@ -339,7 +340,7 @@ def test_mistakes() -> None:
     with pytest.raises(ValueError, match="Channel 0 has ended"):
         harness.input.push("a")
     with pytest.raises(ValueError, match="does not go back: -1 ms"):
-        harness.advance_clock(-1)
+        harness.advance_clock(ms(-1))
 
 
 class Split(TwoOutputStreamProcessFunction[int, int, str]):
@@ -452,7 +453,7 @@ def test_state_of_the_subtask_is_looked_at_and_set_without_a_key(keyed: bool) ->
 
 
 def test_a_clock_that_goes_on_by_itself() -> None:
-    clock = ManualClock(10, step_ms=5)
+    clock = ManualClock(10, step=ms(5))
     assert [clock.now_ms(), clock.now_ms()] == [10, 15]
-    clock.advance(100)
+    clock.advance(ms(100))
     assert clock.now_ms() == 120

@@ -23,6 +23,7 @@ from dsv2.extension.window import WindowStrategy
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.state import StateTtl
+from tests.durations import ms
 from tests.oracles.joins import Row
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
 from tests.support import local_environment, two_inputs
@@ -202,7 +203,7 @@ class TestFunction:
         assert counts == [1, 2, 3]
 
     def test_its_fields_are_checkpointed_by_windows_as_well(self) -> None:
-        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(10, allowed_lateness=10), Numbering()))
+        driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10)), Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
         move(driver, 9)
         late = [driver.take(Event(2, Row("a", n, 1), restart=True)) for n in range(3)]
@@ -229,7 +230,7 @@ class TestFunction:
         if kind == "interval":
             driver = JoinDriver(any_join(pair, 0, 0, **{name: late}))
         else:
-            driver = JoinDriver(any_window_join(WindowStrategy.tumbling(10), pair, **{name: late}))
+            driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10)), pair, **{name: late}))
         move(driver, 20)
         with pytest.raises(UserFunctionError) as failed:
             driver.take(Event(channel, Row("a", 1, 5)))
@@ -265,19 +266,19 @@ class TestState:
         assert driver.state_size() >= filled
 
     def test_of_a_join_lives_so_long(self) -> None:
-        driver, unused = (JoinDriver(join(pair, ttl=StateTtl(100)), clock_ms=1000) for _ in range(2))
+        driver, unused = (JoinDriver(join(pair, ttl=StateTtl(ms(100))), clock_ms=1000) for _ in range(2))
         self.fill(driver)
         for each in (driver, unused):
-            each.harness.advance_clock(60)
+            each.harness.advance_clock(ms(60))
         driver.take(Event(0, Row("b", 0, 7)))
         driver.harness.restart()
-        driver.harness.advance_clock(39)
+        driver.harness.advance_clock(ms(39))
         assert driver.take(Event(0, Row("key 1", 0, 7))), "the last moment of the others"
-        driver.harness.advance_clock(1)
+        driver.harness.advance_clock(ms(1))
         assert not driver.take(Event(0, Row("key 1", 1, 7)))
         assert driver.take(Event(2, Row("b", 1, 7))), "one of 40 ms"
         for each in (driver, unused):
-            each.harness.advance_clock(1000)
+            each.harness.advance_clock(ms(1000))
         assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
     @each_type
@@ -326,10 +327,10 @@ class TestState:
     @pytest.mark.parametrize(
         ("strategy", "gone"),
         [
-            (WindowStrategy.tumbling(10), 99),
-            (WindowStrategy.tumbling(10, allowed_lateness=20), 119),
-            (WindowStrategy.sliding(20, 5), 114),
-            (WindowStrategy.session(2), 100),
+            (WindowStrategy.tumbling(ms(10)), 99),
+            (WindowStrategy.tumbling(ms(10), allowed_lateness=ms(20)), 119),
+            (WindowStrategy.sliding(ms(20), ms(5)), 114),
+            (WindowStrategy.session(ms(2)), 100),
         ],
         ids=["tumbling", "late", "sliding", "session"],
     )

@@ -10,10 +10,11 @@ import pytest
 
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.pool import Pool
+from tests.durations import ms
 
 ROOT = Path(__file__).parents[2]
-CONNECTION = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
-OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, 1000)
+CONNECTION = KafkaConnection.checked("test", "127.0.0.1:1", {}, ms(1000))
+OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, ms(1000))
 
 # In the child nothing is left of the parent's clients, so that it can make its own, look for garbage, and exit.
 FORKING = """

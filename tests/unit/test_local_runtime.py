@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,7 @@ from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, Pr
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.streams import NonKeyedPartitionStream
 from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.durations import ms
 from tests.spans import Spans
 from tests.support import NoRows, local_environment, one_input, two_inputs
 
@@ -396,8 +398,12 @@ def test_the_result_tells_what_each_operator_has_done() -> None:
     tail.with_uid("tail").to_sink(CollectSink())
     job = env.execute_async("my job")
     result = job.result()
-    assert (result.job_name, result.seconds, result.progress) == ("my job", 16.0, job.progress)
-    assert (job.status, job.exception(), job.await_termination(0)) == (JobStatus.FINISHED, None, True)
+    assert (result.job_name, result.duration, result.progress) == ("my job", timedelta(seconds=16), job.progress)
+    assert (job.status, job.exception(), job.await_termination(timedelta(seconds=0))) == (
+        JobStatus.FINISHED,
+        None,
+        True,
+    )
     assert result.progress.batch_id >= 2
     assert set(result.progress.operators) == {"head", "tail"}
     first, second = result.progress.operators["head"], result.progress.operators["tail"]
@@ -409,7 +415,7 @@ def test_the_result_tells_what_each_operator_has_done() -> None:
 def test_the_trigger_is_no_matter() -> None:
     env = local_environment()
     env.from_collection([1]).to_sink(sink := CollectSink[int]())
-    env.execute(trigger=Trigger.processing_time(1000))
+    env.execute(trigger=Trigger.processing_time(ms(1000)))
     assert sink.results == [1]
 
 

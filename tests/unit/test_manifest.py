@@ -32,6 +32,7 @@ from dsv2.watermark import WatermarkDeclaration, new_builder
 from runtime_spark.fingerprint import PYTHON
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import differences, manifest_of
+from tests.durations import ms
 from tests.spans import Spans
 
 Manifest: TypeAlias = dict[str, Any]
@@ -255,26 +256,26 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
          "AT(count): state 'total': its time to live was False and is now True"],
     ),
     "windows": (
-        replace(PROGRAM, count=window(WindowStrategy.tumbling(10), InWindows())),
-        replace(PROGRAM, count=window(WindowStrategy.tumbling(20), InWindows())),
+        replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(10)), InWindows())),
+        replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(20)), InWindows())),
         ["AT(count): what its state is made of was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
          "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
          "records"],
     ),
     "interval join": (
-        replace(PROGRAM, join=interval_join(pair, -5, 5)),
-        replace(PROGRAM, join=interval_join(pair, -5, 5, JoinType.LEFT)),
+        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
+        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5), JoinType.LEFT)),
         ["AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
     "join in windows": (
-        replace(PROGRAM, join=window_join(WindowStrategy.session(5), pair)),
-        replace(PROGRAM, join=window_join(WindowStrategy.session(5), pair, JoinType.SEMI)),
+        replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair)),
+        replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair, JoinType.SEMI)),
         ["AT(join): what its state is made of was sessions in event time, which hold records of two inputs, "
          "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
     ),
     "another join": (
-        replace(PROGRAM, join=interval_join(pair, -5, 5)),
+        replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
         replace(PROGRAM, join=processing_time_temporal_join(pair)),
         ["AT(join): its need of processing-time timers was False and is now True",
          "AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
@@ -284,13 +285,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     ),
     "time to live of a join": (
         replace(PROGRAM, join=join(pair)),
-        replace(PROGRAM, join=join(pair, ttl=StateTtl(5))),
+        replace(PROGRAM, join=join(pair, ttl=StateTtl(ms(5)))),
         ["AT(join): state 'left': its time to live was False and is now True",
          "AT(join): state 'right': its time to live was False and is now True"],
     ),
     "what windows hold": (
-        replace(PROGRAM, count=window(WindowStrategy.session(10), InWindows())),
-        replace(PROGRAM, count=reduce(WindowStrategy.session(20), max)),
+        replace(PROGRAM, count=window(WindowStrategy.session(ms(10)), InWindows())),
+        replace(PROGRAM, count=reduce(WindowStrategy.session(ms(20)), max)),
         ["AT(count): what its state is made of was sessions in event time, which hold records and is now sessions in "
          "event time, which hold reduced records"],
     ),
@@ -374,9 +375,9 @@ def test_a_change_that_keeps_the_state_valid_is_no_difference(change: str) -> No
 
 
 def test_how_early_windows_fire_may_change() -> None:
-    strategy = WindowStrategy.tumbling(10)
+    strategy = WindowStrategy.tumbling(ms(10))
     programs = [
-        replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(5, TimeType.EVENT))
+        replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(ms(5), TimeType.EVENT))
     ]
     assert differences(*(program.manifest() for program in programs)) == []
 
@@ -384,14 +385,14 @@ def test_how_early_windows_fire_may_change() -> None:
 def test_a_temporal_join_may_be_of_another_type_and_wait_for_another_time() -> None:
     joins: list[Any] = [
         processing_time_temporal_join(pair),
-        processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=5, is_deletion=bool),
+        processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
     ]
     before, after = (replace(PROGRAM, join=join) for join in joins)
     assert differences(before.manifest(), after.manifest()) == []
 
 
 def test_the_bounds_of_an_interval_join_may_change() -> None:
-    before, after = (replace(PROGRAM, join=interval_join(pair, 0, upper)) for upper in (1, 2))
+    before, after = (replace(PROGRAM, join=interval_join(pair, ms(0), ms(upper))) for upper in (1, 2))
     assert differences(before.manifest(), after.manifest()) == []
 
 

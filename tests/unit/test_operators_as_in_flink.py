@@ -21,6 +21,7 @@ from dsv2.testing import (
     TwoInputNonBroadcastHarness,
     TwoOutputHarness,
 )
+from tests.durations import ms
 from tests.support import broadcast_side, local_environment, one_input, two_inputs, two_output
 
 each_stream = pytest.mark.parametrize("key", [None, int], ids=["non-keyed", "keyed"])
@@ -147,7 +148,7 @@ def test_the_processing_time_manager() -> None:
         return harness.visit(lambda ctx: action(ctx.processing_time_manager), key=1)
 
     assert managed(lambda manager: manager.current_time()) == 5
-    harness.advance_clock(2)
+    harness.advance_clock(ms(2))
     assert managed(lambda manager: manager.current_time()) == 7
     for _ in range(2):  # the second time it is there already, or gone already
         managed(lambda manager: manager.register_timer(100))

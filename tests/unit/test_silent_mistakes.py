@@ -35,9 +35,10 @@ from dsv2.sinks import CollectSink, FileSink
 from dsv2.testing import OneInputHarness
 from dsv2.watermark import WatermarkHandlingResult
 from runtime_spark.sinks import check_sink
+from tests.durations import ms
 
 ROOT = Path(__file__).parent.parent.parent
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 by_hour = EventTimeExtension.new_watermark_generator_builder
 
 
@@ -220,7 +221,9 @@ def stamped(s: Any) -> Any:
         ),
         (
             lambda s: (
-                stamped(s).key_by(str).connect_and_process(stamped(s).key_by(str), interval_join(ReturnsPair(), 0, 0))
+                stamped(s)
+                .key_by(str)
+                .connect_and_process(stamped(s).key_by(str), interval_join(ReturnsPair(), ms(0), ms(0)))
             ),
             r"returned \(3, 3\)",
         ),

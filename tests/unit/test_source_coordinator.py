@@ -32,6 +32,7 @@ from dsv2.sources import (
 from dsv2.sources.serializers import JsonValue
 from dsv2.testing import ManualClock
 from dsv2.watermark import LongWatermark
+from tests.durations import ms
 from tests.spans import Span, Spans
 from tests.support import local_environment, operator_named
 
@@ -196,8 +197,8 @@ def test_without_a_refresh_splits_that_wait_for_their_turn_get_it() -> None:
 
 
 def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
-    source = spans({"a": 3}, bounded=False, discovery_interval_ms=1)
-    clock = ManualClock(step_ms=1)
+    source = spans({"a": 3}, bounded=False, discovery_interval=ms(1))
+    clock = ManualClock(step=ms(1))
     driver = SourceCoordinator(source, operator_of(source, 1), clock)
     (first,) = offsets(driver)
     source.ends["b"] = 0

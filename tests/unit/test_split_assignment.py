@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 
@@ -24,6 +25,7 @@ from dsv2.sources import (
 )
 from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark
+from tests.durations import ms
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Job:
         restored: AssignmentState[Partition] | None = None,
         *,
         bounded: bool = False,
-        discovery_interval_ms: int | None = None,
+        discovery_interval: timedelta | None = None,
     ) -> None:
         self.parallelism = parallelism
         self.limit_per_batch: int | None = None
@@ -81,7 +83,7 @@ class Job:
         self.given: list[tuple[int, Partition]] = []
         self.no_more = set[int]()
         self.enumerator = AssigningEnumerator(
-            self, restored, discovery, assigner, bounded=bounded, discovery_interval_ms=discovery_interval_ms
+            self, restored, discovery, assigner, bounded=bounded, discovery_interval=discovery_interval
         )
         self.enumerator.start()
 
@@ -242,11 +244,11 @@ def test_a_split_stays_with_its_reader_even_if_that_leaves_them_uneven() -> None
 @both_assigners
 def test_splits_that_are_gone_are_dropped_at_a_restart_only(assigner: SplitAssigner[Partition]) -> None:
     discovery = Listed([*partitions("a", 2), *partitions("b", 2)])
-    before = Job(2, discovery, assigner, discovery_interval_ms=1000)
+    before = Job(2, discovery, assigner, discovery_interval=ms(1000))
     before.register_all()
     before.enumerator.refresh()
     discovery.splits = partitions("a", 2)
-    before.clock.advance(1000)
+    before.clock.advance(ms(1000))
     before.enumerator.refresh()
     assert len(before.owners()) == 4
     job = Job(2, discovery, assigner, before.checkpoint())
@@ -268,14 +270,14 @@ def test_pending_and_unassigned_splits_that_are_gone_are_dropped_too() -> None:
 
 def test_new_splits_are_looked_for_in_intervals() -> None:
     discovery = Listed([P1])
-    job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval_ms=500)
+    job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval=ms(500))
     job.register_all()
     job.enumerator.refresh()
     discovery.splits = [P1, P2]
-    job.clock.advance(499)
+    job.clock.advance(ms(499))
     job.enumerator.refresh()
     assert (job.owners(), discovery.looks) == ({P1: 0}, 1)
-    job.clock.advance(1)
+    job.clock.advance(ms(1))
     job.enumerator.refresh()
     assert (job.owners(), discovery.looks) == ({P1: 0, P2: 0}, 2)
     assert job.no_more == set()
@@ -292,11 +294,11 @@ def test_nobody_gets_a_split_before_everybody_has_registered() -> None:
 
 def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes() -> None:
     discovery = Listed([P1])
-    first = Job(2, discovery, RoundRobinSplitAssigner(), bounded=True, discovery_interval_ms=1)
+    first = Job(2, discovery, RoundRobinSplitAssigner(), bounded=True, discovery_interval=ms(1))
     first.register_all()
     assert first.no_more == set()
     first.enumerator.refresh()
-    first.clock.advance(1)
+    first.clock.advance(ms(1))
     first.enumerator.refresh()
     assert (first.no_more, discovery.looks) == ({0, 1}, 1)
     assert first.enumerator.advance(P1, None) is not None
@@ -316,11 +318,11 @@ def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes
 
 def test_what_was_read_to_its_end_is_not_read_again_while_it_is_there() -> None:
     discovery = Listed([P1, P2])
-    job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval_ms=1)
+    job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval=ms(1))
     job.register_all()
     job.enumerator.refresh()
     assert job.enumerator.advance(P1, None) is not None
-    job.clock.advance(1)
+    job.clock.advance(ms(1))
     job.enumerator.refresh()
     assert job.given == [(0, P1), (0, P2)]
     state = job.checkpoint()

@@ -26,6 +26,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource, Portion, RoundRobinSplitAssigner, WatermarkStrategy
 from dsv2.spi import FailedRecordError
 from dsv2.testing import ManualClock
+from tests.durations import ms
 from tests.spans import Item, Span, Spans
 from tests.support import local_environment, operator_named
 
@@ -161,9 +162,9 @@ class Driver:
         self.offset = json.loads(json.dumps(self.offset))
         self.coordinator = SourceCoordinator(self.source, self.operator, self.clock)
 
-    def batch(self, ms: int = 0, **watermarks: int) -> dict[int, ReaderOrder]:
-        """What the readers do next, ``ms`` later; splits have reached these ``watermarks`` in it."""
-        self.clock.advance(ms)
+    def batch(self, later: int = 0, **watermarks: int) -> dict[int, ReaderOrder]:
+        """What the readers do next, ``later`` ms after the last time; splits have reached these ``watermarks`` in it."""
+        self.clock.advance(ms(later))
         before = self.offset
         self.offset = self.coordinator.next(before, None, reports=self.reports)
         if self.offset == before:
@@ -200,7 +201,7 @@ IDLE_AFTER_A_SECOND = builder().with_idleness(SECOND).build_as_watermark_strateg
 
 
 def test_a_reader_without_splits_is_idle_until_it_has_one() -> None:
-    source = spans({"a": 1}, discovery_interval_ms=1)
+    source = spans({"a": 1}, discovery_interval=ms(1))
     driver = Driver(source, None)
     assert tells(driver.batch()) == {0: (), 1: ("idle",)}
     assert driver.batch(10_000) == {}
@@ -234,7 +235,7 @@ def test_a_reader_whose_splits_have_ended_is_idle_if_no_others_come() -> None:
         def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
             return Portion(Span(split.name, split.end, split.end), last=True)
 
-    source = Ending({"a": 3}, bounded=False, discovery_interval_ms=1)
+    source = Ending({"a": 3}, bounded=False, discovery_interval=ms(1))
     driver = Driver(source, None, parallelism=1)
     assert tells(driver.batch()) == {0: ()}
     source.ends["b"] = 2
@@ -392,7 +393,7 @@ class Times(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
 
 def told(idle: timedelta, late: Iterable[str] = ("late",)) -> list[Any]:
     """What two operators with two inputs tell, one behind the other, when a source has nothing for a long time."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,), clock=ManualClock(step_ms=10)))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,), clock=ManualClock(step=ms(10))))
     strategy = builder().with_idleness(idle).build_as_watermark_strategy()
     steady = env.from_source(Spans({"steady": 40}), watermarks=strategy)
     other = env.from_source(Late(dict.fromkeys(late, 60)), watermarks=strategy)

@@ -28,8 +28,9 @@ from dsv2.state import (
     aggregate_of,
 )
 from dsv2.state.types import classes_in, fits
+from tests.durations import ms
 
-TTL = StateTtl(1000)
+TTL = StateTtl(ms(1000))
 MEAN: AggregateFunction[int, tuple[int, int], float] = aggregate_of(
     lambda: (0, 0), lambda value, acc: (acc[0] + value, acc[1] + 1), lambda acc: acc[0] / acc[1]
 )
@@ -181,8 +182,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: ReducingStateDeclaration("s", int, 7), "ReducingState 's': reduce is a callable (value, value) -> value"),  # type: ignore[arg-type]
     (lambda: AggregatingStateDeclaration("s", int, max), "AggregatingState 's': it takes an AggregateFunction (or"),  # type: ignore[arg-type]
-    (lambda: StateTtl(0), "A time to live is a whole number of milliseconds, at least 1, or a timedelta, not 0."),
-    (lambda: StateTtl(True), "or a timedelta, not True."),
+    (lambda: StateTtl(ms(0)), "A time to live is a whole number of milliseconds, at least 1, or a timedelta, not 0."),
+    (lambda: StateTtl(ms(True)), "or a timedelta, not True."),
     (lambda: StateTtl(1.5), "or a timedelta, not 1.5."),  # type: ignore[arg-type]
     (lambda: StateTtl(timedelta(microseconds=999)), "or a timedelta, not datetime.timedelta(microseconds=999)."),
     (lambda: StateTtl(1, True), "What updates a time to live is a TtlUpdate, not True."),  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from dsv2.state import (
     ValueStateDeclaration,
     aggregate_of,
 )
+from tests.durations import ms
 from tests.support import ENDED, Driver, broadcast_side, driven, local_environment, one_input
 
 
@@ -292,7 +293,7 @@ def keys_held(driver: Driver) -> int:
     return count
 
 
-TTL = StateTtl(5)
+TTL = StateTtl(ms(5))
 
 
 @pytest.mark.parametrize(

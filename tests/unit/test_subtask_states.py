@@ -20,6 +20,7 @@ from dsv2.state import (
     aggregate_of,
 )
 from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.durations import ms
 from tests.support import ENDED, Driver, broadcast_side, driven, one_input, two_inputs, two_output, watermark
 
 RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
@@ -200,7 +201,7 @@ KEYED = [
     StateDeclarations.map_state("s", int, int),
     StateDeclarations.reducing_state("s", int, max),
     StateDeclarations.aggregating_state("s", int, aggregate_of(int, max, itself)),
-    StateDeclarations.value_state("s", int, ttl=StateTtl(1)),
+    StateDeclarations.value_state("s", int, ttl=StateTtl(ms(1))),
 ]
 
 

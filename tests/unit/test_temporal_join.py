@@ -18,6 +18,7 @@ from dsv2.sinks import CollectSink
 from dsv2.spi import KeyEntry
 from dsv2.testing import IdleStatus, ManualClock, StampedRecord, TwoInputNonBroadcastHarness
 from dsv2.watermark import new_builder
+from tests.durations import ms
 from tests.support import local_environment, operator_named, two_inputs
 
 any_join: Any = processing_time_temporal_join  # its overloads each take one type
@@ -284,9 +285,9 @@ class TestFoundOut:
         )
         harness.first_input.push(Probe("a", 1), Probe("b", 2))
         harness.restart()
-        harness.advance_clock(119_999)
+        harness.advance_clock(ms(119_999))
         with pytest.raises(UserFunctionError) as failed:
-            harness.advance_clock(1)
+            harness.advance_clock(ms(1))
         error = failed.value
         assert (error.callback, error.cause_type, error.key) == ("on_processing_timer", "ContractError", "'a'")
         assert error.location.startswith(__file__)
@@ -297,20 +298,20 @@ class TestFoundOut:
         caplog.set_level(logging.WARNING)
         harness = harness_of()
         harness.first_input.push(*(Probe(key, 1) for key in "abc"))
-        harness.advance_clock(999)
+        harness.advance_clock(ms(999))
         assert (caplog.messages, harness.progress.counters.get("snapshot_timeouts")) == ([], None)
-        harness.advance_clock(1)
+        harness.advance_clock(ms(1))
         (message,) = caplog.messages
         assert "3 probe records in subtask 0 wait for the snapshot of the build side, some for 0:00:01" in message
         assert message.startswith("Keyed-TwoInput-Process: ")
         assert harness.progress.counters["snapshot_timeouts"] == 3, "of each key"
         harness.restart()
-        harness.advance_clock(999)
+        harness.advance_clock(ms(999))
         assert len(caplog.messages) == 1
-        harness.advance_clock(1)
+        harness.advance_clock(ms(1))
         assert len(caplog.messages) == 2
         harness.second_input.push_use_processing_time()
-        harness.advance_clock(10_000)
+        harness.advance_clock(ms(10_000))
         assert (len(caplog.messages), waiting(harness)) == (2, 0)
 
     @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
@@ -325,18 +326,18 @@ class TestFoundOut:
         assert (harness.output.records, harness.ended) == ([(1, "row")], True)
 
     def test_a_snapshot_that_is_over_in_time_leaves_no_timers(self) -> None:
-        harness = harness_of(any_join(pair, snapshot_timeout=10, on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
         harness.first_input.push(Probe("a", 1))
         assert harness.processing_timers("a") == [5010]
         harness.second_input.push_use_processing_time()
         harness.first_input.push(Probe("a", 2))
         assert harness.processing_timers("a") == []
-        harness.advance_clock(100)
+        harness.advance_clock(ms(100))
 
     def test_nobody_is_missed_where_nobody_waits(self) -> None:
-        harness = harness_of(any_join(pair, snapshot_timeout=10, on_snapshot_timeout=OnSnapshotTimeout.FAIL))
+        harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
         harness.second_input.push(Row("a", "row"))
-        harness.advance_clock(10**9)
+        harness.advance_clock(ms(10**9))
 
     def test_how_many_wait_is_seen_from_the_beginning(self) -> None:
         assert harness_of().progress.counters == {"probe_records_waiting": 0}

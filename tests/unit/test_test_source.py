@@ -20,6 +20,7 @@ from runtime_spark.frame_source import FrameStreamReader
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.worker import pack_job
+from tests.durations import ms
 
 
 class Timely(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
@@ -57,7 +58,7 @@ class Job:
 
 @pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "fast": True}])
 def test_a_pause_sets_the_clock_forward_and_timers_fire_in_it(options: Any) -> None:
-    job = Job(1, Pause(150), 2, Pause(30), 3, **options)
+    job = Job(1, Pause(ms(150)), 2, Pause(ms(30)), 3, **options)
     assert job.handle.status is JobStatus.FINISHED
     assert job.results == [
         (1, 0),
@@ -71,13 +72,13 @@ def test_a_pause_sets_the_clock_forward_and_timers_fire_in_it(options: Any) -> N
 
 
 def test_pauses_at_either_end() -> None:
-    assert Job(Pause(50), 1, Pause(100)).results == [(1, 50), ("timer", 150, 150), ("end",)]
-    assert Job(Pause(50)).results == []
+    assert Job(Pause(ms(50)), 1, Pause(ms(100))).results == [(1, 50), ("timer", 150, 150), ("end",)]
+    assert Job(Pause(ms(50))).results == []
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_what_stands_before_an_interruption_is_processed_before_it(parallelism: int) -> None:
-    job = Job(*range(5), Pause(10), *range(5, 9), Pause(10), 9, parallelism=parallelism)
+    job = Job(*range(5), Pause(ms(10)), *range(5, 9), Pause(ms(10)), 9, parallelism=parallelism)
     records = [record for record in job.results if isinstance(record[0], int)]
     assert sorted(records) == [(n, 0) for n in range(5)] + [(n, 10) for n in range(5, 9)] + [(9, 20)]
     assert [now for _, now in records] == sorted(now for _, now in records)
@@ -102,14 +103,14 @@ def test_a_crash_fails_the_job() -> None:
 
 
 def test_a_batch_job_takes_no_notice() -> None:
-    job = Job(1, Pause(1000), 2, Stop(), 3, Crash(), mode=RuntimeExecutionMode.BATCH)
+    job = Job(1, Pause(ms(1000)), 2, Stop(), 3, Crash(), mode=RuntimeExecutionMode.BATCH)
     assert job.results == [(1, 0), (2, 0), (3, 0), ("timer", 100, 0), ("end",)]
 
 
 def test_pauses_of_several_sources_come_one_after_the_other() -> None:
     """Each after all that stands before it in its own source."""
     env, sinks = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock())), []
-    inputs: list[list[int | Interruption]] = [[1, Pause(10), 2], [3, 4, Pause(5), 5]]
+    inputs: list[list[int | Interruption]] = [[1, Pause(ms(10)), 2], [3, 4, Pause(ms(5)), 5]]
     for items in inputs:
         sinks.append(CollectSink[Any]())
         numbers = env.from_source(TestSource[int](items)).key_by(lambda number: 0).process(Timely())
@@ -120,9 +121,9 @@ def test_pauses_of_several_sources_come_one_after_the_other() -> None:
 
 def test_mistakes() -> None:
     with pytest.raises(ConfigurationError, match="two before record 1"):
-        TestSource[int]([1, Pause(1), Stop(), 2])
+        TestSource[int]([1, Pause(ms(1)), Stop(), 2])
     with pytest.raises(ConfigurationError, match="at least 1 ms"):
-        Pause(0)
+        Pause(ms(0))
 
 
 class Asking:
@@ -150,18 +151,18 @@ def _plan(source: TestSource[int]) -> Plan:
 
 
 def test_on_spark_a_micro_batch_ends_at_an_interruption() -> None:
-    ask = Asking(1, 2, 3, Pause(10), 4, 5, 6)
+    ask = Asking(1, 2, 3, Pause(ms(10)), 4, 5, 6)
     assert [ask(), ask(), ask()] == [2, 3, 3]
-    ask.clock.advance(9)
+    ask.clock.advance(ms(9))
     assert ask() == 3
-    ask.clock.advance(1)
+    ask.clock.advance(ms(1))
     assert [ask(), ask(), ask()] == [5, 6, 6]
 
 
 def test_on_spark_the_end_comes_after_a_last_pause() -> None:
-    ask = Asking(1, Pause(10))
+    ask = Asking(1, Pause(ms(10)))
     assert [ask(), ask()] == [1, 1]
-    ask.clock.advance(10)
+    ask.clock.advance(ms(10))
     assert ask() == 2
     assert ask.feed.count == 2
     start = {"position": -1}
@@ -170,7 +171,7 @@ def test_on_spark_the_end_comes_after_a_last_pause() -> None:
 
 
 def test_on_spark_a_pause_is_waited_for_when_what_is_there_now_is_everything() -> None:
-    ask = Asking(Pause(10), 1, Pause(10), 2, clock=ManualClock(step_ms=1))
+    ask = Asking(Pause(ms(10)), 1, Pause(ms(10)), 2, clock=ManualClock(step=ms(1)))
     ask.reader.prepareForTriggerAvailableNow()
     assert [ask(), ask(), ask()] == [1, 2, 2]
     assert ask.clock.now_ms() >= 20

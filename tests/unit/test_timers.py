@@ -13,6 +13,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.testing import ManualClock, OneInputHarness, StampedRecord
 from dsv2.watermark import LongWatermark
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MAX
+from tests.durations import ms
 from tests.support import one_input
 
 Kind: TypeAlias = Literal["event", "processing"]
@@ -97,7 +98,7 @@ class Timers:
         if self.kind == "event":
             self.harness.input.push_event_time(time)
         else:
-            self.harness.advance_clock(time - self.now)
+            self.harness.advance_clock(ms(time - self.now))
             self.now = time
         return self.harness.output.records[before:]
 
@@ -269,7 +270,7 @@ def test_keys_that_come_and_go_in_great_numbers(kind: Kind) -> None:
             if kind == "event":
                 harness.input.push_event_time(start + time)
             else:
-                harness.advance_clock(start + time - harness.clock.now_ms())
+                harness.advance_clock(ms(start + time - harness.clock.now_ms()))
         harness.snapshot()
         assert harness.keys == []
     fired = [record.timestamp for record in harness.output.records]
@@ -349,7 +350,7 @@ def test_timers_fire_before_event_time_goes_on() -> None:
 
 
 def test_processing_time_stands_still_within_a_micro_batch() -> None:
-    clock = ManualClock(1000, step_ms=1)
+    clock = ManualClock(1000, step=ms(1))
     told: list[int] = []
 
     def process(record: Any, output: Any, ctx: Any) -> None:
@@ -358,7 +359,7 @@ def test_processing_time_stands_still_within_a_micro_batch() -> None:
     harness = OneInputHarness[str, Any](one_input(process_record=process), key=str, clock=clock)
     harness.input.push("a", "b")
     harness.input.push("a")
-    harness.advance_clock(50)
+    harness.advance_clock(ms(50))
     harness.input.push("a")
     assert told == [1000, 1000, 1000, 1051]
 
@@ -370,7 +371,7 @@ def test_a_key_goes_with_its_last_timer_unless_keys_are_remembered(kind: Kind) -
         harness.input.push(Order("a", (100,)), Order("b", (200,)), Order("c"))
         harness.restart()
         harness.input.push_event_time(150)
-        harness.advance_clock(150)
+        harness.advance_clock(ms(150))
         harness.restart()
     assert [sorted(harness.keys) for harness in harnesses] == [["a", "b", "c"], ["b"]]
     empty = OneInputHarness(Forgetful(kind), key=key_of).snapshot()
@@ -383,7 +384,7 @@ def test_the_key_of_what_a_timer_gives_is_checked(kind: Kind) -> None:
     wrong = OneInputHarness(Alarms(kind), key=key_of, output_key=lambda record: "b")
     wrong.input.push(Order("b", (100,)), Order("a", (200,)))
     with pytest.raises(UserFunctionError, match="InvalidKeyError") as caught:
-        wrong.input.push_event_time(1000) if kind == "event" else wrong.advance_clock(1000)
+        wrong.input.push_event_time(1000) if kind == "event" else wrong.advance_clock(ms(1000))
     assert caught.value.key == "'a'"
     assert wrong.output.records == [], "what the failed call gave is not sent"
 
@@ -483,5 +484,5 @@ def test_functions_without_the_callback_lose_nothing_by_it() -> None:
 
     harness = OneInputHarness(Deaf(), key=str)
     harness.input.push("a")
-    harness.advance_clock(10)
+    harness.advance_clock(ms(10))
     assert (harness.output.records, harness.processing_timers("a")) == (["a"], [])

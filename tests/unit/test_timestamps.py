@@ -24,6 +24,7 @@ from dsv2.testing import (
     TwoOutputHarness,
 )
 from dsv2.watermark import WatermarkHandlingResult, new_builder
+from tests.durations import ms
 from tests.support import (
     Driver,
     broadcast_side,
@@ -162,7 +163,7 @@ def test_only_records_and_event_timers_have_a_moment() -> None:
     harness.input.push_watermark(W.new_watermark(1))
     harness.input.push_event_time(20)
     harness.input.push("a")
-    harness.advance_clock(10)
+    harness.advance_clock(ms(10))
     harness.end()
     emitted = [(stamped.record, stamped.timestamp) for stamped in harness.output.stamped_records]
     assert emitted == [

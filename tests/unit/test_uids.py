@@ -19,6 +19,7 @@ from dsv2.graph.plan import Operator, Plan
 from dsv2.graph.stateful import may_keep_state
 from dsv2.sinks import FileSink, ParallelSink, PrintSink, RecordBatch, SinkInfo
 from dsv2.state import StateDeclarations
+from tests.durations import ms
 
 TOTAL = StateDeclarations.value_state("total", int)
 
@@ -123,7 +124,9 @@ def test_an_automatic_uid_has_the_name_of_the_class_or_of_the_callable() -> None
 
 def test_windows_are_known_by_what_they_keep_too() -> None:
     plan = plan_of(
-        lambda env, numbers: [numbers.key_by(key).process(reduce(WindowStrategy.tumbling(ms), max)) for ms in (1, 2)]
+        lambda env, numbers: [
+            numbers.key_by(key).process(reduce(WindowStrategy.tumbling(ms(size)), max)) for size in (1, 2)
+        ]
     )
     assert len({operator.uid for operator in plan.operators}) == 3
     assert not any(operator.twin for operator in plan.operators)
@@ -290,7 +293,7 @@ def test_what_may_keep_state(function: Any) -> None:
 def test_timers_and_states_of_keys_are_state() -> None:
     assert may_keep_state(body_of(WithTimers(), keyed=True))
     assert may_keep_state(body_of(Sum(), keyed=True))
-    assert may_keep_state(body_of(reduce(WindowStrategy.tumbling(1), max), keyed=True))
+    assert may_keep_state(body_of(reduce(WindowStrategy.tumbling(ms(1)), max), keyed=True))
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from dsv2.watermark.event_time import (
     EventTimeOfInputs,
     SentEventTime,
 )
+from tests.durations import ms
 from tests.support import local_environment, one_input, operator_named, two_inputs
 
 EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
@@ -341,7 +342,7 @@ class TestEmitting:
     def test_once_the_clock_is_there(self) -> None:
         harness = self.emitting(now_ms=99)
         harness.input.push(EVENT.new_watermark(100))
-        harness.advance_clock(1)
+        harness.advance_clock(ms(1))
         harness.input.push(BY_CLOCK)
         assert harness.output.watermarks == [EVENT.new_watermark(100), BY_CLOCK]
 
@@ -405,17 +406,17 @@ class TestFunctionsWithEventTime:
             return records
 
         harness.input.push(30, 100, 101, 150, 151)
-        harness.advance_clock(0)
+        harness.advance_clock(ms(0))
         harness.input.push_event_time(40)
         assert settle() == [("timer", 30, 40), ("time", 40, False)]
         harness.input.push_use_processing_time()
         assert harness.output.elements[-1] == BY_CLOCK, "behind what it brings forth"
         assert settle() == [("timer", 100, 100), ("time", 100, True)]
-        harness.advance_clock(1)
+        harness.advance_clock(ms(1))
         assert settle() == [("timer", 101, 101), ("time", 101, True)]
-        harness.advance_clock(49)
+        harness.advance_clock(ms(49))
         assert settle() == [("timer", 150, 150), ("time", 150, True)]
-        harness.advance_clock(0)
+        harness.advance_clock(ms(0))
         assert settle() == []
         harness.end()
         assert settle() == [("timer", 151, LONG_MAX), ("time", LONG_MAX, True)]
@@ -436,7 +437,7 @@ class TestFunctionsWithEventTime:
         harness.input.push_use_processing_time()
         harness.input.push(100, 90)
         assert harness.output.records == [("time", 100, True)]
-        harness.advance_clock(0)
+        harness.advance_clock(ms(0))
         assert harness.output.records[1:] == [("timer", 90, 100), ("timer", 100, 100)]
 
     def test_no_event_time_goes_on_and_the_flag_goes_once(self) -> None:
@@ -447,7 +448,7 @@ class TestFunctionsWithEventTime:
         harness.input.push_use_processing_time(channel=1)
         harness.input.push_use_processing_time(channel=1)
         for _ in range(3):
-            harness.advance_clock(10)
+            harness.advance_clock(ms(10))
         harness.end()
         assert [one for one in harness.output.elements if not isinstance(one, StampedRecord)] == [
             EVENT.new_watermark(5),
@@ -465,9 +466,9 @@ class TestFunctionsWithEventTime:
         assert harness.output.records == [("timer", 105, 110), ("time", 110, False)]
         harness.input.end(channel=1)
         assert harness.output.watermarks == [EVENT.new_watermark(110), BY_CLOCK]
-        harness.advance_clock(9)
+        harness.advance_clock(ms(9))
         assert len(harness.output.records) == 2
-        harness.advance_clock(2)
+        harness.advance_clock(ms(2))
         assert harness.output.records[2:] == [("timer", 111, 111), ("time", 111, True)]
 
     def test_the_subtask_asks_to_be_called_for_its_timers(self) -> None:
@@ -477,7 +478,7 @@ class TestFunctionsWithEventTime:
         harness.input.push_use_processing_time()
         assert harness._subtask.next_deadline() == 300
         harness.restart()
-        harness.advance_clock(200)
+        harness.advance_clock(ms(200))
         assert harness._subtask.next_deadline() == 500
 
     def test_of_two_inputs_both_have_to_say_so(self) -> None:

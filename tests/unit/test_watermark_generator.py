@@ -20,6 +20,7 @@ from dsv2.sources import CollectionSource, DataGeneratorSource
 from dsv2.testing import IdleStatus, ManualClock, OneInputHarness, StampedRecord
 from dsv2.watermark import BoolWatermark, LongWatermark, Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EVENT_TIME, IDLE_STATUS, LONG_MIN, USE_PROCESSING_TIME
+from tests.durations import ms
 from tests.support import local_environment, one_input, operator_named
 
 MS = timedelta(milliseconds=1)
@@ -46,7 +47,7 @@ def test_without_watermarks_records_get_their_timestamps_and_nobody_waits() -> N
     harness = driven(generator().no_watermark())
     harness.input.push(12345678)
     harness.input.push(12345679, timestamp=3)
-    harness.advance_clock(1000)
+    harness.advance_clock(ms(1000))
     harness.restart()
     assert harness.output.elements == [BY_CLOCK, StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
 
@@ -69,15 +70,15 @@ def test_per_event_a_watermark_follows_each_record_that_moves_time_on() -> None:
 def test_periodically(idleness: timedelta) -> None:
     """testGenerateEventTimeWatermarkPeriodic."""
     harness = driven(generator().with_idleness(idleness))
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     assert harness.output.event_times == []
     harness.input.push(12345678)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     assert harness.output.event_times == [12345677]
     harness.input.push(12345679, 12345670)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     assert harness.output.event_times == [12345677, 12345678]
-    harness.advance_clock(1000)
+    harness.advance_clock(ms(1000))
     assert harness.output.event_times == [12345677, 12345678]
     assert harness.output.timestamps == [12345678, 12345679, 12345670]
 
@@ -95,7 +96,7 @@ def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
     harness.input.push(12345678)
     assert harness.output.idle_statuses == []
     for _ in range(5):
-        harness.advance_clock(200)
+        harness.advance_clock(ms(200))
     assert harness.output.idle_statuses == [True]
     harness.output.clear()
     harness.input.push(12345679, 12345680)
@@ -106,7 +107,7 @@ def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
         StampedRecord(12345680, 12345680),
         LongWatermark(12345679, EVENT_TIME),
     ]
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     assert harness.output.idle_statuses == [False, True]
 
 
@@ -114,8 +115,8 @@ def test_one_that_is_idle_stays_so_when_its_inputs_are_idle_for_a_while() -> Non
     """Nothing comes after all, and nobody would be told again."""
     harness = driven(generator().per_event_watermark().with_idleness(200 * MS))
     harness.input.push(10)
-    harness.advance_clock(200)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
+    harness.advance_clock(ms(200))
     for idle in (True, False, True, False):
         harness.input.push_idle(idle)
         harness.restart()
@@ -131,7 +132,7 @@ def test_a_watermark_that_comes_when_its_inputs_are_idle_counts() -> None:
     harness.input.push_idle()
     harness.output.clear()
     harness.input.push(20)  # of one that should not send it now
-    harness.advance_clock(500)
+    harness.advance_clock(ms(500))
     assert harness.output.elements[-3:] == [IdleStatus(False), LongWatermark(19, EVENT_TIME), IdleStatus(True)]
 
 
@@ -139,16 +140,16 @@ def test_idle_means_that_nothing_came_for_that_long() -> None:
     harness = driven(generator().per_event_watermark().with_idleness(250 * MS))
     for _ in range(3):
         harness.input.push(1)
-        harness.advance_clock(249)
+        harness.advance_clock(ms(249))
     assert harness.output.idle_statuses == []
-    harness.advance_clock(1)
+    harness.advance_clock(ms(1))
     assert harness.output.idle_statuses == [True]
 
 
 def test_one_that_never_had_a_record_falls_idle_too() -> None:
     harness = driven(generator().with_idleness(250 * MS))
-    harness.advance_clock(0)
-    harness.advance_clock(250)
+    harness.advance_clock(ms(0))
+    harness.advance_clock(ms(250))
     assert harness.output.elements == [IdleStatus(True)]
 
 
@@ -156,9 +157,9 @@ def test_before_it_falls_idle_it_tells_what_it_knows() -> None:
     """Flink leaves the watermark out, and nobody hears of it until the next record."""
     harness = driven(generator().periodic_watermark(500 * MS).with_idleness(100 * MS))
     harness.input.push(10)
-    harness.advance_clock(50)
+    harness.advance_clock(ms(50))
     harness.input.push(20)
-    harness.advance_clock(100)
+    harness.advance_clock(ms(100))
     assert harness.output.elements == [
         StampedRecord(10, 10),
         LongWatermark(9, EVENT_TIME),
@@ -171,19 +172,19 @@ def test_before_it_falls_idle_it_tells_what_it_knows() -> None:
 def test_without_watermarks_there_is_idleness_all_the_same() -> None:
     harness = driven(generator().no_watermark().with_idleness(100 * MS))
     harness.input.push(10)
-    harness.advance_clock(100)
+    harness.advance_clock(ms(100))
     assert harness.output.elements == [BY_CLOCK, StampedRecord(10, 10), IdleStatus(True)]
 
 
 def test_periodic_watermarks_keep_their_distance() -> None:
     harness = driven(generator().periodic_watermark(100 * MS))
     harness.input.push(1)
-    harness.advance_clock(60)
+    harness.advance_clock(ms(60))
     harness.input.push(2)
-    harness.advance_clock(39)
+    harness.advance_clock(ms(39))
     assert harness.output.event_times == [0]
     assert deadline(harness) == 100
-    harness.advance_clock(1)
+    harness.advance_clock(ms(1))
     assert harness.output.event_times == [0, 1]
 
 
@@ -191,19 +192,19 @@ def test_it_asks_to_be_called_only_when_it_has_something_to_do() -> None:
     periodic = driven(generator())
     assert deadline(periodic) is None
     periodic.input.push(1)
-    periodic.advance_clock(10)
+    periodic.advance_clock(ms(10))
     assert deadline(periodic) is None, "all is told"
     periodic.input.push(2)
-    periodic.advance_clock(10)
+    periodic.advance_clock(ms(10))
     assert deadline(periodic) == 200
 
     idling = driven(generator().per_event_watermark().with_idleness(300 * MS))
-    idling.advance_clock(10)
+    idling.advance_clock(ms(10))
     assert deadline(idling) == 300
     idling.input.push(1)
-    idling.advance_clock(0)
+    idling.advance_clock(ms(0))
     assert deadline(idling) == 310
-    idling.advance_clock(300)
+    idling.advance_clock(ms(300))
     assert deadline(idling) is None, "it is idle"
 
 
@@ -240,18 +241,18 @@ def test_a_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[i
     """Flink's begins anew: its next watermark may be a step back."""
     harness = driven(builder.with_idleness(300 * MS))
     harness.input.push(10)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     harness.restart()
     harness.input.push(5)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     harness.restart()
     assert harness.output.event_times == [9]
-    harness.advance_clock(300)
+    harness.advance_clock(ms(300))
     harness.restart()
-    harness.advance_clock(300)
+    harness.advance_clock(ms(300))
     assert harness.output.idle_statuses == [True]
     harness.input.push(12)
-    harness.advance_clock(200)
+    harness.advance_clock(ms(200))
     assert harness.output.event_times == [9, 11]
     assert harness.output.idle_statuses == [True, False]
 
@@ -267,7 +268,7 @@ def test_the_end_says_no_more_than_the_records() -> None:
 
 def test_it_stays_quiet_when_nothing_gets_through_to_it() -> None:
     """A filter before it hands over empty runs."""
-    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[3], clock=ManualClock(step_ms=1000)))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[3], clock=ManualClock(step=ms(1000))))
     sink = CollectSink[int]()
     none = env.from_collection(range(10)).filter(lambda number: False)
     none.process(generator().build_as_process_function()).with_uid("g").shuffle().map(int).with_uid("h").to_sink(sink)
@@ -341,7 +342,7 @@ def listening_to(heard: list[Watermark]) -> OneInputStreamProcessFunction[int, i
 def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> list[Any]:
     """What event times an operator behind two parallel generators hears."""
     heard: list[Watermark] = []
-    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, clock=ManualClock(step_ms=100), batches=[3]))
+    env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, clock=ManualClock(step=ms(100)), batches=[3]))
     numbers = env.from_source(DataGeneratorSource(int, count=20)).with_parallelism(2)
     numbers.process(function).with_parallelism(2).global_().process(listening_to(heard)).to_sink(CollectSink())
     env.execute()

@@ -17,6 +17,7 @@ from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStr
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import RecordBatch
+from tests.durations import ms
 from tests.spans import Span, Spans
 
 STEP, GAP, BACK = 10, 25, 95
@@ -61,7 +62,7 @@ def counts(*, slack: int, parallelism: int, batch: int | None, seed: int) -> Cou
     builder.with_max_out_of_order_time(timedelta(milliseconds=slack)).per_event_watermark()
     stream = env.from_source(Files(), watermarks=builder.build_as_watermark_strategy())
     sink = CollectSink[tuple[str, int]]()
-    stream.key_by(lambda record: record.span).process(window(WindowStrategy.session(GAP), Counting())).to_sink(sink)
+    stream.key_by(lambda record: record.span).process(window(WindowStrategy.session(ms(GAP)), Counting())).to_sink(sink)
     env.execute()
     found = Counter[str]()
     for where, count in sink.results:

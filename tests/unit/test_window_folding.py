@@ -17,9 +17,10 @@ from dsv2.extension.window import (
     with_late_output,
 )
 from dsv2.state import aggregate_of
+from tests.durations import ms
 from tests.windows import CountLetters, WindowDriver
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 
 
 class TestAggregate:
@@ -40,10 +41,10 @@ class TestAggregate:
     @pytest.mark.parametrize(
         ("strategy", "results"),
         [
-            (WindowStrategy.tumbling(10), ["3: 123", "1: 4"]),
-            (WindowStrategy.sliding(10, 5), ["2: 12", "3: 123", "1: 3", "1: 4", "1: 4"]),
-            (WindowStrategy.session(4), ["2: 12", "1: 3", "1: 4"]),
-            (WindowStrategy.session(5), ["3: 123", "1: 4"]),
+            (WindowStrategy.tumbling(ms(10)), ["3: 123", "1: 4"]),
+            (WindowStrategy.sliding(ms(10), ms(5)), ["2: 12", "3: 123", "1: 3", "1: 4", "1: 4"]),
+            (WindowStrategy.session(ms(4)), ["2: 12", "1: 3", "1: 4"]),
+            (WindowStrategy.session(ms(5)), ["3: 123", "1: 4"]),
             (WindowStrategy.global_(), ["4: 1234"]),
             (WindowStrategy.count(3), ["3: 123", "1: 4"]),
         ],
@@ -54,7 +55,7 @@ class TestAggregate:
         assert driver.record("a3", 9).record("a4", 27).end().out() == results
 
     def test_late_records_are_added_to_what_has_fired(self) -> None:
-        driver = WindowDriver(aggregate(WindowStrategy.tumbling(10, allowed_lateness=5), CountLetters()))
+        driver = WindowDriver(aggregate(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), CountLetters()))
         driver.record("a1", 2).event_time(9).record("a2", 4).record("b3", 4).event_time(14).record("a4", 4)
         assert driver.out() == ["1: 1", "2: 12", "1: 3"]
 
@@ -68,7 +69,7 @@ class TestAggregate:
     def test_a_function_without_merge_cannot_have_sessions(self) -> None:
         count = aggregate_of(lambda: 0, one_more, str)
         with pytest.raises(PlanError, match="the function does not say how accumulators are merged"):
-            aggregate(WindowStrategy.session(10), count)
+            aggregate(WindowStrategy.session(ms(10)), count)
 
     def test_a_failing_function_is_named(self) -> None:
         driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
@@ -107,7 +108,7 @@ class TestReduce:
         assert WindowDriver(function, key=lambda record: 0).record(None).record(None).record(None).out() == [None]
 
     def test_sessions_are_reduced_as_they_merge(self) -> None:
-        function = reduce(WindowStrategy.session(10), joined)
+        function = reduce(WindowStrategy.session(ms(10)), joined)
         driver = WindowDriver(function).record("a3", 20).record("a1", 0).restart().record("a2", 10)
         assert driver.end().out() == ["a132"]
 

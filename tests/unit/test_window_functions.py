@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -31,10 +32,11 @@ from dsv2.state import (
 )
 from dsv2.testing import TwoInputNonBroadcastHarness, TwoOutputHarness
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
+from tests.durations import ms
 from tests.support import local_environment, one_input, our_files, watermark
 from tests.windows import CountLetters, FlinkGenerator, Tally, Told, ToldOfTwo, WindowDriver, key_of
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(ms(10))
 
 
 SUM = StateDeclarations.value_state("sum", int, 0)
@@ -77,7 +79,7 @@ class Summing(OneInputWindowStreamProcessFunction[str, Any]):
 
 class TestWindowStates:
     def test_each_window_has_its_own_until_it_goes(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.sliding(20, 10), Summing())).record("a5", 12).restart()
+        driver = WindowDriver(window(WindowStrategy.sliding(ms(20), ms(10)), Summing())).record("a5", 12).restart()
         driver.record("a37", 21).event_time(19)
         assert driver.out() == [(5, ["a5"], [("a5", 0)], "a5", "1: 5"), (5, 84)]
         both = ["a5", "a37"]
@@ -138,7 +140,7 @@ class TestWindowStates:
                 "List.* 'x' cannot be a state of windows: these belong to keys, and its mode is REDISTRIBUTABLE",
             ),
             (
-                ValueStateDeclaration("x", int, ttl=StateTtl(5)),
+                ValueStateDeclaration("x", int, ttl=StateTtl(ms(5))),
                 StateDeclarationError,
                 "'x' cannot be a state of windows: these live as long as their window",
             ),
@@ -155,14 +157,14 @@ class TestWindowStates:
 
     def test_sessions_have_none(self) -> None:
         with pytest.raises(StateDeclarationError, match="cannot be a state of sessions: they merge"):
-            WindowDriver(window(WindowStrategy.session(10), Summing()))
+            WindowDriver(window(WindowStrategy.session(ms(10)), Summing()))
 
 
 class TestEarlyFiring:
     """Flink's DataStream V2 has none."""
 
     def test_by_event_time(self) -> None:
-        strategy = WindowStrategy.tumbling(100).with_early_firing(10, TimeType.EVENT)
+        strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10), TimeType.EVENT)
         driver = WindowDriver(reduce(strategy, max)).record("a1", 3).event_time(9)
         assert driver.out() == []
         assert driver.event_time(10).stamped() == [("a1", 99)]
@@ -173,7 +175,7 @@ class TestEarlyFiring:
         assert driver.record("a3", 95).event_time(200).out() == ["a1", "a2", "a3"]
 
     def test_by_the_clock(self) -> None:
-        strategy = WindowStrategy.tumbling(100).with_early_firing(10)
+        strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10))
         driver = WindowDriver(reduce(strategy, max)).clock(1004).record("a1", 3).clock(1009)
         assert driver.out() == []
         assert driver.clock(1011).stamped() == [("a1", 99)]
@@ -181,7 +183,7 @@ class TestEarlyFiring:
         assert driver.record("a2", 4).event_time(99).clock(1100).out() == ["a1", "a2"]
 
     def test_windows_of_processing_time(self) -> None:
-        strategy = WindowStrategy.tumbling(30, TimeType.PROCESSING).with_early_firing(10)
+        strategy = WindowStrategy.tumbling(ms(30), TimeType.PROCESSING).with_early_firing(ms(10))
         driver = WindowDriver(reduce(strategy, max)).clock(3).record("a1").clock(12)
         assert driver.out() == ["a1"]
         assert driver.record("a2").clock(20).out() == ["a1", "a2"]
@@ -190,12 +192,12 @@ class TestEarlyFiring:
 
     @pytest.mark.parametrize("strategy", [WindowStrategy.global_(), WindowStrategy.count(5)])
     def test_windows_without_end(self, strategy: WindowStrategy) -> None:
-        driver = WindowDriver(reduce(strategy.with_early_firing(10, TimeType.EVENT), max)).record("a1", 3)
+        driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
         assert driver.event_time(10).stamped() == [("a1", 10)]
         assert driver.record("a2", 15).end().stamped()[1:] == [("a2", None)]
 
     def test_sessions_keep_the_earliest_time_when_they_merge(self) -> None:
-        strategy = WindowStrategy.session(20).with_early_firing(10, TimeType.EVENT)
+        strategy = WindowStrategy.session(ms(20)).with_early_firing(ms(10), TimeType.EVENT)
         driver = WindowDriver(window(strategy, Told())).record("a1", 35).record("a2", 3).record("a3", 20)
         assert driver.event_time(10).out() == [("trigger", "a", 3, 55, ("a2", "a1", "a3"))]
         assert driver.event_time(40).out()[1:] == []
@@ -207,14 +209,14 @@ class TestEarlyFiring:
         ]
 
     def test_a_window_that_is_over_fires_with_late_records_only(self) -> None:
-        strategy = WindowStrategy.tumbling(10, allowed_lateness=50).with_early_firing(3, TimeType.EVENT)
+        strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50)).with_early_firing(ms(3), TimeType.EVENT)
         driver = WindowDriver(reduce(strategy, max)).record("a1", 0).event_time(9)
         assert driver.out() == ["a1"]
         assert driver.record("a2", 5).event_time(30).out() == ["a1", "a2"]
 
     def test_windows_of_processing_time_know_no_event_time(self) -> None:
         with pytest.raises(ConfigurationError, match="Windows of processing time cannot fire early by event time"):
-            WindowStrategy.tumbling(10, TimeType.PROCESSING).with_early_firing(5, TimeType.EVENT)
+            WindowStrategy.tumbling(ms(10), TimeType.PROCESSING).with_early_firing(ms(5), TimeType.EVENT)
 
 
 SIGNAL = new_builder("signal").type_long().build()
@@ -398,7 +400,7 @@ class TestPositions:
         driver.record("a1", 3).restart().record("b1", 4).record("a2", 14)
         assert driver.end().stamped() == [("a1b1", 9), ("a2", 19)]
 
-    @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(5), WindowStrategy.count(5)])
+    @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(ms(5)), WindowStrategy.count(5)])
     def test_non_keyed_streams_have_only_the_global_one(self, strategy: WindowStrategy) -> None:
         env = local_environment()
         env.from_collection(["a"]).process(window(strategy, Told())).with_uid("w")  # here

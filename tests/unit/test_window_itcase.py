@@ -24,13 +24,14 @@ from dsv2.extension.window import (
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
+from tests.durations import ms
 from tests.support import two_inputs
 from tests.windows import Event, FlinkGenerator, Told, ToldOfTwo
 
 ELEMENTS = range(10_000)
 SUM = sum(ELEMENTS)
 SECOND = 1000
-TEN_SECONDS = WindowStrategy.tumbling(10 * SECOND)
+TEN_SECONDS = WindowStrategy.tumbling(ms(10 * SECOND))
 RUNTIMES = {"at once": LocalRuntime(), "cut and restarted": LocalRuntime(batches=(997, 3001), seed=2)}
 
 each_runtime = pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
@@ -88,7 +89,7 @@ def test_tumbling(runtime: LocalRuntime) -> None:
 
 @each_runtime
 def test_sliding(runtime: LocalRuntime) -> None:
-    windows = fired(run(runtime, by_parity(WindowStrategy.sliding(10 * SECOND, SECOND))))
+    windows = fired(run(runtime, by_parity(WindowStrategy.sliding(ms(10 * SECOND), ms(SECOND)))))
     for key in (0, 1):
         starts = [start for k, start, *_ in windows if k == key]
         assert {later - earlier for earlier, later in pairwise(starts)} == {SECOND}
@@ -97,7 +98,7 @@ def test_sliding(runtime: LocalRuntime) -> None:
 
 @each_runtime
 def test_session(runtime: LocalRuntime) -> None:
-    sessions = window(WindowStrategy.session(3 * SECOND), Told())
+    sessions = window(WindowStrategy.session(ms(3 * SECOND)), Told())
     windows = fired(run(runtime, lambda timed: timed.key_by(one_key).process(sessions), with_breaks))
     assert [records for *_, records in windows] == [tuple(ELEMENTS[first : first + 5]) for first in ELEMENTS[::5]]
 
@@ -122,7 +123,7 @@ class CountAndSum(OneInputWindowStreamProcessFunction[int, tuple[int, int]]):
 
 @each_runtime
 def test_window_states(runtime: LocalRuntime) -> None:
-    counting = window(WindowStrategy.tumbling(5 * SECOND), CountAndSum())
+    counting = window(WindowStrategy.tumbling(ms(5 * SECOND)), CountAndSum())
     results = run(runtime, lambda timed: timed.key_by(one_key).process(counting))
     assert [count for count, _ in results] == [5] * 2000
     assert sum(total for _, total in results) == SUM
@@ -131,7 +132,7 @@ def test_window_states(runtime: LocalRuntime) -> None:
 @each_runtime
 def test_a_global_stream(runtime: LocalRuntime) -> None:
     windows = fired(
-        run(runtime, lambda timed: timed.global_().process(window(WindowStrategy.tumbling(5 * SECOND), Told())))
+        run(runtime, lambda timed: timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), Told())))
     )
     assert {len(records) for *_, records in windows} == {5}
     assert sum(sum(records) for *_, records in windows) == SUM

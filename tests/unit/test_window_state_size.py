@@ -10,6 +10,7 @@ import pytest
 from dsv2.extension.window import TimeType, WindowStrategy, aggregate, reduce, window, with_late_output
 from dsv2.functions import ProcessFunction
 from dsv2.state import aggregate_of
+from tests.durations import ms
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
@@ -18,12 +19,12 @@ NOTHING = 60  # bytes: event time and the numbers of records have more digits
 
 # Each with the time when the last window of records up to 99 ms is gone.
 STRATEGIES = {
-    "tumbling": (WindowStrategy.tumbling(10), 99),
-    "tumbling, late": (WindowStrategy.tumbling(10, EVENT, 20), 119),
-    "tumbling, early": (WindowStrategy.tumbling(10).with_early_firing(3, EVENT), 99),
-    "sliding": (WindowStrategy.sliding(20, 5), 114),
-    "session": (WindowStrategy.session(5), 103),
-    "session, early": (WindowStrategy.session(5).with_early_firing(2, EVENT), 103),
+    "tumbling": (WindowStrategy.tumbling(ms(10)), 99),
+    "tumbling, late": (WindowStrategy.tumbling(ms(10), EVENT, ms(20)), 119),
+    "tumbling, early": (WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3), EVENT), 99),
+    "sliding": (WindowStrategy.sliding(ms(20), ms(5)), 114),
+    "session": (WindowStrategy.session(ms(5)), 103),
+    "session, early": (WindowStrategy.session(ms(5)).with_early_firing(ms(2), EVENT), 103),
 }
 
 
@@ -93,9 +94,9 @@ def test_so_does_the_state_of_windows(strategy: str) -> None:
 @pytest.mark.parametrize(
     "windows",
     [
-        WindowStrategy.tumbling(10, PROCESSING),
-        WindowStrategy.sliding(10, 5, PROCESSING),
-        WindowStrategy.session(9, PROCESSING).with_early_firing(2),
+        WindowStrategy.tumbling(ms(10), PROCESSING),
+        WindowStrategy.sliding(ms(10), ms(5), PROCESSING),
+        WindowStrategy.session(ms(9), PROCESSING).with_early_firing(ms(2)),
     ],
     ids=lambda windows: windows.layout,
 )
@@ -112,10 +113,10 @@ def test_it_goes_with_the_clock(windows: WindowStrategy) -> None:
     "windows",
     [
         WindowStrategy.global_(),
-        WindowStrategy.global_().with_early_firing(10),
+        WindowStrategy.global_().with_early_firing(ms(10)),
         WindowStrategy.count(3),
-        WindowStrategy.count(5, 3).with_early_firing(10, EVENT),
-        WindowStrategy.tumbling(10).with_early_firing(3),
+        WindowStrategy.count(5, 3).with_early_firing(ms(10), EVENT),
+        WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3)),
     ],
     ids=lambda windows: f"{windows.layout} {windows.early_firing}",
 )
@@ -144,7 +145,7 @@ def test_a_job_without_end_keeps_what_is_open(strategy: str) -> None:
 
 
 def test_a_session_that_grows_has_one_timer() -> None:
-    driver = WindowDriver(reduce(WindowStrategy.session(10), max), key_of).record("key 0", 0)
+    driver = WindowDriver(reduce(WindowStrategy.session(ms(10)), max), key_of).record("key 0", 0)
     before = len(driver.state())
     for time in range(1, 1000):
         driver.record("key 0", time)

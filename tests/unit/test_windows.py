@@ -10,6 +10,7 @@ import pytest
 
 from dsv2 import UserFunctionError
 from dsv2.extension.window import TimeType, WindowStrategy, reduce, window
+from tests.durations import ms
 from tests.windows import Event, Told, ToldOfTwo, WindowDriver
 
 
@@ -31,7 +32,7 @@ def late(record: str) -> Event:
 
 class TestTumbling:
     def test_each_key_has_windows_of_its_own(self) -> None:
-        driver = told(WindowStrategy.tumbling(10)).record("a1", 3).record("b1", 5).record("a2", 9).record("a3", 10)
+        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", 3).record("b1", 5).record("a2", 9).record("a3", 10)
         driver.event_time(9)
         assert driver.out() == [
             fired("a", 0, 10, "a1", "a2"),
@@ -43,12 +44,12 @@ class TestTumbling:
         assert driver.out()[4:] == [fired("a", 10, 20, "a3"), cleared("a", 10, 20)]
 
     def test_a_window_fires_with_the_watermark_of_its_last_millisecond(self) -> None:
-        driver = told(WindowStrategy.tumbling(10)).record("a1", 0).event_time(8)
+        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", 0).event_time(8)
         assert driver.out() == []
         assert driver.event_time(9).out() == [fired("a", 0, 10, "a1"), cleared("a", 0, 10)]
 
     def test_time_before_the_epoch(self) -> None:
-        driver = told(WindowStrategy.tumbling(10)).record("a1", -1).record("a2", -10).record("a3", -11).end()
+        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", -1).record("a2", -10).record("a3", -11).end()
         assert driver.out()[::2] == [fired("a", -20, -10, "a3"), fired("a", -10, 0, "a1", "a2")]
 
     @pytest.mark.parametrize(
@@ -56,22 +57,22 @@ class TestTumbling:
     )
     def test_the_offset_moves_the_windows(self, offset: int, window_of_14: tuple[int, int]) -> None:
         # Flink's DataStream V2 has no offset.
-        driver = told(WindowStrategy.tumbling(10, offset=offset)).record("a1", 14).end()
+        driver = told(WindowStrategy.tumbling(ms(10), offset=ms(offset))).record("a1", 14).end()
         assert driver.out() == [fired("a", *window_of_14, "a1"), cleared("a", *window_of_14)]
 
     def test_time_spans_may_be_timedeltas(self) -> None:
         strategy = WindowStrategy.tumbling(
             timedelta(seconds=1), TimeType.EVENT, timedelta(milliseconds=5), offset=timedelta(milliseconds=-1)
         )
-        assert strategy == WindowStrategy.tumbling(1000, TimeType.EVENT, 5, offset=999)
+        assert strategy == WindowStrategy.tumbling(ms(1000), TimeType.EVENT, ms(5), offset=ms(999))
 
     def test_a_late_record_comes_to_on_late_record(self) -> None:
-        driver = told(WindowStrategy.tumbling(10)).event_time(9).record("a1", 9).record("a2", 10)
+        driver = told(WindowStrategy.tumbling(ms(10))).event_time(9).record("a1", 9).record("a2", 10)
         assert driver.out() == [late("a1")]
         assert driver.end().out()[1:] == [fired("a", 10, 20, "a2"), cleared("a", 10, 20)]
 
     def test_results_have_the_last_millisecond_of_their_window_as_timestamp(self) -> None:
-        driver = told(WindowStrategy.tumbling(10, allowed_lateness=5), of_records=True)
+        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), of_records=True)
         driver.record("a1", 3).event_time(9).record("a2", 4).event_time(14).record("a3", 2)
         assert driver.stamped() == [
             (("record", "a", 0, 10, "a1"), 3),
@@ -85,7 +86,7 @@ class TestTumbling:
 
 class TestAllowedLateness:
     def test_each_late_record_fires_with_all_records_until_the_window_goes(self) -> None:
-        driver = told(WindowStrategy.tumbling(10, allowed_lateness=5)).record("a1", 3).event_time(9)
+        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5))).record("a1", 3).event_time(9)
         driver.record("a2", 4).record("b1", 5).event_time(13).record("a3", 6)
         assert driver.out() == [
             fired("a", 0, 10, "a1"),
@@ -98,7 +99,10 @@ class TestAllowedLateness:
 
     def test_windows_fire_and_go_in_the_order_of_time(self) -> None:
         driver = (
-            told(WindowStrategy.tumbling(10, allowed_lateness=15)).record("a1", 0).record("a2", 10).record("a3", 29)
+            told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(15)))
+            .record("a1", 0)
+            .record("a2", 10)
+            .record("a3", 29)
         )
         driver.event_time(100)
         assert driver.out() == [
@@ -111,7 +115,7 @@ class TestAllowedLateness:
         ]
 
     def test_firing_comes_before_removal_at_the_same_time(self) -> None:
-        driver = told(WindowStrategy.tumbling(10, allowed_lateness=10)).record("a1", 0).record("a2", 10)
+        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10))).record("a1", 0).record("a2", 10)
         assert driver.event_time(19).out() == [
             fired("a", 0, 10, "a1"),
             fired("a", 10, 20, "a2"),
@@ -119,13 +123,13 @@ class TestAllowedLateness:
         ]
 
     def test_processing_time_knows_no_lateness(self) -> None:
-        strategy = WindowStrategy.tumbling(10, TimeType.PROCESSING, 50)
-        assert strategy == WindowStrategy.tumbling(10, TimeType.PROCESSING)
+        strategy = WindowStrategy.tumbling(ms(10), TimeType.PROCESSING, ms(50))
+        assert strategy == WindowStrategy.tumbling(ms(10), TimeType.PROCESSING)
 
 
 class TestSliding:
     def test_a_record_is_in_every_window_of_its_time(self) -> None:
-        driver = told(WindowStrategy.sliding(10, 5), of_records=True).record("a1", 7).record("a2", 12).end()
+        driver = told(WindowStrategy.sliding(ms(10), ms(5)), of_records=True).record("a1", 7).record("a2", 12).end()
         assert driver.out() == [
             ("record", "a", 5, 15, "a1"),
             ("record", "a", 0, 10, "a1"),
@@ -140,17 +144,19 @@ class TestSliding:
         ]
 
     def test_a_record_is_late_only_if_all_its_windows_are(self) -> None:
-        driver = told(WindowStrategy.sliding(10, 5)).event_time(9).record("a1", 7).event_time(14).record("a2", 7)
+        driver = (
+            told(WindowStrategy.sliding(ms(10), ms(5))).event_time(9).record("a1", 7).event_time(14).record("a2", 7)
+        )
         assert driver.out() == [fired("a", 5, 15, "a1"), cleared("a", 5, 15), late("a2")]
 
     def test_a_record_between_windows_is_in_none(self) -> None:
-        driver = told(WindowStrategy.sliding(5, 8)).record("a1", 4).record("a2", 5).record("a3", 8)
+        driver = told(WindowStrategy.sliding(ms(5), ms(8))).record("a1", 4).record("a2", 5).record("a3", 8)
         driver.event_time(6).record("a4", 7).record("a5", 6)
         # It is late if its time is over; else nobody hears of it.
         assert driver.out() == [fired("a", 0, 5, "a1"), cleared("a", 0, 5), late("a5")]
 
     def test_the_offset_moves_the_windows(self) -> None:
-        driver = told(WindowStrategy.sliding(10, 5, offset=1)).record("a1", 5).record("a2", 6).end()
+        driver = told(WindowStrategy.sliding(ms(10), ms(5), offset=ms(1))).record("a1", 5).record("a2", 6).end()
         assert driver.out()[::2] == [
             fired("a", -4, 6, "a1"),
             fired("a", 1, 11, "a1", "a2"),
@@ -160,7 +166,7 @@ class TestSliding:
 
 class TestSessions:
     def test_a_session_ends_with_the_gap(self) -> None:
-        driver = told(WindowStrategy.session(10)).record("a1", 1).record("a2", 8).record("b1", 8).record("a3", 30)
+        driver = told(WindowStrategy.session(ms(10))).record("a1", 1).record("a2", 8).record("b1", 8).record("a3", 30)
         driver.event_time(17)
         assert driver.out() == [
             fired("a", 1, 18, "a1", "a2"),
@@ -171,11 +177,11 @@ class TestSessions:
         assert driver.end().out()[4:] == [fired("a", 30, 40, "a3"), cleared("a", 30, 40)]
 
     def test_sessions_that_touch_are_one(self) -> None:
-        driver = told(WindowStrategy.session(10)).record("a1", 0).record("a2", 10).record("a3", 21).end()
+        driver = told(WindowStrategy.session(ms(10))).record("a1", 0).record("a2", 10).record("a3", 21).end()
         assert driver.out()[::2] == [fired("a", 0, 20, "a1", "a2"), fired("a", 21, 31, "a3")]
 
     def test_a_record_between_sessions_makes_them_one(self) -> None:
-        driver = told(WindowStrategy.session(10)).record("a1", 20).record("a2", 0).record("a3", 40)
+        driver = told(WindowStrategy.session(ms(10))).record("a1", 20).record("a2", 0).record("a3", 40)
         driver.record("a4", 10).record("a5", 30)
         assert driver.event_time(48).out() == []  # timers of the sessions that were are gone
         assert driver.event_time(49).out() == [
@@ -186,7 +192,7 @@ class TestSessions:
 
     def test_on_record_sees_the_session_of_the_record_alone(self) -> None:
         # As in Flink: the windows are merged behind the function's back.
-        driver = told(WindowStrategy.session(10), of_records=True).record("a1", 1).record("a2", 5).end()
+        driver = told(WindowStrategy.session(ms(10)), of_records=True).record("a1", 1).record("a2", 5).end()
         assert driver.out() == [
             ("record", "a", 1, 11, "a1"),
             ("record", "a", 5, 15, "a2"),
@@ -195,7 +201,7 @@ class TestSessions:
         ]
 
     def test_a_record_that_meets_a_live_session_is_not_late(self) -> None:
-        driver = told(WindowStrategy.session(10)).record("a1", 10).event_time(15)
+        driver = told(WindowStrategy.session(ms(10))).record("a1", 10).event_time(15)
         driver.record("a2", 0).record("a3", 5).record("b1", 5)
         # [0, 10) touches a live session, as old as it is; the session of "b1" is over.
         assert driver.out() == [late("b1")]
@@ -204,7 +210,7 @@ class TestSessions:
     def test_a_record_without_timestamp_is_refused(self) -> None:
         # Flink makes a session of garbage.
         with pytest.raises(UserFunctionError, match="ContractError: The record has no timestamp"):
-            told(WindowStrategy.session(10)).record("a1")
+            told(WindowStrategy.session(ms(10))).record("a1")
 
 
 class TestGlobal:
@@ -266,7 +272,7 @@ class TestCount:
 
 class TestProcessingTime:
     def test_windows_follow_the_clock(self) -> None:
-        driver = told(WindowStrategy.tumbling(10, TimeType.PROCESSING)).clock(3).record("a1", 10**6).record("a2")
+        driver = told(WindowStrategy.tumbling(ms(10), TimeType.PROCESSING)).clock(3).record("a1", 10**6).record("a2")
         driver.clock(8).record("a3").event_time(10**6)
         assert driver.out() == []
         driver.clock(12)
@@ -275,7 +281,13 @@ class TestProcessingTime:
         assert driver.out()[2:] == [fired("a", 10, 20, "a4"), cleared("a", 10, 20)]
 
     def test_sliding(self) -> None:
-        driver = told(WindowStrategy.sliding(10, 5, TimeType.PROCESSING)).clock(7).record("a1").clock(12).record("a2")
+        driver = (
+            told(WindowStrategy.sliding(ms(10), ms(5), TimeType.PROCESSING))
+            .clock(7)
+            .record("a1")
+            .clock(12)
+            .record("a2")
+        )
         driver.clock(100)
         assert driver.out()[::2] == [
             fired("a", 0, 10, "a1"),
@@ -284,13 +296,16 @@ class TestProcessingTime:
         ]
 
     def test_sessions(self) -> None:
-        driver = told(WindowStrategy.session(10, TimeType.PROCESSING)).clock(7).record("a1").clock(12).record("a2")
+        driver = told(WindowStrategy.session(ms(10), TimeType.PROCESSING)).clock(7).record("a1").clock(12).record("a2")
         assert driver.clock(20).out() == []
         assert driver.clock(21).out() == [fired("a", 7, 22, "a1", "a2"), cleared("a", 7, 22)]
 
     @pytest.mark.parametrize(
         ("strategy", "start"),
-        [(WindowStrategy.tumbling(10, TimeType.PROCESSING), 0), (WindowStrategy.session(7, TimeType.PROCESSING), 3)],
+        [
+            (WindowStrategy.tumbling(ms(10), TimeType.PROCESSING), 0),
+            (WindowStrategy.session(ms(7), TimeType.PROCESSING), 3),
+        ],
     )
     def test_what_is_open_fires_at_the_end_of_input(self, strategy: WindowStrategy, start: int) -> None:
         # Flink drops it.
@@ -300,7 +315,7 @@ class TestProcessingTime:
 
 class TestTwoInputs:
     def test_records_of_both_inputs_are_kept_apart(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.tumbling(10), ToldOfTwo()))
+        driver = WindowDriver(window(WindowStrategy.tumbling(ms(10)), ToldOfTwo()))
         driver.record("a1", 1, 0).record("a2", 2, 1).record("a3", 3, 0).record("b1", 12, 1)
         driver.event_time(30, 0)
         assert driver.out() == []  # event time is the lesser of both inputs
@@ -312,7 +327,7 @@ class TestTwoInputs:
         ]
 
     def test_a_late_record_fires_with_the_other_side_of_its_own_window(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.tumbling(10, allowed_lateness=50), ToldOfTwo()))
+        driver = WindowDriver(window(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50)), ToldOfTwo()))
         driver.record("a1", 1, 1).record("a2", 12, 1).event_time(15, 0).event_time(15, 1)
         driver.record("a3", 2, 0)
         # Flink takes the other side from the window that was touched last, and fires [0, 10) with "a2".
@@ -322,16 +337,16 @@ class TestTwoInputs:
         ]
 
     def test_late_records_of_either_input(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.tumbling(10), ToldOfTwo())).event_time(9, 0).event_time(9, 1)
+        driver = WindowDriver(window(WindowStrategy.tumbling(ms(10)), ToldOfTwo())).event_time(9, 0).event_time(9, 1)
         driver.record("a1", 1, 0).record("a2", 2, 1)
         assert driver.out() == [("late1", "a", "a1"), ("late2", "a", "a2")]
 
     def test_an_input_that_has_ended_is_not_waited_for(self) -> None:
-        driver = WindowDriver(window(WindowStrategy.tumbling(10), ToldOfTwo())).record("a1", 1, 0).end(1)
+        driver = WindowDriver(window(WindowStrategy.tumbling(ms(10)), ToldOfTwo())).record("a1", 1, 0).end(1)
         assert driver.event_time(9, 0).out() == [("trigger", "a", 0, 10, ("a1",), ()), cleared("a", 0, 10)]
 
     @pytest.mark.parametrize(
-        ("strategy", "span"), [(WindowStrategy.session(10), (1, 17)), (WindowStrategy.global_(), (-1, -1))]
+        ("strategy", "span"), [(WindowStrategy.session(ms(10)), (1, 17)), (WindowStrategy.global_(), (-1, -1))]
     )
     def test_other_windows(self, strategy: WindowStrategy, span: tuple[int, int]) -> None:
         driver = WindowDriver(window(strategy, ToldOfTwo())).record("a1", 7, 0).record("a2", 1, 1).record("a3", 3, 0)
@@ -346,7 +361,7 @@ class TestTwoInputs:
 
 class TestChannels:
     def test_event_time_is_that_of_the_channel_that_is_behind(self) -> None:
-        driver = told(WindowStrategy.tumbling(10), channels=3).record("a1", 5, 0).event_time(50, 0).event_time(8, 1)
+        driver = told(WindowStrategy.tumbling(ms(10)), channels=3).record("a1", 5, 0).event_time(50, 0).event_time(8, 1)
         driver.event_time(60, 2).record("a2", 9, 1)
         assert driver.out() == []
         assert driver.event_time(9, 1).out() == [fired("a", 0, 10, "a1", "a2"), cleared("a", 0, 10)]
@@ -358,7 +373,7 @@ class TestFrames:
 
     def test_each_record_goes_to_its_own_window(self) -> None:
         records = ["a1", "a2", "b1", "a3", "a4", "b2"]
-        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), lambda first, second: first + second[1]))
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(ms(10)), lambda first, second: first + second[1]))
         driver.records(records, [1, 2, 12, 13, 3, 14]).event_time(9).records(records, [13, 1, 9, 10, 23, 19])
         assert driver.end().out() == ["a124", "b122", "a313", "a4"]
 
@@ -368,7 +383,7 @@ class TestFrames:
                 raise ValueError(second)
             return first
 
-        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), add))
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(ms(10)), add))
         with pytest.raises(UserFunctionError) as caught:
             driver.records([f"a{n}" for n in range(9)], [*range(9)])
         error = caught.value
@@ -386,7 +401,7 @@ class TestFrames:
     def test_a_record_that_cannot_be_put_anywhere_is_named(
         self, record: Any, timestamp: int | None, callback: str, message: str
     ) -> None:
-        driver = WindowDriver(reduce(WindowStrategy.tumbling(10), max))
+        driver = WindowDriver(reduce(WindowStrategy.tumbling(ms(10)), max))
         with pytest.raises(UserFunctionError, match=message) as caught:
             driver.records(["a1", "a2", record, "a3"], [1, 2, timestamp, 3])
         assert (caught.value.callback, caught.value.record) == (callback, repr(record))
@@ -396,12 +411,12 @@ class TestRestart:
     @pytest.mark.parametrize(
         "strategy",
         [
-            WindowStrategy.tumbling(10, allowed_lateness=7),
-            WindowStrategy.sliding(10, 3),
-            WindowStrategy.session(4),
+            WindowStrategy.tumbling(ms(10), allowed_lateness=ms(7)),
+            WindowStrategy.sliding(ms(10), ms(3)),
+            WindowStrategy.session(ms(4)),
             WindowStrategy.global_(),
             WindowStrategy.count(2),
-            WindowStrategy.tumbling(20).with_early_firing(5, TimeType.EVENT),
+            WindowStrategy.tumbling(ms(20)).with_early_firing(ms(5), TimeType.EVENT),
         ],
         ids=lambda strategy: strategy.layout,
     )

@@ -23,6 +23,7 @@ from dsv2.sources import RecordBatch
 from dsv2.state import aggregate_of
 from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import new_builder
+from tests.durations import ms
 from tests.spans import Item, Span, Spans
 from tests.support import one_input, unhurried
 
@@ -143,10 +144,10 @@ count_of: Any = aggregate_of(
 LAST = 2**63 - 1
 SIZE = 10
 TIME_WINDOWS = {
-    "tumbling": WindowStrategy.tumbling(SIZE),
-    "sliding": WindowStrategy.sliding(SIZE, 5),
-    "session": WindowStrategy.session(SIZE),
-    "late": WindowStrategy.tumbling(SIZE, allowed_lateness=SIZE),
+    "tumbling": WindowStrategy.tumbling(ms(SIZE)),
+    "sliding": WindowStrategy.sliding(ms(SIZE), ms(5)),
+    "session": WindowStrategy.session(ms(SIZE)),
+    "late": WindowStrategy.tumbling(ms(SIZE), allowed_lateness=ms(SIZE)),
 }
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "window": lambda strategy: window(strategy, Counts()),
@@ -202,7 +203,9 @@ def test_no_record_is_lost_wherever_its_time_is(times: list[int], kind: str, fun
 @unhurried
 @given(at=st.builds(lambda step: LAST - step, st.integers(0, 4 * SIZE)))
 def test_a_join_gives_every_left_record_its_result_or_refuses_it(at: int) -> None:
-    joined: Any = interval_join(lambda left, right, out, ctx: out.collect((left, right)), 0, SIZE, JoinType.LEFT)
+    joined: Any = interval_join(
+        lambda left, right, out, ctx: out.collect((left, right)), ms(0), ms(SIZE), JoinType.LEFT
+    )
 
     def build(env: ExecutionEnvironment) -> Any:
         by_time: Any = EventTimeExtension.new_watermark_generator_builder(lambda event: event.at)
