@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypedDict, TypeVar
 
 from dsv2.context import SubtaskStateManager
-from dsv2.errors import UndeclaredWatermarkError
+from dsv2.errors import ConfigurationError, ContractError, UndeclaredWatermarkError
 from dsv2.extension.event_time import EventTimeExtension, EventTimeProcessFunction
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -31,7 +31,15 @@ from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord
 from dsv2.tracebacks import short_traceback
 from dsv2.watermark import Watermark, WatermarkDeclaration
 
-__all__ = ("NO_PARTITION", "Harness", "HarnessInput", "HarnessOptions", "HarnessOutput", "declared_with")
+__all__ = (
+    "NO_PARTITION",
+    "Harness",
+    "HarnessInput",
+    "HarnessOptions",
+    "HarnessOutput",
+    "check_options",
+    "declared_with",
+)
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")
@@ -65,6 +73,14 @@ class HarnessOptions(TypedDict, total=False):
     snapshot: bytes
     rescaled: Sequence[bytes]
     fast: bool
+
+
+def check_options(options: HarnessOptions) -> None:
+    """Raise ``ConfigurationError`` for an option that harnesses do not have."""
+    known = HarnessOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise ConfigurationError(f"A harness has no option {name!r}; there are {', '.join(known)}.")
 
 
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
@@ -125,9 +141,9 @@ class HarnessInput(Generic[IN]):
         """Hand over records and signals together, such as the ``elements`` of another harness's output."""
         elements = list(elements)
         if not 0 <= channel < self._channels:
-            raise ValueError(f"There is no channel {channel}: the input has {self._channels} (see channels=...).")
+            raise ContractError(f"There is no channel {channel}: the input has {self._channels} (see channels=...).")
         if channel in self._ended:
-            raise ValueError(f"Channel {channel} has ended.")
+            raise ContractError(f"Channel {channel} has ended.")
         if any(isinstance(element, EndOfInput) for element in elements):
             self._ended.add(channel)
         self._harness._receive(self._index, self._index * self._channels + channel, elements)
@@ -290,9 +306,9 @@ class Harness:
     @short_traceback
     def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
         if self._operator.keyed and key is NO_PARTITION:
-            raise LookupError(f"The function is keyed: say which key to visit; those that were seen are {self.keys}.")
+            raise ContractError(f"The function is keyed: say which key to visit; those that were seen are {self.keys}.")
         if self._operator.keyed and key not in self.keys:
-            raise LookupError(f"There is no partition {key!r}; those that were seen are {self.keys}.")
+            raise ContractError(f"There is no partition {key!r}; those that were seen are {self.keys}.")
         result = self._task.visit(key, visitor)
         self._subtask.flush()
         return result
@@ -352,7 +368,7 @@ class Harness:
         for record in records:
             owner = subtask_of(key := select(record), operator.max_parallelism, operator.parallelism)
             if owner != self._index:
-                raise ValueError(f"Key {key!r} belongs to subtask {owner}, this is subtask {self._index}.")
+                raise ContractError(f"Key {key!r} belongs to subtask {owner}, this is subtask {self._index}.")
 
 
 def _operator_under_test(plan: Plan) -> Operator:

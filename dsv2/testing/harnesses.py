@@ -23,6 +23,7 @@ from dsv2.testing.harness import (
     HarnessInput,
     HarnessOptions,
     HarnessOutput,
+    check_options,
     declared_with,
 )
 from dsv2.watermark import WatermarkDeclaration
@@ -56,7 +57,7 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
         **options: Unpack[HarnessOptions],
     ) -> None:
         job = _Job(function, options)
-        job.process(key, output_key)
+        job.process(key, new_key_selector=output_key)
         super().__init__(job.plan(), options)
         self.input: HarnessInput[IN] = self._inputs[0]
         self.output: HarnessOutput[OUT] = self._outputs[0]
@@ -64,7 +65,7 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
     def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
         """``visitor(ctx)`` in the partition ``key``: to look at its state, or to set it.
 
-        Raises ``LookupError`` for a key that was not seen.
+        Raises ``ContractError`` for a key that was not seen.
         """
         return self._visit(visitor, key)
 
@@ -82,7 +83,7 @@ class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
         **options: Unpack[HarnessOptions],
     ) -> None:
         job = _Job(function, options)
-        job.process(key, first_output_key, second_output_key)
+        job.process(key, first_key_selector=first_output_key, second_key_selector=second_output_key)
         super().__init__(job.plan(), options)
         self.input: HarnessInput[IN] = self._inputs[0]
         self.first_output: HarnessOutput[OUT1] = self._outputs[0]
@@ -155,6 +156,7 @@ class _Job:
     """The smallest job around a function: something upstream of each input, a sink behind each output."""
 
     def __init__(self, function: ProcessFunction, options: HarnessOptions) -> None:
+        check_options(options)
         self._function = function
         self._options = options
         self._env = ExecutionEnvironment.get_instance(runtime="local")
@@ -169,9 +171,10 @@ class _Job:
         """A stream for an input that is not broadcast."""
         return self.upstream().shuffle() if key is None else self.upstream().key_by(key)
 
-    def process(self, key: _AnyKey | None, *output_keys: _AnyKey | None) -> None:
-        """Run a function with one input."""
-        self._take(self.stream(key).process(self._function, *filter(None, output_keys)))
+    def process(self, key: _AnyKey | None, **output_keys: _AnyKey | None) -> None:
+        """Run a function with one input. ``output_keys``: as ``KeyedPartitionStream.process`` calls them."""
+        given = {name: selector for name, selector in output_keys.items() if selector is not None}
+        self._take(self.stream(key).process(self._function, **given))
 
     def connect(self, key: _AnyKey | None, other: Any, output_key: _AnyKey | None) -> None:
         """Run a function with two inputs."""

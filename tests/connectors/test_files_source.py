@@ -259,5 +259,5 @@ def test_a_file_that_was_cut_off_is_not_taken_for_a_whole_one(tmp_path: Path) ->
 def test_limits_that_make_no_sense(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="bytes_per_batch or files_per_batch"):
         FilesSource(tmp_path, text_lines(str), bytes_per_batch=1, files_per_batch=1)
-    with pytest.raises(ConfigurationError, match="files_per_batch must be at least 1, not 0"):
+    with pytest.raises(ConfigurationError, match="files_per_batch must be a whole number of at least 1, not 0"):
         FilesSource(tmp_path, text_lines(str), files_per_batch=0)

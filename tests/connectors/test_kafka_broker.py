@@ -33,7 +33,7 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
     return Topics(kafka_broker.bootstrap_servers)
 
 
-def broker_of(servers: str, group: str, retry_timeout: timedelta = ms(20_000)) -> Broker:
+def broker_of(servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20)) -> Broker:
     return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout, group), SystemClock())
 
 

@@ -318,7 +318,7 @@ def test_mistakes_are_found_when_the_sink_is_made() -> None:
         ConfigurationError, match=r"If topic is a function, say which one to use for that \(marker_topic"
     ):
         KafkaSink[int]("host:1", lambda number: "t", encoded)
-    with pytest.raises(ConfigurationError, match="delivery is 'exactly-once' or 'at-least-once', not 'once'"):
+    with pytest.raises(ConfigurationError, match="delivery must be one of 'exactly-once', 'at-least-once', or a"):
         KafkaSink[int]("host:1", "t", encoded, delivery="once")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"'transactional\.id' itself\. Use transactional_id_prefix"):
         KafkaSink[int]("host:1", "t", encoded, options={"transactional.id": "mine"})

@@ -257,7 +257,7 @@ def test_a_server_that_does_not_log_enough(postgres_server_without_decoding: Pos
     ("options", "found"),
     [
         ({"slot_name": "My-Slot"}, "slot_name is made of at most 40 lower-case letters, digits and underscores"),
-        ({"if_slot_exists": "drop"}, "if_slot_exists is 'fail' or 'replace', not 'drop'"),
+        ({"if_slot_exists": "drop"}, "if_slot_exists must be one of 'fail', 'replace', or a member of IfSlotExists"),
         ({"records_per_batch": 0}, "records_per_batch must be at least 1"),
         ({"log_bytes_per_batch": 0}, "log_bytes_per_batch must be at least 1"),
         ({"conninfo": ""}, "PostgresSource needs conninfo"),

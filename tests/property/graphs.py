@@ -156,11 +156,12 @@ def _partitioned(stream: Any, how: How) -> Any:
 
 
 def _apply(step: Step, inputs: Sequence[Any], function: Any) -> Any:
-    selectors = (key_of,) * (step.outputs if step.keeps_key else 0)
+    names = ("new_key_selector",) if step.outputs == 1 else ("first_key_selector", "second_key_selector")
+    selectors = dict.fromkeys(names, key_of) if step.keeps_key else {}
     if len(inputs) == 1:
-        return inputs[0].process(function, *selectors)
+        return inputs[0].process(function, **selectors)
     first, second = reversed(inputs) if step.swapped else inputs
-    return first.connect_and_process(second, function, *selectors)
+    return first.connect_and_process(second, function, **selectors)
 
 
 @st.composite

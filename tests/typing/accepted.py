@@ -447,6 +447,29 @@ def joins_of_subclasses(g: Given) -> None:
     assert_type(connect(g.other_keyed, window_join(WindowStrategy.count(2), a_join_of_anything)), NonKeyed[bytes])
 
 
+def choices_are_members_or_strings(g: Given) -> None:
+    g.env.set_execution_mode("batch")
+    WindowStrategy.tumbling(timedelta(minutes=5), "processing").with_early_firing(timedelta(minutes=1), "processing")
+    StateTtl(timedelta(hours=1), "on-read-and-write")
+    StateDeclarations.list_state_builder("s", int).redistribute_by("union")
+    new_builder("w").type_bool().default_handling_strategy("ignore")
+    connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(ms(5))
+    assert_type(connect(g.other_keyed, interval_join(left_alone, ms(0), ms(5), "left")), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, interval_join(left_only, ms(0), ms(5), "anti")), NonKeyed[bytes])
+    assert_type(connect(g.other_keyed, window_join(tumbling, anyone_alone, "full")), NonKeyed[bytes])
+    processing_time_temporal_join(every_pair, on_snapshot_timeout="fail")
+
+
+def names_for_annotations(g: Given) -> None:
+    one: ConfiguredStream[bytes] = g.non_keyed.process(g.one)
+    two: TwoStreams[bytes, list[int]] = g.non_keyed.process(g.two_out)
+    keyed: ConfiguredKeyedStream[str, bytes] = g.keyed.process(g.one, g.key_of_bytes)
+    stream: NonKeyedPartitionStream[bytes] = two.first
+    assert_type(one.with_uid("u"), ConfiguredStream[bytes])
+    assert_type(keyed.with_uid("u"), ConfiguredKeyedStream[str, bytes])
+    stream.map(len)
+
+
 def joins_with_none(g: Given) -> None:
     connect, tumbling = g.keyed.connect_and_process, WindowStrategy.tumbling(ms(5))
     assert_type(connect(g.other_keyed, interval_join(left_alone, ms(0), ms(5), JoinType.LEFT)), NonKeyed[bytes])

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from dsv2 import WatermarkDeclarationError
+from dsv2 import (
+    Collector,
+    CollectSink,
+    ExecutionEnvironment,
+    InvalidWatermarkError,
+    PartitionedContext,
+    UserFunctionError,
+    WatermarkDeclarationError,
+    WatermarkDeclarations,
+)
 from dsv2.extension.event_time import declarations
 from dsv2.watermark import (
     BoolWatermark,
@@ -130,5 +140,47 @@ def test_a_long_fits_64_bits(value: int) -> None:
 
 @pytest.mark.parametrize("value", [LONG_MIN - 1, LONG_MAX + 1])
 def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
-    with pytest.raises(ValueError, match=rf"'w': {value} is not a signed 64-bit integer"):
+    with pytest.raises(InvalidWatermarkError, match=rf"'w' .* must be a signed 64-bit integer, not {value}\."):
         new_builder("w").type_long().build().new_watermark(value)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "5", None])
+def test_a_long_is_no_other_value(value: Any) -> None:
+    with pytest.raises(InvalidWatermarkError, match=r"type_long\(\): value must be a signed 64-bit integer"):
+        new_builder("w").type_long().build().new_watermark(value)
+
+
+@pytest.mark.parametrize("value", [0, 1, "True", None])
+def test_a_bool_is_true_or_false(value: Any) -> None:
+    with pytest.raises(InvalidWatermarkError, match=r"declared with type_bool\(\): value must be True or False, not "):
+        new_builder("w").type_bool().build().new_watermark(value)
+
+
+def test_a_wrong_value_in_a_callback_names_the_operator() -> None:
+    declared: Any = new_builder("w").type_bool().build()
+
+    def process(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
+
+    env = ExecutionEnvironment.get_instance("local")
+    env.from_collection([1]).process(process).with_uid("flags").to_sink(CollectSink())
+    with pytest.raises(UserFunctionError, match=r"InvalidWatermarkError: Watermark 'w' .*\n *operator: .*'flags'"):
+        env.execute()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda builder: builder.combine_wait_for_all_channels("no"),
+        lambda builder: builder.combine_across_inputs(1),
+        lambda builder: builder.aligned(None),
+        lambda builder: builder.default_handling_strategy("drop"),
+    ],
+)
+def test_what_a_builder_cannot_use_is_refused(call: Callable[[Any], object]) -> None:
+    with pytest.raises(WatermarkDeclarationError, match="must be"):
+        call(new_builder("w").type_long())
+
+
+def test_the_builder_has_its_name_of_flink() -> None:
+    assert WatermarkDeclarations.new_builder("w").type_bool().build() == new_builder("w").type_bool().build()

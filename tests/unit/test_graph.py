@@ -46,6 +46,11 @@ def other_key(record: Any) -> Hashable:
     return str(record)
 
 
+def kept(s: Any) -> Any:
+    """Two outputs that stay keyed."""
+    return s.keyed.process(s.two_out, first_key_selector=new_key, second_key_selector=other_key)
+
+
 def described(plan: Plan, operator: Operator) -> str:
     """Kind, name and parallelism; per input its source, exchange and key; the keys that the outputs must keep."""
 
@@ -79,8 +84,6 @@ ROWS: list[tuple[Build, type, str]] = [
     (lambda s: s.keyed.process(print), NonKeyed, "one-input | KeyedProcess x2 | main hash str | -"),
     (lambda s: s.keyed.process(s.one, new_key), Keyed, "one-input | KeyedProcess x2 | main hash str | new_key"),
     (lambda s: s.keyed.process(s.two_out), TwoNonKeyed, "two-output | Two-Output-Operator x2 | main hash str | - -"),
-    (lambda s: s.keyed.process(s.two_out, new_key, other_key), TwoKeyed,
-     "two-output | Two-Output-Operator x2 | main hash str | new_key other_key"),
     (lambda s: s.keyed.process(s.two_out, second_key_selector=other_key, first_key_selector=new_key), TwoKeyed,
      "two-output | Two-Output-Operator x2 | main hash str | new_key other_key"),
     (lambda s: s.keyed.key_by(other_key).process(s.one), NonKeyed,
@@ -126,7 +129,7 @@ ROWS: list[tuple[Build, type, str]] = [
      "one-input | KeyedProcess x2 | KeyedProcess forward new_key | -"),
     (lambda s: s.keyed.process(s.one, new_key).to_sink(CollectSink()), ConfiguredSink,
      "sink | Sink x2 | KeyedProcess forward new_key | "),
-    (lambda s: s.keyed.process(s.two_out, new_key, other_key).second.process(s.one), NonKeyed,
+    (lambda s: kept(s).second.process(s.one), NonKeyed,
      "one-input | KeyedProcess x2 | Two-Output-Operator.second forward other_key | -"),
     (lambda s: s.keyed.connect_and_process(s.other_keyed, s.two_in, new_key).process(s.one), NonKeyed,
      "one-input | KeyedProcess x2 | Keyed-TwoInput-Process forward new_key | -"),
@@ -260,7 +263,7 @@ def configured(env: ExecutionEnvironment) -> tuple[str, str, int, int]:
         lambda s: s.non_keyed,
         lambda s: s.non_keyed.process(s.one),
         lambda s: s.non_keyed.process(s.two_out),
-        lambda s: s.keyed.process(s.two_out, new_key, new_key),
+        lambda s: kept(s),
         lambda s: s.non_keyed.to_sink(CollectSink()),
     ],
 )

@@ -9,6 +9,8 @@ import pytest
 
 from dsv2 import (
     Collector,
+    ConfigurationError,
+    ContractError,
     NonPartitionedContext,
     PartitionedContext,
     TwoOutputPartitionedContext,
@@ -210,9 +212,9 @@ def test_a_visitor_may_set_the_state_of_a_partition() -> None:
     harness.visit(lambda ctx: ctx.state_manager.get_state(TOTAL).update(40), "tea")
     harness.input.push(Sale("tea", 2))
     assert harness.output.records[-1] == ("tea", 42)
-    with pytest.raises(LookupError, match="There is no partition 'beer'; those that were seen are \\['tea'\\]"):
+    with pytest.raises(ContractError, match="There is no partition 'beer'; those that were seen are \\['tea'\\]"):
         harness.visit(total_of, "beer")
-    with pytest.raises(LookupError, match="say which key to visit; those that were seen are \\['tea'\\]"):
+    with pytest.raises(ContractError, match="say which key to visit; those that were seen are \\['tea'\\]"):
         harness.visit(total_of)
 
 
@@ -241,7 +243,7 @@ def test_subtasks_of_several() -> None:
             try:
                 harness.input.push(Sale(product, 1))
                 homes[product] = index
-            except ValueError as error:
+            except ContractError as error:
                 assert str(error) == f"Key {product!r} belongs to subtask {1 - index}, this is subtask {index}."  # noqa: PT017
     assert len(homes) == 5
     assert set(homes.values()) == {0, 1}
@@ -328,18 +330,23 @@ def test_what_one_function_gives_is_pushed_to_the_next() -> None:
     assert second.output.elements == [StampedRecord("a", 1), told, *first.output.elements[1:]]
 
 
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="A harness has no option 'chanels'; there are channels, parallelism"):
+        OneInputHarness(Hearing(), chanels=2)  # type: ignore[call-arg]
+
+
 def test_mistakes() -> None:
     harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST])
-    with pytest.raises(ValueError, match="no channel 2: the input has 2"):
+    with pytest.raises(ContractError, match="There is no channel 2: the input has 2"):
         harness.input.push("a", channel=2)
     with pytest.raises(UndeclaredWatermarkError, match="'open' is not declared: make the harness with declarations"):
         harness.input.push_watermark(OPEN.new_watermark(True))
     with pytest.raises(UndeclaredWatermarkError, match="BUILTIN_API_EVENT_TIME"):
         harness.input.push_event_time(1)
     harness.input.end(channel=0)
-    with pytest.raises(ValueError, match="Channel 0 has ended"):
+    with pytest.raises(ContractError, match="Channel 0 has ended"):
         harness.input.push("a")
-    with pytest.raises(ValueError, match="does not go back: -1 ms"):
+    with pytest.raises(ConfigurationError, match="duration must be 0 or more, not -1 ms"):
         harness.advance_clock(ms(-1))
 
 

@@ -122,7 +122,7 @@ def test_keys_that_may_be_equal_are_accepted(env: ExecutionEnvironment, s: Any, 
     ("build", "output"),
     [
         (lambda s: s.keyed.process(s.one, number), 1),
-        (lambda s: s.keyed.process(s.two_out, text, number), 2),
+        (lambda s: s.keyed.process(s.two_out, first_key_selector=text, second_key_selector=number), 2),
         (lambda s: s.keyed.connect_and_process(s.other_keyed, s.two_in, number), 1),
         (lambda s: s.keyed.connect_and_process(s.broadcast, s.with_side, number), 1),
     ],

@@ -355,7 +355,7 @@ def test_a_checkpoint_is_refused() -> None:
 
 
 def test_batches_without_records_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"batches are numbers of records of at least 1, not \[3, 0\]"):
+    with pytest.raises(ConfigurationError, match="Each of batches must be a whole number of at least 1, not 0"):
         LocalRuntime(batches=[3, 0])
 
 

@@ -143,8 +143,10 @@ class Program:
         tweets: Any = streams["tweets"]
         clean = (tweets.shuffle() if self.shuffled else tweets).process(self.clean)
         clean.with_uid(self.clean_uid).with_name(self.clean_name)
-        keys = (self.keeps_key, topic) if isinstance(self.count, TwoOutputStreamProcessFunction) else (self.keeps_key,)
-        count = clean.key_by(self.key).process(self.count, *keys)
+        keys = {"new_key_selector": self.keeps_key}
+        if isinstance(self.count, TwoOutputStreamProcessFunction):
+            keys = {"first_key_selector": self.keeps_key, "second_key_selector": topic}
+        count = clean.key_by(self.key).process(self.count, **keys)
         count.with_uid("count").with_parallelism(self.parallelism).with_max_parallelism(self.max_parallelism)
         if isinstance(self.count, TwoOutputStreamProcessFunction):
             count = count.second if self.second_output else count.first

@@ -314,7 +314,9 @@ class TestKeptKeys:
             second.collect(-1 if bad_output == "second" else record)
 
         def build(numbers: Any) -> Any:
-            pair = numbers.key_by(mod10).process(two_output(process_record=process), int, int).with_uid("f")
+            keyed = numbers.key_by(mod10)
+            pair = keyed.process(two_output(process_record=process), first_key_selector=int, second_key_selector=int)
+            pair.with_uid("f")
             pair.second.to_sink(CollectSink())
             return pair.first
 

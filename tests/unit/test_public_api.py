@@ -98,6 +98,49 @@ def documented_parts(module_name: str) -> Iterator[tuple[str, object]]:
             )
 
 
+EVERYDAY = [
+    "ExecutionEnvironment",
+    "Trigger",
+    "RuntimeExecutionMode",
+    "OneInputStreamProcessFunction",
+    "TwoInputNonBroadcastStreamProcessFunction",
+    "TwoInputBroadcastStreamProcessFunction",
+    "TwoOutputStreamProcessFunction",
+    "MapFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Collector",
+    "PartitionedContext",
+    "NonPartitionedContext",
+    "ConfiguredStream",
+    "ConfiguredKeyedStream",
+    "ConfiguredGlobalStream",
+    "TwoStreams",
+    "TwoKeyedStreams",
+    "TwoGlobalStreams",
+    "new_builder",
+    "WatermarkDeclarations",
+    "WatermarkDeclaration",
+    "WatermarkHandlingResult",
+    "Watermark",
+    "StateDeclarations",
+    "StateDeclaration",
+    "StateTtl",
+    "CollectSink",
+    "PrintSink",
+    "FileSink",
+    "ForeachBatchSink",
+    "CollectionSource",
+    "DataGeneratorSource",
+    "DataFrameSource",
+]
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+def test_everyday_names_come_from_dsv2(name: str) -> None:
+    assert name in import_module("dsv2").__all__
+
+
 @pytest.mark.parametrize("module", FOR_USERS)
 def test_everything_for_users_is_documented(module: str) -> None:
     assert inspect.getdoc(import_module(module))

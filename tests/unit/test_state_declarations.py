@@ -182,11 +182,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: ReducingStateDeclaration("s", int, 7), "ReducingState 's': reduce is a callable (value, value) -> value"),  # type: ignore[arg-type]
     (lambda: AggregatingStateDeclaration("s", int, max), "AggregatingState 's': it takes an AggregateFunction (or"),  # type: ignore[arg-type]
-    (lambda: StateTtl(ms(0)), "A time to live is a whole number of milliseconds, at least 1, or a timedelta, not 0."),
-    (lambda: StateTtl(ms(True)), "or a timedelta, not True."),
-    (lambda: StateTtl(1.5), "or a timedelta, not 1.5."),  # type: ignore[arg-type]
-    (lambda: StateTtl(timedelta(microseconds=999)), "or a timedelta, not datetime.timedelta(microseconds=999)."),
-    (lambda: StateTtl(1, True), "What updates a time to live is a TtlUpdate, not True."),  # type: ignore[arg-type]
+    (lambda: StateTtl(ms(0)), "duration must be at least 1 ms, not 0 ms."),
+    (lambda: StateTtl(60_000), "duration must be a datetime.timedelta, such as timedelta(seconds=5), not 60000."),  # type: ignore[arg-type]
+    (lambda: StateTtl(timedelta(microseconds=999)), "duration must be a whole number of milliseconds, not 0.999 ms."),
+    (lambda: StateTtl(ms(1), "write"), "update must be one of 'on-create-and-write', 'on-read-and-write', or a"),  # type: ignore[arg-type]
 ]
 
 

@@ -26,6 +26,6 @@ def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("partitions", [0, -3])
 def test_a_stage_has_one_task_at_least(partitions: int) -> None:
     nobody: Any = None
-    with pytest.raises(ConfigurationError, match=f"partitions is a number of tasks of at least 1, not {partitions}"):
+    with pytest.raises(ConfigurationError, match=f"partitions must be a whole number of at least 1, not {partitions}"):
         SparkRuntime(nobody, partitions=partitions)
     SparkRuntime(nobody, partitions=1)

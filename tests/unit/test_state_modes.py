@@ -52,7 +52,7 @@ TABLE: dict[str, tuple[Build, set[RedistributionMode]]] = {
     "keyed, key-preserving": (lambda s, states: s.keyed.process(using(s.one, states), str), {IDENTICAL}),
     "keyed, two outputs": (lambda s, states: s.keyed.process(using(s.two_out, states)), {IDENTICAL}),
     "keyed, two outputs, key-preserving": (
-        lambda s, states: s.keyed.process(using(s.two_out, states), str, str),
+        lambda s, states: s.keyed.process(using(s.two_out, states), first_key_selector=str, second_key_selector=str),
         {IDENTICAL},
     ),
     "keyed × keyed": (

@@ -69,9 +69,9 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"snapshot_timeout": 0}, "snapshot_timeout must be at least 1 ms, not 0."),
-            ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not datetime"),
-            ({"snapshot_timeout": 1.5}, "snapshot_timeout is a timedelta of whole milliseconds, or a number of them"),
+            ({"snapshot_timeout": ms(0)}, "snapshot_timeout must be at least 1 ms, not 0 ms."),
+            ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not -1000 ms."),
+            ({"snapshot_timeout": 1.5}, "snapshot_timeout must be a datetime.timedelta, such as"),
             ({"is_deletion": "value"}, "is_deletion is a callable (row) -> bool, not 'value'."),
             ({"is_deletion": lambda: True}, "is_deletion is a callable (row) -> bool, not <function"),
         ],

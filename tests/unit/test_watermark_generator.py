@@ -6,6 +6,7 @@ not late; a generator that falls idle first tells what it knows; it keeps what i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -304,18 +305,21 @@ def test_timestamps_may_be_before_the_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    "builder",
+    ("call", "message"),
     [
-        generator().periodic_watermark(timedelta(0)),
-        generator().periodic_watermark(-MS).per_event_watermark(),
-        generator().with_idleness(-MS),
-        generator().with_max_out_of_order_time(-MS),
+        (lambda builder: builder.periodic_watermark(timedelta(0)), "interval must be at least 1 ms, not 0 ms"),
+        (lambda builder: builder.periodic_watermark(-MS), "interval must be at least 1 ms, not -1 ms"),
+        (lambda builder: builder.with_idleness(-MS), "idleness must be 0 or more, not -1 ms"),
+        (lambda builder: builder.with_max_out_of_order_time(-MS), "out_of_order must be 0 or more, not -1 ms"),
+        (lambda builder: builder.with_max_out_of_order_time(20), "out_of_order must be a datetime.timedelta, such as"),
     ],
 )
-def test_times_that_make_no_sense_are_refused(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+def test_times_that_make_no_sense_are_refused(
+    call: Callable[[EventTimeWatermarkGeneratorBuilder[int]], object], message: str
+) -> None:
     """Flink refuses the interval when the job starts: "Watermark interval 0 should large to 0."."""
-    with pytest.raises(ConfigurationError):
-        builder.build_as_process_function()
+    with pytest.raises(ConfigurationError, match=message):
+        call(generator())
 
 
 def test_a_generator_needs_a_callable() -> None:

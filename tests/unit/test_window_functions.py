@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -437,18 +436,18 @@ class TestRefusedArguments:
     @pytest.mark.parametrize(
         ("call", "message"),
         [
-            (lambda w: w.tumbling(0), "The size of windows must be greater than 0, not 0"),
-            (lambda w: w.sliding(0, 5), "The size of windows must be greater than 0, not 0"),
-            (lambda w: w.sliding(5, -1), "The slide of windows must be greater than 0, not -1"),
-            (lambda w: w.tumbling(1.5), "The size of windows is a timedelta of whole milliseconds, or a number"),
-            (lambda w: w.tumbling(True), "The size of windows is a timedelta of whole milliseconds"),
-            (lambda w: w.tumbling(5, "EVENT"), "Which time windows follow is a TimeType, not 'EVENT'"),
-            (lambda w: w.tumbling(5, allowed_lateness=-1), "The allowed lateness cannot be negative, as -1 is"),
-            (lambda w: w.tumbling(5, offset="1h"), "The offset of windows is a timedelta of whole milliseconds"),
-            (lambda w: w.session(0), "The gap of sessions must be greater than 0"),
+            (lambda w: w.tumbling(ms(0)), "size must be at least 1 ms, not 0 ms"),
+            (lambda w: w.sliding(ms(0), ms(5)), "size must be at least 1 ms, not 0 ms"),
+            (lambda w: w.sliding(ms(5), ms(-1)), "slide must be at least 1 ms, not -1 ms"),
+            (lambda w: w.tumbling(ms(1.5)), "size must be a whole number of milliseconds, not 1.5 ms"),
+            (lambda w: w.tumbling(60_000), "size must be a datetime.timedelta, such as .* not 60000"),
+            (lambda w: w.tumbling(ms(5), "EVENT"), "time_type must be one of 'event', 'processing', .* not 'EVENT'"),
+            (lambda w: w.tumbling(ms(5), allowed_lateness=ms(-1)), "allowed_lateness must be 0 or more, not -1 ms"),
+            (lambda w: w.tumbling(ms(5), offset="1h"), "offset must be a datetime.timedelta, such as .* not '1h'"),
+            (lambda w: w.session(ms(0)), "gap must be at least 1 ms"),
             (lambda w: w.count(0), "The size of count windows is a number of records, not 0"),
             (lambda w: w.count(5, 1.0), "The slide of count windows is a number of records, not 1.0"),
-            (lambda w: w.global_().with_early_firing(0), "The interval of early firing must be greater than 0"),
+            (lambda w: w.global_().with_early_firing(ms(0)), "interval must be at least 1 ms"),
         ],
     )
     def test_strategies(self, call: Any, message: str) -> None:

@@ -31,7 +31,7 @@ from dsv2.sources import (
 )
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("PostgresSource", "drop_replication")
+__all__ = ("IfSlotExists", "PostgresSource", "drop_replication")
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -158,7 +158,7 @@ def interval_join(
     chosen = as_choice(JoinType, join_type, "join_type")
     earliest, latest = as_milliseconds(lower, "lower"), as_milliseconds(upper, "upper")
     if earliest > latest:
-        raise ConfigurationError(f"interval_join: no timestamp is between lower ({lower}) and upper ({upper}).")
+        raise ConfigurationError(f"No timestamp is between lower ({earliest} ms) and upper ({latest} ms).")
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     return new_interval_join(as_join_function(function), chosen, earliest, latest, on_late_left, on_late_right)
 

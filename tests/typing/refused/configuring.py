@@ -25,6 +25,10 @@ def wrong_values(g: Given) -> None:
     g.non_keyed.process(g.one).with_uid(1)  # E: arg-type
     g.non_keyed.process(g.one).with_parallelism("2")  # E: arg-type
     g.env.set_execution_mode("BATCH")  # E: arg-type
+    g.env.set_callback_timeout(60_000)  # E: arg-type
+    g.env.get_instance("flink")  # E: arg-type
     g.env.execute("job", trigger=5)  # E: arg-type
     g.env.execute("job", "checkpoint")  # E: call-arg
     Trigger.processing_time("1 second")  # E: arg-type
+    Trigger.processing_time(1_000)  # E: arg-type
+    Trigger.continuous()  # E: attr-defined

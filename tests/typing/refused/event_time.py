@@ -37,7 +37,6 @@ def generators(g: Given) -> None:
     of_dates = new_builder(millisecond).build_as_watermark_strategy()
     g.env.from_source(g.source, watermarks=of_dates)  # E: misc
     EventTimeExtension.new_watermark_strategy_builder().build_as_process_function()  # E: attr-defined
-    EventTimeExtension.wrap_process_function(g.one)  # E: type-var
     EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION.new_watermark("now")  # E: arg-type
     EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION.new_watermark(1)  # E: arg-type
     EventTimeExtension.is_event_time_watermark(5)  # E: arg-type

@@ -48,8 +48,8 @@ def a_join_function_takes_the_records_of_both_sides(g: Given) -> None:
 
 def a_join_function_must_expect_none(g: Given) -> None:
     interval_join(every_pair, ms(0), ms(5), JoinType.LEFT)  # E: call-overload
-    window_join(WindowStrategy.tumbling(5), left_alone, JoinType.FULL)  # E: call-overload
-    window_join(WindowStrategy.tumbling(5), every_pair, JoinType.SEMI)  # E: call-overload
+    window_join(WindowStrategy.tumbling(ms(5)), left_alone, JoinType.FULL)  # E: call-overload
+    window_join(WindowStrategy.tumbling(ms(5)), every_pair, JoinType.SEMI)  # E: call-overload
 
 
 def a_join_function_gets_four_arguments(g: Given) -> None:
@@ -58,23 +58,25 @@ def a_join_function_gets_four_arguments(g: Given) -> None:
 
 def bounds_are_times(g: Given) -> None:
     interval_join(every_pair, "now", ms(5))  # E: call-overload
+    interval_join(every_pair, -5, 5)  # E: call-overload
+    interval_join(every_pair, ms(-5), ms(5), "left")  # E: call-overload
 
 
 def a_type_is_known_where_it_is_written(join_type: JoinType) -> None:
     interval_join(every_pair, ms(0), ms(5), join_type)  # E: call-overload
-    window_join(WindowStrategy.tumbling(5), every_pair, "inner")  # E: call-overload
+    window_join(WindowStrategy.tumbling(ms(5)), every_pair, "outer")  # E: call-overload
 
 
 def late_records_are_those_of_their_side(g: Given) -> None:
     late_dates = interval_join(every_pair, ms(0), ms(5), on_late_right=late_number)
     g.keyed.connect_and_process(g.other_keyed, late_dates)  # E: misc
-    window_join(WindowStrategy.tumbling(5), every_pair, on_late_left=Pair())  # E: call-overload
+    window_join(WindowStrategy.tumbling(ms(5)), every_pair, on_late_left=Pair())  # E: call-overload
     window_join(10, every_pair)  # E: call-overload
 
 
 def a_life_is_long_as_declared() -> None:
     join(every_pair, ttl=1000)  # E: arg-type
-    interval_join(every_pair, ms(0), ms(5), ttl=StateTtl(1000))  # E: call-overload
+    interval_join(every_pair, ms(0), ms(5), ttl=StateTtl(ms(1000)))  # E: call-overload
 
 
 def is_long(text: str) -> bool:

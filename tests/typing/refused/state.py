@@ -79,7 +79,9 @@ def declarations(manager: StateManager) -> None:
     StateDeclarations.value_state("count", int, ttl=1000)  # E: call-overload
     ListStateDeclaration("words", str, RedistributionStrategy.SPLIT)  # E: arg-type
     StateTtl("1 h")  # E: arg-type
-    StateTtl(timedelta(hours=1)).duration = 1  # E: misc
+    StateTtl(60_000)  # E: arg-type
+    StateTtl(timedelta(hours=1), "on-write")  # E: arg-type
+    StateTtl(timedelta(hours=1)).duration = timedelta(1)  # E: misc
     ValueStateDeclaration[int, int]("count", int, "0")  # E: call-overload
 
 

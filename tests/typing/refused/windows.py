@@ -21,17 +21,17 @@ from dsv2.extension.window import (
 from dsv2.state import AggregateFunction, StateDeclarations, aggregate_of
 from tests.typing.given import Given
 
-TEN = WindowStrategy.tumbling(10)
+TEN = WindowStrategy.tumbling(timedelta(minutes=10))
 COUNT = StateDeclarations.value_state("count", int)
 RULES = StateDeclarations.map_state_builder("rules", str, int).build_broadcast()
 
 
 def strategies() -> None:
     WindowStrategy.tumbling("10")  # E: arg-type
-    WindowStrategy.tumbling(1.5)  # E: arg-type
-    WindowStrategy.tumbling(10, "EVENT")  # E: arg-type
-    WindowStrategy.sliding(10)  # E: call-arg
-    WindowStrategy.session(10, allowed_lateness=5)  # E: call-arg
+    WindowStrategy.tumbling(10)  # E: arg-type
+    WindowStrategy.tumbling(timedelta(minutes=10), "EVENT")  # E: arg-type
+    WindowStrategy.sliding(timedelta(minutes=10))  # E: call-arg
+    WindowStrategy.session(timedelta(minutes=10), allowed_lateness=5)  # E: call-arg
     WindowStrategy.count(timedelta(seconds=1))  # E: arg-type
     WindowStrategy.global_(10)  # E: call-arg
     TEN.with_early_firing("1 s")  # E: arg-type
