@@ -36,9 +36,8 @@ from benchmarks.peers.hot_topics.on_dsv2 import pipeline as hot_topics
 from benchmarks.peers.protocol import Task, warm_up_for
 from benchmarks.peers.running_count import plain
 from benchmarks.peers.running_count.on_dsv2 import Count
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
 from runtime_spark import SparkRuntime
 from runtime_spark.query import StreamingJob
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from dsv2 import (
     Collector,
     ConfigurationError,
+    ConfiguredStream,
     Dsv2Error,
     ExecutionEnvironment,
     JobProgress,
@@ -43,7 +44,6 @@ from dsv2 import (
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import ConfiguredStream
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from examples.console import format_table, format_time
 from examples.program import INTERRUPTED, number_of_subtasks

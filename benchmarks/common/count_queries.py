@@ -22,11 +22,10 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
 
 from benchmarks.common import own_time  # noqa: F401 - so that workers and planners import it
-from dsv2 import Collector, ExecutionEnvironment, PartitionedContext, Trigger
+from dsv2 import Collector, ExecutionEnvironment, NonKeyedPartitionStream, PartitionedContext, Trigger
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
 from runtime_spark.layout import spark_partition
 from runtime_spark.query import StreamingJob
 from runtime_spark.session import starting

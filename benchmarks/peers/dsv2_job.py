@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dsv2 import Collector, NonPartitionedContext, PartitionedContext
+from dsv2 import Collector, NonKeyedPartitionStream, NonPartitionedContext, PartitionedContext
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import ForeachBatchSink
-from dsv2.streams import NonKeyedPartitionStream
 
 __all__ = ("Tally", "add_up")
 

@@ -80,6 +80,9 @@ class LongWatermarkDeclaration:
     combination_policy: WatermarkCombinationPolicy
     default_handling_strategy: WatermarkHandlingStrategy
 
+    def __post_init__(self) -> None:
+        _check(self, NumericWatermarkCombinationFunction)
+
     def new_watermark(self, value: int) -> LongWatermark:
         """A watermark of this declaration.
 
@@ -101,6 +104,9 @@ class BoolWatermarkDeclaration:
     combination_policy: WatermarkCombinationPolicy
     default_handling_strategy: WatermarkHandlingStrategy
 
+    def __post_init__(self) -> None:
+        _check(self, BoolWatermarkCombinationFunction)
+
     def new_watermark(self, value: bool) -> BoolWatermark:
         """A watermark of this declaration. Raises ``InvalidWatermarkError`` unless ``value`` is a bool."""
         if not isinstance(value, bool):
@@ -109,6 +115,16 @@ class BoolWatermarkDeclaration:
                 f"not {value!r}."
             )
         return BoolWatermark(value, self.identifier)
+
+
+def _check(declaration: LongWatermarkDeclaration | BoolWatermarkDeclaration, functions: type[Enum]) -> None:
+    policy, strategy = declaration.combination_policy, declaration.default_handling_strategy
+    for part, kind in ((policy.combination_function, functions), (strategy, WatermarkHandlingStrategy)):
+        if not isinstance(part, kind):
+            raise WatermarkDeclarationError(
+                f"Watermark {declaration.identifier!r}: a {type(declaration).__name__} takes a {kind.__name__}, "
+                f"not {part!r}."
+            )
 
 
 WatermarkDeclaration: TypeAlias = LongWatermarkDeclaration | BoolWatermarkDeclaration

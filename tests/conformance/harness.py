@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from dsv2 import (
+    ConfiguredStream,
     ExecutionEnvironment,
     GlobalStream,
     KeyedPartitionStream,
@@ -20,7 +21,6 @@ from dsv2 import (
 from dsv2.job import JobRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
-from dsv2.streams import ConfiguredStream
 
 __all__ = (
     "LOCAL_SETTINGS",

@@ -13,7 +13,10 @@ from typing import assert_type
 from dsv2 import (
     BroadcastStream,
     Collector,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
     ConfiguredSink,
+    ConfiguredStream,
     GlobalStream,
     KeyedPartitionStream,
     NonKeyedPartitionStream,
@@ -23,7 +26,9 @@ from dsv2 import (
     StateManager,
     SubtaskStateManager,
     TwoGlobalStreams,
+    TwoKeyedStreams,
     TwoOutputPartitionedContext,
+    TwoStreams,
 )
 from dsv2.extension.join import (
     JoinFunction,
@@ -65,13 +70,6 @@ from dsv2.state import (
     ValueState,
     ValueStateDeclaration,
     aggregate_of,
-)
-from dsv2.streams import (
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    TwoKeyedStreams,
-    TwoStreams,
 )
 from dsv2.watermark import (
     BoolWatermark,

@@ -11,9 +11,13 @@ from typing import assert_type
 
 from dsv2 import (
     Collector,
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
+    ConfiguredStream,
     NonPartitionedContext,
     PartitionedContext,
     TwoOutputPartitionedContext,
+    TwoStreams,
 )
 from dsv2.extension.window import (
     OneInputWindowContext,
@@ -44,12 +48,6 @@ from dsv2.state import (
     StateDeclarations,
     ValueState,
     aggregate_of,
-)
-from dsv2.streams import (
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    TwoStreams,
 )
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.durations import ms

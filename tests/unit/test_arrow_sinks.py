@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pytest
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.arrow import (
     ArrowCollector,
     ArrowForeachBatchSink,
@@ -23,7 +23,6 @@ from dsv2.arrow import (
 from dsv2.errors import JobError, PlanError, SchemaError
 from dsv2.local import LocalRuntime
 from dsv2.sinks import Sink, SinkInfo
-from dsv2.streams import NonKeyedPartitionStream
 from dsv2.testing import ManualClock
 
 T = TypeVar("T")

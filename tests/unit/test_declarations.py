@@ -182,5 +182,11 @@ def test_what_a_builder_cannot_use_is_refused(call: Callable[[Any], object]) -> 
         call(new_builder("w").type_long())
 
 
+@pytest.mark.parametrize(("function", "strategy"), [(AND, FORWARD), ("min", FORWARD), (MIN, "forward")])
+def test_what_a_declaration_cannot_use_is_refused(function: Any, strategy: Any) -> None:
+    with pytest.raises(WatermarkDeclarationError, match="Watermark 'w': a LongWatermarkDeclaration takes a "):
+        LongWatermarkDeclaration("w", WatermarkCombinationPolicy(function), strategy)
+
+
 def test_the_builder_has_its_name_of_flink() -> None:
     assert WatermarkDeclarations.new_builder("w").type_bool().build() == new_builder("w").type_bool().build()

@@ -8,24 +8,22 @@ from typing import Any, TypeAlias, cast
 import pytest
 
 from dsv2 import (
+    ConfiguredGlobalStream,
+    ConfiguredKeyedStream,
     ConfiguredSink,
+    ConfiguredStream,
     ExecutionEnvironment,
     JobHandle,
     RuntimeExecutionMode,
     Trigger,
     TwoGlobalStreams,
+    TwoKeyedStreams,
+    TwoStreams,
 )
 from dsv2.graph import Operator, Plan
 from dsv2.job import RunOptions
 from dsv2.sinks import CollectSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import (
-    ConfiguredGlobalStream,
-    ConfiguredKeyedStream,
-    ConfiguredStream,
-    TwoKeyedStreams,
-    TwoStreams,
-)
 from dsv2.watermark import new_builder
 from tests.durations import ms
 

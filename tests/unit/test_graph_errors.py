@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from types import FunctionType
 from typing import Any, TypeAlias, cast
 

@@ -17,6 +17,7 @@ from dsv2 import (
     ExecutionEnvironment,
     JobError,
     JobStatus,
+    NonKeyedPartitionStream,
     PlanError,
     RecordMutatedError,
     RuntimeExecutionMode,
@@ -28,7 +29,6 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, SinkBatch, SinkInfo
 from dsv2.sources import DataFrameSource, DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
 from dsv2.watermark import WatermarkHandlingResult, new_builder
 from tests.durations import ms
 from tests.spans import Spans

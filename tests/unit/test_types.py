@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import cloudpickle
 import pytest
 
-from dsv2 import Collector, CorruptDataError, ExecutionEnvironment, PartitionedContext, SerializationError
+from dsv2 import (
+    Collector,
+    CorruptDataError,
+    ExecutionEnvironment,
+    NonKeyedPartitionStream,
+    PartitionedContext,
+    SerializationError,
+)
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.connectors.kafka import DeadLetter, KafkaMessage, KafkaSource, dead_letters, values
 from dsv2.connectors.postgres import PostgresSource, RowChange
@@ -27,7 +34,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource, HybridSource, Source
-from dsv2.streams import NonKeyedPartitionStream
 from examples.tweets import Tweet
 from tests.spans import Spans
 from tests.support import NoRows, local_environment, one_input

@@ -5,10 +5,9 @@ from __future__ import annotations
 from benchmarks.jobs.hot_topics import WINDOW, Tweets, threshold
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.sinks import ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
 from examples.hot_topics import HotTopic, build
 
 __all__ = ("count", "measure", "pipeline")

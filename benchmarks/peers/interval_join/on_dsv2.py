@@ -8,11 +8,10 @@ from benchmarks.jobs.interval_join import BEFORE, OFFERS, ORDERS, Side, Sided, m
 from benchmarks.peers.dsv2_job import add_up
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
-from dsv2 import Collector, ExecutionEnvironment, RuntimeContext
+from dsv2 import Collector, ExecutionEnvironment, KeyedPartitionStream, RuntimeContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.join import JoinFunction, interval_join
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import KeyedPartitionStream
 
 __all__ = ("measure", "pipeline")
 

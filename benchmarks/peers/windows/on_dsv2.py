@@ -9,11 +9,10 @@ from benchmarks.jobs.windows import add, size, time_of, user_of
 from benchmarks.peers.dsv2_job import add_up
 from benchmarks.peers.protocol import Outcome, Task
 from benchmarks.peers.spark import run_dsv2
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, NonKeyedPartitionStream
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.extension.window import WindowStrategy, reduce
 from dsv2.sources import DataGeneratorSource
-from dsv2.streams import NonKeyedPartitionStream
 
 __all__ = ("measure", "pipeline", "sums_of_windows")
 
