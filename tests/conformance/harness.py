@@ -60,7 +60,7 @@ class Setting:
         cut = "" if self.batch is None else f" by {self.batch}"
         fast = " fast" if self.fast else ""
         maps = " in maps" if self.maps else ""
-        return f"p{self.parallelism} {self.mode.value.lower()}{cut}{fast}{maps} seed {self.seed}"
+        return f"p{self.parallelism} {self.mode.value}{cut}{fast}{maps} seed {self.seed}"
 
 
 _CUTS = ((None, 0, False), (None, 1, True), (1, 2, False), (3, 3, False), (5, 4, True))

@@ -163,7 +163,7 @@ class IntervalJoins(Program):
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
         for join_type in JoinType:
-            function = any_interval_join(PairOf(), LOWER, UPPER, join_type)
+            function = any_interval_join(PairOf(), ms(LOWER), ms(UPPER), join_type)
             joined: Any = left.connect_and_process(right, function).with_uid(p.uid(join_type.value))
             p.collect(joined.process(Stamped()), join_type.value)
 

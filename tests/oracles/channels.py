@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     def of(declaration: WatermarkDeclaration) -> Rule:
         """The rule that ``declaration`` states."""
         policy = declaration.combination_policy
-        return Rule(policy.combination_function.value, policy.combine_wait_for_all_channels, policy.aligned)
+        return Rule(policy.combination_function.name, policy.combine_wait_for_all_channels, policy.aligned)
 
 
 class Heard(NamedTuple):

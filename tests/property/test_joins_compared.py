@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -56,7 +55,7 @@ def test_an_interval_join_gives_what_the_slow_one_gives(
     join_type: JoinType, history: list[Event], bounds: tuple[int, int]
 ) -> None:
     lower, upper = bounds
-    driver = JoinDriver(any_join(pair, lower, timedelta(milliseconds=upper), join_type))
+    driver = JoinDriver(any_join(pair, ms(lower), ms(upper), join_type))
     slow = SlowIntervalJoin(join_type.value, lower, upper)
     for event in history:
         before = driver.event_time
@@ -127,7 +126,7 @@ def late_in(driver: JoinDriver, event: Event) -> list[Any]:
 def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
     history: list[Event], bounds: tuple[int, int]
 ) -> None:
-    driver, slow = JoinDriver(any_join(pair, *bounds, **WANTED)), SlowIntervalJoin("inner", *bounds)
+    driver, slow = JoinDriver(any_join(pair, *map(ms, bounds), **WANTED)), SlowIntervalJoin("inner", *bounds)
     found: list[Any] = []
     for event in history:
         before = driver.event_time

@@ -139,9 +139,9 @@ def test_the_group_is_looked_at_in_intervals() -> None:
     job = Sources((Told("fast", "slow"), aligned(10)))
     job.batch(fast=100, slow=5)
     assert job.batch(slow=99) == ["slow"]
-    assert job.batch(ms=50) == []  # as it was seen last, "slow" is at 5
+    assert job.batch(later=50) == []  # as it was seen last, "slow" is at 5
     assert job.coordinators[0].resumes_soon
-    assert job.batch(ms=50, fast=100, slow=99) == ["fast", "slow"]
+    assert job.batch(later=50, fast=100, slow=99) == ["fast", "slow"]
     assert not job.coordinators[0].resumes_soon
 
 

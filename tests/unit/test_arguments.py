@@ -184,7 +184,7 @@ each_module = pytest.mark.parametrize("module", PUBLIC)
 # Fields of values that only methods with timedeltas make, and points in time.
 IN_MILLISECONDS = {"behind_ms", "idle_after_ms", "interval_ms", "max_drift_ms", "target_batch_ms", "now_ms", "until_ms"}
 UNITS = ("_ms", "_seconds", "_millis")
-SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order", "step")
+SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order")
 
 
 def parameters_of(module: str) -> list[tuple[str, inspect.Parameter]]:

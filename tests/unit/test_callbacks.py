@@ -109,7 +109,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         (lambda f: reduce(TEN, max, f), PlanError, "reduce: emit is a callable (result, window, ctx) -> record, not <"),
         (lambda f: join(f), ConfigurationError, "or a callable (left, right, output, ctx), not <function"),
         (
-            lambda f: any_interval_join(f, 0, 5),
+            lambda f: any_interval_join(f, ms(0), ms(5)),
             ConfigurationError,
             "or a callable (left, right, output, ctx), not <func",
         ),
@@ -119,7 +119,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
             "or a callable (left, right, output, ctx), not <function",
         ),
         (
-            lambda f: any_interval_join(pair, 0, 5, on_late_left=f),
+            lambda f: any_interval_join(pair, ms(0), ms(5), on_late_left=f),
             ConfigurationError,
             "on_late_left is a callable (record, output, ctx), not <function",
         ),

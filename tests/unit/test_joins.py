@@ -194,7 +194,7 @@ class Numbering(JoinFunction[Row, Row, int]):
 
 
 class TestFunction:
-    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, -5, 5)])
+    @pytest.mark.parametrize("make", [join, lambda function: any_join(function, ms(-5), ms(5))])
     def test_its_fields_are_checkpointed(self, make: Callable[[Any], Any]) -> None:
         driver = JoinDriver(make(Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
@@ -227,7 +227,7 @@ class TestFunction:
             raise ValueError("too late")
 
         if kind == "interval":
-            driver = JoinDriver(any_join(pair, 0, 0, **{name: late}))
+            driver = JoinDriver(any_join(pair, ms(0), ms(0), **{name: late}))
         else:
             driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10)), pair, **{name: late}))
         move(driver, 20)
@@ -301,10 +301,10 @@ class TestState:
     @pytest.mark.parametrize(("join_type", "alone"), [(JoinType.INNER, []), (JoinType.LEFT, [0, 1])])
     def test_of_an_interval_join_fits_other_bounds(self, join_type: JoinType, alone: list[int]) -> None:
         """What waits under one program's bounds is found under the next one's."""
-        driver = JoinDriver(any_join(pair, 0, 3, join_type))
+        driver = JoinDriver(any_join(pair, ms(0), ms(3), join_type))
         for number in range(4):
             driver.take(Event(0, Row("a", number, 10 * number)))
-        later = JoinDriver(any_join(pair, 0, 12, join_type), snapshot=driver.harness.snapshot())
+        later = JoinDriver(any_join(pair, ms(0), ms(12), join_type), snapshot=driver.harness.snapshot())
         met = later.take(Event(2, Row("a", 9, 31)))
         assert [(left.number, timestamp) for (left, _), timestamp, _ in met] == [(2, 31), (3, 31)]
         left_over = [result for channel in range(CHANNELS) for result in later.take(Event(channel, event_time(50)))]
