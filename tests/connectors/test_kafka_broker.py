@@ -72,6 +72,7 @@ def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.
 IMPATIENT = """
 import faulthandler, itertools, sys
 faulthandler.enable()
+from datetime import timedelta
 from dsv2.clock import SystemClock
 from dsv2.connectors.kafka import broker as module
 from dsv2.connectors.kafka.connection import KafkaConnection
@@ -80,7 +81,7 @@ from dsv2.connectors.kafka.split import TopicPartition
 module._FIRST_PAUSE_SECONDS = 0.0
 module._LOG.disabled = True
 servers, topic = sys.argv[1:]
-broker = module.Broker(KafkaConnection.checked("A test", servers, {}, 20_000), SystemClock())
+broker = module.Broker(KafkaConnection.checked("A test", servers, {}, timedelta(seconds=20)), SystemClock())
 place = TopicPartition(topic, 0)
 for number in range(300):
     module._FIRST_ANSWER_SECONDS = (1 + number % 10) / 1000

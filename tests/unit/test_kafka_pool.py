@@ -20,12 +20,13 @@ OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, ms(1000))
 FORKING = """
 import faulthandler, gc, os, signal, sys
 faulthandler.enable()
+from datetime import timedelta
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.consumers import consumers
 from dsv2.connectors.kafka.producers import producers
 from dsv2.connectors.kafka.transactions import _brokers
 
-connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
+connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, timedelta(seconds=1))
 pools = (consumers, producers, _brokers)
 for pool in pools:
     pool.give_back(connection, pool.borrow(connection))
@@ -43,6 +44,7 @@ for pool in pools:
         pass  # the parent goes on
 """
 EXITING = """
+from datetime import timedelta
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.pool import Pool
 
@@ -52,7 +54,7 @@ class Client:
     def close(self):
         print("closed")
 
-connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, 1000)
+connection = KafkaConnection.checked("test", "127.0.0.1:1", {}, timedelta(seconds=1))
 pool = Pool(Client)
 pool.give_back(connection, pool.borrow(connection))
 print("exits")

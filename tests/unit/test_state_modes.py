@@ -101,7 +101,7 @@ def test_the_table_of_modes(env: ExecutionEnvironment, s: Any, call: str, mode: 
     with pytest.raises(IllegalRedistributionModeError) as refused:
         env.build_plan()
     assert f" at {location_of(build)}: ListState 's' cannot be used here: " in str(refused.value)
-    assert f"mode {mode.value} " in str(refused.value)
+    assert f"mode {mode.name} " in str(refused.value)
 
 
 @pytest.mark.parametrize(

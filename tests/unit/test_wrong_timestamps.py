@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ContractError, ExecutionEnvironment, UserFunctionError
+from dsv2 import ContractError, ExecutionEnvironment, InvalidWatermarkError, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
@@ -125,7 +125,7 @@ def test_collectors_timers_and_harnesses_refuse_it(timestamp: Any) -> None:
 
 
 def test_a_flag_is_no_number() -> None:
-    with pytest.raises(ValueError, match="True is not a signed 64-bit integer"):
+    with pytest.raises(InvalidWatermarkError, match="must be a signed 64-bit integer, not True"):
         new_builder("w").type_long().build().new_watermark(True)
 
 
