@@ -124,7 +124,7 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.env.get_instance("local", spark=s), 'runtime="local" needs none.'),
     (lambda s: s.env.get_instance(object(), spark=s), 'spark=... goes with runtime="spark".'),
     (lambda s: Trigger.processing_time(ms(-1)), "interval must be 0 or more, not -1 ms."),
-    (lambda s: Trigger.processing_time(5), "interval must be a datetime.timedelta, such as timedelta(seconds=5), not"),
+    (lambda s: Trigger.processing_time(5), "interval must be a datetime.timedelta, such as timedelta(seconds=5), not"),  # type: ignore[arg-type]
     (lambda s: s.env.set_callback_timeout(60_000), "timeout must be a datetime.timedelta, such as timedelta("),
     (lambda s: s.env.set_callback_timeout(ms(0)), "timeout must be at least 1 ms, not 0 ms."),
     (lambda s: s.env.execute(trigger=5), "trigger must be a Trigger, such as Trigger.available_now(), not 5."),
