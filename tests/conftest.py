@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+from hypothesis import settings
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
 from components.server import MissingComponentError
+from tests.profiles import CI, NIGHTLY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,16 +37,40 @@ _MARKERS = {
 }
 _SERVERS = {name for name in _MARKERS if name != "spark"}
 
+settings.load_profile(CI)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--all``."""
+    parser.addoption(
+        "--all", action="store_true", help="also the tests marked nightly, and Hypothesis' profile nightly"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the profile before tests are imported, because their settings begin with it."""
+    if config.getoption("--all"):
+        settings.load_profile(NIGHTLY)
+
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what takes the session, and skip what is marked where Java is missing."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that use the session or a server, skip those that need Java where it is missing."""
+    if not config.getoption("--all"):
+        _leave_out(config, items, "nightly")
     no_java = pytest.mark.skip(reason="Spark needs Java 17 or 21: there is none in JAVA_HOME or on the PATH.")
     for item in items:
         for fixture in _MARKERS.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_MARKERS[fixture])
         if item.get_closest_marker("spark") and not _has_java():
             item.add_marker(no_java)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item], marker: str) -> None:
+    marked = [item for item in items if item.get_closest_marker(marker)]
+    if marked:
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]
+        config.hook.pytest_deselected(items=marked)
 
 
 def _has_java() -> bool:

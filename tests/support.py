@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -55,7 +54,6 @@ __all__ = (
     "packed",
     "two_inputs",
     "two_output",
-    "unhurried",
     "unpacked",
     "watermark",
 )
@@ -64,8 +62,6 @@ T = TypeVar("T")
 
 _CHECKOUT = Path(dsv2.__file__).parent.parent
 _OUR_PACKAGES = tuple(_CHECKOUT / name for name in ("dsv2", "runtime_spark"))
-
-unhurried = settings(deadline=None)  # which would only measure what else the machine does
 
 
 class Signal(NamedTuple):

@@ -27,7 +27,7 @@ from dsv2.runtime.sources.offsets import BEFORE_START, SourceOffset, orders
 from dsv2.sinks import CollectSink
 from dsv2.testing import ManualClock
 from tests.durations import ms
-from tests.support import local_environment, operator_named, unhurried
+from tests.support import local_environment, operator_named
 
 
 class Sale(NamedTuple):
@@ -92,7 +92,6 @@ LINES = st.lists(
 )
 
 
-@unhurried
 @example(["12", "3"], [1], "\n", True)  # behind the first byte
 @given(LINES, st.lists(st.integers(0, 60)), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_lines_are_the_same_wherever_a_file_is_cut(

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from dsv2.watermark.combiner import Combiner, WatermarkCombiner, new_combiner
+from tests.profiles import examples
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 # An example takes microseconds; a deadline would only measure what else the machine does.
-law = settings(max_examples=300, deadline=None)
+law = examples(300)
 
 What: TypeAlias = Literal["update", "deactivate", "activate", "end"]
 Event: TypeAlias = tuple[What, int, int]

@@ -22,7 +22,6 @@ from dsv2.watermark.event_time import (
     EventTimeCombiner,
     EventTimeOfInputs,
 )
-from tests.support import unhurried
 
 Step: TypeAlias = tuple[int, Literal["flag", "idle", "active", "end"] | int]
 """What comes, and on which channel or input; a number is an event time."""
@@ -173,7 +172,6 @@ def until_the_end(steps: list[Step]) -> list[Step]:
     return left
 
 
-@unhurried
 @given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
 def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
     model, heard = ChannelModel(), Heard()
@@ -190,7 +188,6 @@ def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
     assert heard.times == sorted(set(heard.times)), "never back, and the flag is the last word"
 
 
-@unhurried
 @given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
 def test_over_inputs(steps: list[Step], restarts: set[int]) -> None:
     model, event_time = InputModel(), EventTimeOfInputs(MEMBERS)
@@ -222,7 +219,6 @@ class Timed(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, int]):
         output.collect(timestamp)
 
 
-@unhurried
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12) | st.booleans()), max_size=30))
 def test_a_receiver_is_where_the_sender_is_as_long_as_that_is_active(steps: list[tuple[int, int | bool]]) -> None:
     """Statuses stand where they belong between the event times that an operator sends."""

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.join import JoinType, interval_join, join, window_join
@@ -14,8 +14,8 @@ from dsv2.extension.window import TimeType, WindowStrategy
 from dsv2.state import StateTtl, TtlUpdate
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowIntervalJoin, SlowJoin, SlowWindowJoin
+from tests.profiles import examples
 from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, pair
-from tests.support import unhurried
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 any_join: Any = interval_join  # its overloads each take one type
@@ -32,7 +32,6 @@ LIFETIMES = {
 
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
-@unhurried
 @given(history=HISTORIES)
 def test_a_join_gives_a_pair_when_the_second_of_it_comes(lifetime: str, history: list[Event]) -> None:
     driver = JoinDriver(join(pair, ttl=LIFETIMES[lifetime]))
@@ -49,7 +48,6 @@ def test_a_join_gives_a_pair_when_the_second_of_it_comes(lifetime: str, history:
 
 
 @each_type
-@unhurried
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_an_interval_join_gives_what_the_slow_one_gives(
     join_type: JoinType, history: list[Event], bounds: tuple[int, int]
@@ -98,7 +96,7 @@ def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> li
 
 @pytest.mark.parametrize("windows", WINDOWS)
 @each_type
-@settings(unhurried, max_examples=25)
+@examples(25)
 @given(history=HISTORIES)
 def test_a_window_join_gives_what_the_slow_one_gives(join_type: JoinType, windows: str, history: list[Event]) -> None:
     driver = JoinDriver(any_window_join(WINDOWS[windows], pair, join_type))
@@ -121,7 +119,6 @@ def late_in(driver: JoinDriver, event: Event) -> list[Any]:
     return [(row, timestamp) for row, timestamp, _ in driver.take(event) if row[0] == "late"]
 
 
-@unhurried
 @given(history=HISTORIES, bounds=BOUNDS)
 def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
     history: list[Event], bounds: tuple[int, int]
@@ -138,7 +135,6 @@ def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
 
 
 @pytest.mark.parametrize("windows", ["sliding", "session"])
-@unhurried
 @given(history=HISTORIES)
 def test_rows_that_are_late_for_their_window_go_where_they_are_wanted(windows: str, history: list[Event]) -> None:
     strategy = WINDOWS[windows]

@@ -15,7 +15,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import in_blob, in_entries
-from tests.support import CountingCodec, KeptEntries, long_lists, unhurried
+from tests.support import CountingCodec, KeptEntries, long_lists
 
 Step: TypeAlias = tuple[str, Any, Any]
 
@@ -68,7 +68,6 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 LAYOUTS = st.none() | st.builds(KeptEntries)
 
 
-@unhurried
 @given(LAYOUTS, st.booleans(), st.sampled_from([0, 64, 256]), STEPS)
 def test_it_is_a_dict_whatever_is_done_to_it(
     entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]
@@ -115,7 +114,6 @@ COLUMN_STEPS: st.SearchStrategy[list[Step]] = long_lists(
 )
 
 
-@unhurried
 @given(LAYOUTS, st.booleans(), st.sampled_from([0, 64, 256]), COLUMN_STEPS)
 def test_columns_are_dicts_whatever_is_done_to_them(
     entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]
@@ -228,7 +226,6 @@ DEADLINES: st.SearchStrategy[list[Step]] = long_lists(
 )
 
 
-@unhurried
 @given(LAYOUTS, st.sampled_from([0, 64, 256]), DEADLINES)
 def test_deadlines_are_found_once_each_whatever_happens(
     entries: KeptEntries | None, before: int, steps: list[Step]

@@ -17,7 +17,7 @@ from dsv2.runtime.state.page_store import BlobPages, EntryPages, PageStore, in_e
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, PagedMap, Pages
 from dsv2.runtime.state.panes import PagedPanes
 from dsv2.sinks import CollectSink
-from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input, unhurried
+from tests.support import Driver, KeptEntries, local_environment, long_lists, one_input
 
 CODEC = Codec(TypeRegistry())
 OWNER = "Keyed state of Process (uid 'count'), subtask 3"
@@ -53,7 +53,6 @@ def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
 # --- How pages become more ------------------------------------------------------------------------------------------
 
 
-@unhurried
 @given(
     LAYOUTS,
     st.lists(st.integers(0, 400) | st.text(max_size=3), max_size=400, unique=True),
@@ -196,7 +195,6 @@ DEADLINES = long_lists(
 )
 
 
-@unhurried
 @given(LAYOUTS, DEADLINES)
 def test_deadlines_are_a_dict_of_which_the_least_is_known(entries: Layout, steps: list[tuple[str, int, int]]) -> None:
     deadlines = Deadlines(CODEC, OWNER, page_store(entries))

@@ -11,7 +11,7 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_blob
 from dsv2.runtime.state.panes import PagedPane, PagedPanes
-from tests.support import CountingCodec, long_lists, unhurried
+from tests.support import CountingCodec, long_lists
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
 """Slot to deadline, whether it is one of event time, and values by key."""
@@ -52,7 +52,6 @@ def filled(keys: range) -> PagedPanes:
     return panes
 
 
-@unhurried
 @given(st.sampled_from([0, 64, 300]), STEPS)
 def test_they_are_dicts_whatever_is_done_to_them(before: int, steps: list[tuple[str, int, Any, int]]) -> None:
     """``before``: keys that are in one of them already, so that it has more pages than one."""

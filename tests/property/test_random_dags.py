@@ -1,13 +1,12 @@
 """Random graphs on random records: every run is legal, and all runs agree where there is only one answer.
 
 Legal is judged hop by hop, from what the functions themselves have noted (``legality``), and from the sources alone
-where no order matters (``model``). A failing example is printed with all that is needed to build it again, and stays
-in Hypothesis' own database until it passes. DSV2_EXAMPLES_FACTOR=20 runs twenty times as many graphs.
+where no order matters (``model``). A failing example is printed with all that is needed to build it again. The
+profile ``nightly`` (tests/profiles.py) runs more graphs, and other ones each time.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,16 +16,14 @@ from hypothesis import strategies as st
 
 from dsv2 import RuntimeExecutionMode
 from dsv2.local import LocalRuntime
+from tests.profiles import examples, factor
 from tests.property.graphs import Graph, graphs
 from tests.property.runs import check, everything, outcomes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1200)
-
-FACTOR = int(os.environ.get("DSV2_EXAMPLES_FACTOR", "1"))
-pytestmark = pytest.mark.timeout(300 * FACTOR)
+pytestmark = pytest.mark.timeout(1200 * factor())
 
 STREAMING, BATCH = RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH
 
@@ -54,12 +51,9 @@ RESTARTING = st.builds(
 WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((STREAMING, BATCH))))
 
 
-def thorough(examples: int) -> settings:
-    """Settings for so many examples, always the same; or for more and new ones, if the environment asks for them."""
-    health = [HealthCheck.too_slow]
-    return settings(
-        max_examples=examples * FACTOR, derandomize=FACTOR == 1, deadline=None, suppress_health_check=health
-    )
+def thorough(number: int) -> settings:
+    """Settings for so many graphs, which are slow to draw."""
+    return settings(examples(number), suppress_health_check=[HealthCheck.too_slow])
 
 
 @thorough(60)
@@ -81,7 +75,7 @@ def test_where_there_is_one_order_all_local_runs_are_the_same(graph: Graph, way:
 
 
 def on_spark(
-    spark: SparkSession, mode: RuntimeExecutionMode, examples: int, batches: st.SearchStrategy[int | None]
+    spark: SparkSession, mode: RuntimeExecutionMode, number: int, batches: st.SearchStrategy[int | None]
 ) -> None:
     """Several graphs of both kinds at a time; what comes of them must be legal, or what comes of them locally."""
     from runtime_spark import SparkRuntime
@@ -89,7 +83,7 @@ def on_spark(
     several = st.tuples(graphs(most_sources=2), graphs(most_sources=2), graphs(one_order=True))
 
     # A job takes seconds: an example is left as it is found, and says which of its graphs is to blame.
-    @settings(thorough(examples), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    @settings(thorough(number), phases=[Phase.explicit, Phase.reuse, Phase.generate])
     @given(several, batches)
     def run(several: tuple[Graph, Graph, Graph], records_per_batch: int | None) -> None:
         with (

@@ -23,7 +23,7 @@ from dsv2.state import (
     StateTtl,
 )
 from tests.durations import ms
-from tests.support import IDLE, Driver, broadcast_side, job_context, local_environment, long_lists, unhurried
+from tests.support import IDLE, Driver, broadcast_side, job_context, local_environment, long_lists
 
 COUNT = StateDeclarations.value_state("count", int, default=0)
 RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(ms(10)))
@@ -125,7 +125,6 @@ STEPS = long_lists(
 )
 
 
-@unhurried
 @given(parallelism=st.integers(1, 5), steps=STEPS)
 def test_keys_do_not_notice(parallelism: int, steps: list[tuple[str, int]]) -> None:
     """Values, what expires, and timers, beside a job that is never rescaled."""
@@ -163,7 +162,6 @@ def filled(declaration: Any, numbers: Sequence[int], parallelism: int) -> Job:
     return job
 
 
-@unhurried
 @given(
     st.lists(st.integers(0, 99), max_size=20), st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3)
 )
@@ -211,7 +209,6 @@ def test_identical_state_is_copied() -> None:
         assert visit(None, lambda ctx: ctx.state_manager.get_state(rules).items()) == [(1, 1), (2, 2)]
 
 
-@unhurried
 @given(
     st.lists(st.one_of(st.integers(0, 9), st.just("restart")), max_size=8),
     st.integers(1, 3),

@@ -32,7 +32,6 @@ from dsv2.sinks import SinkInfo
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import manifest_of
 from tests.durations import ms
-from tests.support import unhurried
 
 MARK = "QZX"
 SPECIAL = "@/:=%?&#'\"\\;, +*.~!$()[]{}|<>\tß"
@@ -109,7 +108,6 @@ def show_failure(shown: list[str], failure: JobError, connection: Any, cause: Ex
         shown += [str(error), repr(error), "".join(traceback.format_exception(error))]
 
 
-@unhurried
 @given(PASSWORDS, st.sampled_from(CONNINFOS))
 def test_passwords_of_postgres(password: str, conninfo_with: Callable[[str], str]) -> None:
     conninfo = conninfo_with(password)
@@ -161,7 +159,6 @@ def use_kafka(shown: list[str], password: str, servers: str, options: dict[str, 
     shown += [repr(connection), str(connection.options)]
 
 
-@unhurried
 @given(PASSWORDS, misspelt(SECRET_OPTIONS))
 @example(f"{MARK}1", "sasl.pasword")
 def test_secret_options_of_kafka(password: str, name: str) -> None:
@@ -169,7 +166,6 @@ def test_secret_options_of_kafka(password: str, name: str) -> None:
         use_kafka(shown, password, "127.0.0.1:1", {name: password})
 
 
-@unhurried
 @example(f"{MARK}0,", "debug")  # of which the client shows a part
 @given(PASSWORDS, st.sampled_from(["security.protocol", "linger.ms", "debug", "sasl.jaas.config", "acks"]))
 def test_secrets_as_values_of_other_options_of_kafka(password: str, name: str) -> None:
@@ -177,7 +173,6 @@ def test_secrets_as_values_of_other_options_of_kafka(password: str, name: str) -
         use_kafka(shown, password, "127.0.0.1:1", {name: password})
 
 
-@unhurried
 @given(PASSWORDS)
 def test_secrets_in_addresses_for_kafka(password: str) -> None:
     with everything_that_shows() as shown:

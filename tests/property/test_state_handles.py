@@ -25,7 +25,7 @@ from dsv2.state import (
     aggregate_of,
 )
 from tests.durations import ms
-from tests.support import CountingCodec, long_lists, one_input, unhurried
+from tests.support import CountingCodec, long_lists, one_input
 
 Step: TypeAlias = tuple[str, Any, Any]
 
@@ -233,7 +233,6 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
 @pytest.mark.parametrize("kind", USES)
-@unhurried
 @given(steps=STEPS)
 def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])
@@ -272,7 +271,6 @@ SHARED: dict[str, tuple[Any, Callable[..., None]]] = {
 
 
 @pytest.mark.parametrize("kind", SHARED)
-@unhurried
 @given(steps=STEPS)
 def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: list[Step]) -> None:
     declaration, use = SHARED[kind]
@@ -294,7 +292,6 @@ def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: l
 
 
 @pytest.mark.parametrize("kind", USES)
-@unhurried
 @given(steps=STEPS)
 def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[Step]) -> None:
     """Whatever was done to it: when all has expired, the state is what it was in the beginning."""
@@ -313,7 +310,6 @@ def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[S
     assert held.store.snapshot() == empty
 
 
-@unhurried
 @given(long_lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
 def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, int]]) -> None:
     declarations = [
@@ -379,7 +375,6 @@ def test_a_fold_over_values_that_expire_begins_anew() -> None:
     assert held.handle(declaration, "key").get() == "c"
 
 
-@unhurried
 @given(st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=6))
 def test_folds_see_the_values_in_their_order(batches: list[list[str]]) -> None:
     declaration = declared("aggregating", None)

@@ -19,7 +19,6 @@ from tests.support import (
     KeptEntries,
     local_environment,
     two_inputs,
-    unhurried,
     watermark,
 )
 
@@ -112,25 +111,21 @@ def assert_restarts_change_nothing(build: Callable[[], Driver], frames: Frames, 
 RESTARTS = st.lists(st.booleans(), min_size=1, max_size=5)
 
 
-@unhurried
 @given(histories(channels=2), RESTARTS)
 def test_a_chain_with_state(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(chain, frames, restarts)
 
 
-@unhurried
 @given(histories(channels=2), RESTARTS)
 def test_a_chain_with_state_whose_pages_are_entries_of_a_map(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(lambda: chain(KeptEntries()), frames, restarts)
 
 
-@unhurried
 @given(histories(channels=4), RESTARTS)
 def test_two_inputs(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(pair, frames, restarts)
 
 
-@unhurried
 @given(histories(channels=2))
 def test_the_same_frames_give_the_same_frames_and_the_same_bytes(frames: Frames) -> None:
     """A task that is tried again repeats itself."""

@@ -15,7 +15,7 @@ from dsv2.watermark.event_time import LONG_MAX
 from tests.durations import ms
 from tests.oracles.joins import Joined, Row, SlowTemporalJoin
 from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
-from tests.support import long_lists, unhurried
+from tests.support import long_lists
 
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
 
@@ -66,7 +66,6 @@ def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
 
 
 @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
-@unhurried
 @given(steps=STEPS, ends=st.permutations(range(CHANNELS)))
 def test_it_gives_what_the_slow_one_gives(
     join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dsv2.extension.event_time import EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.testing import OneInputHarness
 from tests.durations import ms
-from tests.support import long_lists, unhurried
+from tests.support import long_lists
 
 Kind: TypeAlias = Literal["event", "processing", "event by clock"]
 Fired: TypeAlias = list[tuple[int, int]]
@@ -144,7 +144,6 @@ RULES = st.dictionaries(TIMES, st.lists(st.integers(1, 120), max_size=3).map(tup
 
 
 @pytest.mark.parametrize("kind", ["event", "processing", "event by clock"])
-@unhurried
 @given(steps=STEPS, rules=RULES)
 def test_timers_fire_as_in_the_model(kind: Kind, steps: list[Any], rules: Rules) -> None:
     driven, model = Driven(kind, rules), Model(rules)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2.extension.window import (
@@ -23,7 +23,8 @@ from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.state import aggregate_of
 from tests.durations import ms
 from tests.oracles.windows import SlowWindows, Stamped
-from tests.support import long_lists, unhurried
+from tests.profiles import examples
+from tests.support import long_lists
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]
@@ -171,7 +172,7 @@ PAIRS = [
 @pytest.mark.parametrize(
     ("shape", "strategy"), PAIRS, ids=lambda part: part if isinstance(part, str) else name_of(part)
 )
-@settings(unhurried, max_examples=60)
+@examples(60)
 @given(steps=STEPS)
 def test_windows_do_what_the_model_does(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
     both = Compared(strategy, SHAPES[shape])
@@ -227,7 +228,7 @@ SHORT_WAYS = {
 
 @each_strategy
 @pytest.mark.parametrize("shape", SHORT_WAYS)
-@settings(unhurried, max_examples=40)
+@examples(40)
 @given(steps=STEPS)
 def test_short_ways_lead_to_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
     """Records that are folded, and late ones that nobody is told of but an output of their own."""

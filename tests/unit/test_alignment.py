@@ -31,7 +31,7 @@ from dsv2.testing import ManualClock
 from dsv2.watermark.event_time import LONG_MIN
 from tests.durations import ms
 from tests.spans import Item, Span, Spans
-from tests.support import local_environment, operator_named, unhurried
+from tests.support import local_environment, operator_named
 
 INTERVAL = timedelta(milliseconds=100)
 
@@ -190,7 +190,6 @@ class Fed(Told):
 STEP = st.fixed_dictionaries({name: st.tuples(st.booleans(), st.integers(0, 30)) for name in "abc"})
 
 
-@unhurried
 @given(st.lists(STEP, max_size=20))
 def test_who_is_read_is_what_a_model_says(steps: list[dict[str, tuple[bool, int]]]) -> None:
     """By step and split: whether there is something new, and by how much it moves event time when it is read."""

@@ -19,7 +19,7 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.column_buffer import COLUMNAR_FRAME_RECORDS
 from dsv2.runtime.exchange.edges import new_edge
 from dsv2.runtime.exchange.frames import ChannelWriter, Frame
-from tests.support import elements, local_environment, one_input, operator_named, unhurried, unpacked, watermark
+from tests.support import elements, local_environment, one_input, operator_named, unpacked, watermark
 
 
 class Click(NamedTuple):
@@ -59,7 +59,6 @@ ACTIONS = st.one_of(
 )
 
 
-@unhurried
 @given(st.lists(ACTIONS, max_size=12))
 def test_everything_comes_in_order_with_its_timestamp(actions: list[tuple[str, Any, str | None]]) -> None:
     writer, frames, expected = ChannelWriter(3, 1, 2), list[Frame](), list[Any]()

@@ -26,7 +26,6 @@ from tests.support import (
     one_input,
     operator_named,
     packed,
-    unhurried,
     unpacked,
     watermark,
 )
@@ -34,7 +33,6 @@ from tests.support import (
 SEQUENCES = st.lists(st.integers(0, 9) | st.integers(0, 3).map(watermark), max_size=12)
 
 
-@unhurried
 @given(SEQUENCES, st.data())
 def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], data: st.DataObject) -> None:
     frame = Frame(3, 1, 2, *packed(sequence))
@@ -45,7 +43,6 @@ def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], d
     assert {(part.operator, part.subtask, part.channel) for part in (first, second)} == {(3, 1, 2)}
 
 
-@unhurried
 @given(st.lists(SEQUENCES, max_size=5))
 def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> None:
     writer, frames = ChannelWriter(3, 1, 2), list[Frame]()

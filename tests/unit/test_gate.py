@@ -16,7 +16,7 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate
 from dsv2.watermark import LongWatermarkBuilder, WatermarkDeclaration, new_builder
 from dsv2.watermark.event_time import EVENT_TIME
-from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, unhurried, watermark
+from tests.support import ACTIVE, ENDED, IDLE, STARTED, Signal, packed, watermark
 
 
 def long(identifier: str) -> LongWatermarkBuilder:
@@ -389,7 +389,6 @@ def histories(draw: st.DrawFn) -> tuple[int, list[tuple[int, Sequence[Any]]]]:
     return channels, [*shuffled, *((channel, [ENDED]) for channel in draw(st.permutations(range(channels))))]
 
 
-@unhurried
 @given(histories())
 def test_a_restart_between_any_two_frames_changes_nothing(
     history: tuple[int, list[tuple[int, Sequence[Any]]]],
@@ -407,7 +406,6 @@ def test_a_restart_between_any_two_frames_changes_nothing(
     assert steady.told[-1] == "end"
 
 
-@unhurried
 @given(histories())
 def test_no_record_is_lost_or_overtaken_within_its_channel(
     history: tuple[int, list[tuple[int, Sequence[Any]]]],
@@ -427,7 +425,6 @@ SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]
 ROUNDS = st.lists(st.sampled_from([aligned(0), watermark(True, "and"), "a", watermark(1)]), max_size=6)
 
 
-@unhurried
 @given(st.lists(ROUNDS, min_size=1, max_size=4), st.data())
 def test_channels_with_aligned_watermarks_are_all_processed_or_cross(
     sequences: list[list[Any]], data: st.DataObject

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment, JobProgress
@@ -16,6 +16,7 @@ from dsv2.sinks import CollectSink
 from examples.hot_topics import HotTopic, build, main
 from examples.tweets import Tweet, TweetGenerator
 from tests.oracles.hot_topics import expected_events, objections, possible_events
+from tests.profiles import examples
 
 GENERATED = [TweetGenerator(topics=20, interval=1000)(index) for index in range(2000)]
 
@@ -69,7 +70,7 @@ def test_however_many_detectors_and_batches(lazy: bool, batches: tuple[int, ...]
 TWEETS = st.lists(st.builds(Tweet, st.sampled_from("aab"), st.integers(-2, 30)), min_size=1, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(TWEETS, st.integers(0, 2), st.integers(0, 12), st.integers(2, 3), st.integers())
 def test_several_extractors_give_a_possible_answer(
     tweets: list[Tweet], threshold: int, window: int, extractors: int, seed: int

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.hot_topics import HotTopic
 from examples.tweets import Tweet
 from tests.oracles.hot_topics import expected_events, objections, possible_events
+from tests.profiles import examples
 
 
 def about(topic: str, *times: int) -> list[Tweet]:
@@ -124,7 +125,7 @@ def few_channels(draw: st.DrawFn) -> list[list[Tweet]]:
     return [channels[index] for index in range(3)]
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(few_channels(), st.integers(0, 3), st.integers(0, 12))
 def test_no_objection_to_what_is_possible(channels: list[list[Tweet]], threshold: int, window: int) -> None:
     others = min(possible_events(channels, "b", threshold, window), key=repr)

@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from dsv2 import InvalidKeyError, RuntimeExecutionMode
 from dsv2.runtime.state.key_groups import stable_hash, subtask_of
-from tests.support import unhurried
 
 ROOT = Path(__file__).parent.parent.parent
 PARIS = ZoneInfo("Europe/Paris")
@@ -135,7 +134,6 @@ def test_equal_keys_hash_alike(keys: tuple[Hashable, ...]) -> None:
     assert len({stable_hash(key) for key in keys}) == 1
 
 
-@unhurried
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
 def test_equal_numbers_hash_alike(number: float) -> None:
     others = (Fraction(number), Decimal(number), *((float(number),) if float_is_exact(number) else ()))
@@ -149,7 +147,6 @@ def float_is_exact(number: float) -> bool:
         return False
 
 
-@unhurried
 @given(st.datetimes(timezones=st.timezones()), st.timezones())
 def test_equal_instants_hash_alike(instant: datetime, zone: ZoneInfo) -> None:
     try:

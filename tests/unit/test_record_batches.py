@@ -22,7 +22,7 @@ from dsv2.sinks import CollectSink
 from dsv2.sources import DataFrameSource, DataGeneratorSource
 from dsv2.watermark import WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MAX
-from tests.support import broadcast_side, local_environment, operator_named, unhurried
+from tests.support import broadcast_side, local_environment, operator_named
 
 FUNCTIONS: list[Any] = [
     MapFunction(lambda record: record + 100),
@@ -42,7 +42,6 @@ class Collected:
         self.got.append((record, self.timestamp))
 
 
-@unhurried
 @given(st.sampled_from(FUNCTIONS), st.lists(st.tuples(st.integers(0, 50), st.none() | st.integers(0, 9))))
 def test_a_run_gives_what_its_records_give_one_by_one(function: Any, stamped: list[tuple[int, int | None]]) -> None:
     single = Collected()
@@ -187,7 +186,6 @@ def test_mutation_of_what_ran_at_the_source_is_found() -> None:
         env.execute()
 
 
-@unhurried
 @given(
     st.sampled_from(["key_by", "shuffle", "broadcast", "global_"]),
     st.lists(st.lists(st.tuples(st.integers(0, 20), st.none() | st.integers(0, 9)), max_size=9), max_size=5),

@@ -33,7 +33,6 @@ from tests.support import (
     one_input,
     two_inputs,
     two_output,
-    unhurried,
 )
 
 W = new_builder("w").type_long().build()
@@ -314,7 +313,6 @@ def test_where_nothing_has_a_timestamp_nothing_is_sent_about_it() -> None:
 RECORDS = st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), st.sampled_from(["one", "run"])))
 
 
-@unhurried
 @given(RECORDS, st.data())
 def test_a_channel_keeps_each_record_with_its_timestamp(
     records: list[tuple[int, int | None, str]], data: st.DataObject

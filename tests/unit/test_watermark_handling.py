@@ -31,7 +31,6 @@ from tests.support import (
     one_input,
     two_inputs,
     two_output,
-    unhurried,
     watermark,
 )
 
@@ -338,7 +337,6 @@ def test_an_unchanged_value_is_shown_once_on_chained_edges_too() -> None:
     assert forwarded_by(driver) == list(map(watermark, (5, 7, 3)))
 
 
-@unhurried
 @given(
     st.sampled_from([MIN, MAX, WAIT, ALIGNED, AND, OR]),
     st.lists(st.sampled_from(["record", 0, 1, 2, 3]), max_size=15),

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment
@@ -18,6 +18,7 @@ from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
 from dsv2.sources import RecordBatch
 from tests.durations import ms
+from tests.profiles import examples
 from tests.spans import Span, Spans
 
 STEP, GAP, BACK = 10, 25, 95
@@ -70,7 +71,7 @@ def counts(*, slack: int, parallelism: int, batch: int | None, seed: int) -> Cou
     return found
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(parallelism=st.integers(1, 3), batch=st.none() | st.sampled_from([4, 9]), seed=st.integers(0, 1000))
 def test_a_record_that_is_not_behind_its_channel_is_never_late(parallelism: int, batch: int | None, seed: int) -> None:
     assert counts(slack=BACK, parallelism=parallelism, batch=batch, seed=seed) == {"in windows": 72}

@@ -25,7 +25,7 @@ from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import new_builder
 from tests.durations import ms
 from tests.spans import Item, Span, Spans
-from tests.support import one_input, unhurried
+from tests.support import one_input
 
 WRONG = [math.nan, math.inf, -math.inf, 1.5, 2**63, 2**70, -(2**63) - 1, "5", None, Decimal(5), np.int64(5)]
 wrong = pytest.mark.parametrize("timestamp", WRONG, ids=repr)
@@ -193,14 +193,12 @@ def unless_refused(give: Callable[[], list[Any]], greatest: int) -> list[Any] | 
         return None
 
 
-@unhurried
 @given(times=times, kind=st.sampled_from(list(TIME_WINDOWS)), function=st.sampled_from(["window", "aggregate"]))
 def test_no_record_is_lost_wherever_its_time_is(times: list[int], kind: str, function: str) -> None:
     counts = unless_refused(lambda: windowed(sorted(times), TIME_WINDOWS[kind], function), max(times))
     assert counts is None or sum(counts) == len(times) * (2 if kind == "sliding" else 1)
 
 
-@unhurried
 @given(at=st.builds(lambda step: LAST - step, st.integers(0, 4 * SIZE)))
 def test_a_join_gives_every_left_record_its_result_or_refuses_it(at: int) -> None:
     joined: Any = interval_join(

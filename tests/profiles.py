@@ -1,0 +1,27 @@
+"""Profiles of Hypothesis: ``ci`` tries the same examples in every run, ``nightly`` many more, and new ones each time.
+
+``./run test`` uses ``ci`` and ``./run test --all`` uses ``nightly``. Neither has a deadline for an example, because a
+deadline measures what else the machine is doing. What ``nightly`` finds stays in Hypothesis' database until it passes.
+"""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+__all__ = ("CI", "NIGHTLY", "examples", "factor")
+
+CI, NIGHTLY = "ci", "nightly"
+_EXAMPLES, _FACTOR = 100, 10
+
+settings.register_profile(CI, max_examples=_EXAMPLES, deadline=None, derandomize=True)
+settings.register_profile(NIGHTLY, max_examples=_EXAMPLES * _FACTOR, deadline=None)
+
+
+def factor() -> int:
+    """How many times as many examples as in ``ci`` the current profile tries."""
+    return settings().max_examples // _EXAMPLES
+
+
+def examples(number: int) -> settings:
+    """Settings for a test that tries ``number`` examples in ``ci`` instead of 100."""
+    return settings(max_examples=number * factor())
