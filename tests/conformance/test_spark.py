@@ -1,4 +1,4 @@
-"""Every program on Spark. All of them run side by side in one query for each setting."""
+"""Every program on Spark. All of them run side by side in one query for each setting, half of the settings nightly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dsv2 import Dsv2Error
-from tests.conformance.harness import SPARK_SETTINGS, Program, Run, Setting, run_programs
+from tests.conformance.harness import NIGHTLY_SPARK_SETTINGS, SPARK_SETTINGS, Program, Run, Setting, run_programs
 from tests.conformance.programs import PROGRAMS, WITH_KEYED_STATE
 
 if TYPE_CHECKING:
@@ -53,8 +53,9 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
 @pytest.mark.parametrize(
     ("setting", "program"),
     [
-        pytest.param(setting, program, id=f"{setting}-{program.name}")
-        for setting in SPARK_SETTINGS
+        pytest.param(setting, program, id=f"{setting}-{program.name}", marks=marks)
+        for settings, marks in ((SPARK_SETTINGS, ()), (NIGHTLY_SPARK_SETTINGS, pytest.mark.nightly))
+        for setting in settings
         for program in programs_of(setting)
     ],
 )
