@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ("DOCUMENTS", "ROOT", "program_of", "said_by")
+__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "said_by")
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,3 +25,9 @@ def program_of(document: Path) -> str:
 def said_by(program: str) -> list[str]:
     """What the comments behind its ``print`` calls say that it prints."""
     return [line.split("  # ")[1] for line in program.splitlines() if line.startswith(("print(", "    print("))]
+
+
+PROGRAMS = {
+    str(document.relative_to(ROOT)): program for document in DOCUMENTS if (program := program_of(document)).strip()
+}
+"""By the path of the document."""

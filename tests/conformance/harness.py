@@ -79,7 +79,7 @@ SPARK_SETTINGS = [
     Setting(2, 5, maps=True),
     Setting(2, mode=RuntimeExecutionMode.BATCH),
 ]
-# The same ways with other numbers: all input in the first micro-batch, a task for each subtask, and no or more channels.
+# The same ways with other numbers: one micro-batch, a task for each subtask, no channels beside one, more of them.
 NIGHTLY_SPARK_SETTINGS = [
     Setting(1),
     Setting(2, 4),

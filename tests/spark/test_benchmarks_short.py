@@ -1,14 +1,13 @@
 """The short form of every benchmark: it runs, says what it is supposed to say, and keeps it where it is told to.
 
-Each in a process of its own, as users start them: a benchmark brings its own session.
+They share a JVM. The benchmark of Kafka has one of its own, because Spark's connector must be there when it starts.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -21,33 +20,36 @@ from benchmarks.peers.jobs import JOBS
 from components.kafka import kafka_classpath
 from components.maven import maven_classpath
 from components.server import MissingComponentError
+from tests.program_process import ProgramProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run_short(name: str, results: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
-    """What the benchmark prints, and the JSON that it keeps."""
-    run = run_program(name, "--results", str(results), *arguments)
-    assert (results / f"{name}.md").read_text() in run.stdout
-    return run.stdout, json.loads((results / f"{name}.json").read_text())
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess]:
+    """Where benchmarks run; without contestants that somebody has installed on this machine."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    process = ProgramProcess(folder, {"XDG_CACHE_HOME": str(folder / "cache")})
+    yield process
+    process.stop()
 
 
-def run_program(
-    name: str, *arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """The short form of a benchmark, to its end."""
-    run = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--short", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert run.returncode == 0, run.stderr
-    return run
+@pytest.fixture
+def own_process(tmp_path: Path) -> Iterator[ProgramProcess]:
+    """Where one benchmark runs."""
+    process = ProgramProcess(tmp_path)
+    yield process
+    process.stop()
+
+
+def run_short(process: ProgramProcess, name: str, results: Path) -> dict[str, Any]:
+    """The JSON that the benchmark keeps."""
+    printed = process.run(f"benchmarks.{name}", ["--short", "--results", str(results)])
+    assert (results / f"{name}.md").read_text() in printed
+    report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
+    return report
 
 
 def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
@@ -62,8 +64,8 @@ def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
     assert not any(str(folder) in json.dumps(report) for folder in (ROOT, Path(sys.prefix), Path(gettempdir())))
 
 
-def test_costs(tmp_path: Path) -> None:
-    _, report = run_short("costs", tmp_path)
+def test_costs(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "costs", tmp_path)
     costs, functions = report["tables"]
     shares = [float(row[3].rstrip("%")) for row in costs["rows"]]
     total, alone = costs["rows"][-2], costs["rows"][-1]
@@ -74,14 +76,14 @@ def test_costs(tmp_path: Path) -> None:
     assert len(functions["rows"]) > 5
 
 
-def test_growth(tmp_path: Path) -> None:
-    _, report = run_short("growth", tmp_path)
+def test_growth(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "growth", tmp_path)
     assert [[row[0] for row in table["rows"]] for table in report["tables"]] == [[2000, 4000], [1, 2], [1, 2]]
     assert all(row[1] > 0 for table in report["tables"] for row in table["rows"])
 
 
-def test_latency(tmp_path: Path) -> None:
-    _, report = run_short("latency", tmp_path)
+def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "latency", tmp_path)
     ((rate, records, *delays, growth),) = report["tables"][0]["rows"]
     assert (rate, records) == (200, 400)  # two seconds
     assert 0 < delays[0] <= delays[-1] < 60_000
@@ -89,42 +91,40 @@ def test_latency(tmp_path: Path) -> None:
     assert growth > 0
 
 
-def test_suite(tmp_path: Path) -> None:
+def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
     """Contestants on Spark and the plain loops; the suite itself compares what comes out."""
-    results = tmp_path / "results"
-    nothing_installed = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run = run_program("suite", "--results", str(results), environment=nothing_installed)
+    printed = process.run("benchmarks.suite", ["--short", "--results", str(tmp_path)])
     for name, job in JOBS.items():
-        assert (results / f"{name}.md").read_text() in run.stdout
-        report = json.loads((results / f"{name}.json").read_text())
+        assert (tmp_path / f"{name}.md").read_text() in printed
+        report = json.loads((tmp_path / f"{name}.json").read_text())
         own = [
             contestant.name for contestant in job.contestants if contestant.environment == OWN and contestant.in_short
         ]
         assert [row[0] for row in report["tables"][0]["rows"]] == own
         assert all(row[report["tables"][0]["header"].index("results")] > 0 for row in report["tables"][0]["rows"])
-    assert not (results / "rows").exists()
+    assert not (tmp_path / "rows").exists()
 
 
-def test_batch_overhead(tmp_path: Path) -> None:
-    _, report = run_short("batch_overhead", tmp_path)
+def test_batch_overhead(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "batch_overhead", tmp_path)
     check(report, rows=[3, 3, 1, 3] * 2 + [9], verdicts=5)
     *parts, (_, total) = report["tables"][-1]["rows"]
     assert all(took > 0 for _, took in parts)
     assert total == pytest.approx(sum(took for _, took in parts))
 
 
-def test_state(tmp_path: Path) -> None:
-    _, report = run_short("state", tmp_path)
+def test_state(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "state", tmp_path)
     check(report, rows=[4, 2], verdicts=4)
 
 
-def test_vectorised(tmp_path: Path) -> None:
-    _, report = run_short("vectorised", tmp_path)
+def test_vectorised(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "vectorised", tmp_path)
     check(report, rows=[4], verdicts=1)  # it compares the results itself
 
 
-def test_alignment(tmp_path: Path) -> None:
-    _, report = run_short("alignment", tmp_path)
+def test_alignment(process: ProgramProcess, tmp_path: Path) -> None:
+    report = run_short(process, "alignment", tmp_path)
     waiting, costs = report["tables"]
     check({**report, "tables": [costs]}, rows=[3], verdicts=2)
     within, times_as_much = report["verdicts"]
@@ -136,13 +136,13 @@ def test_alignment(tmp_path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_kafka(tmp_path: Path) -> None:
+def test_kafka(own_process: ProgramProcess, tmp_path: Path) -> None:
     try:
         maven_classpath(SPARK_KAFKA, "Spark's own Kafka source")
         kafka_classpath()
     except MissingComponentError as error:
         pytest.skip(str(error))
-    _, report = run_short("kafka", tmp_path)
+    report = run_short(own_process, "kafka", tmp_path)
     check(report, rows=[4, 2, 8], verdicts=1)
     _, hot, latency = report["tables"]
     events, messages = hot["header"].index("hot events"), latency["header"].index("messages")

@@ -1,4 +1,4 @@
-"""The types are half of the API: right programs check with their exact types, the commonest mistakes do not."""
+"""The types are half of the API: right programs, and those in the documents, check; the commonest mistakes do not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import PROGRAMS
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 ACCEPTED = sorted(HERE.glob("accepted*.py"))
@@ -19,12 +21,32 @@ REFUSED = sorted((HERE / "refused").glob("*.py"))
 MARK = re.compile(r"# E: ([a-z-]+(?:, [a-z-]+)*)$")
 
 
+# As of a user who takes the strictest settings, except for packages that have no types, or hide some.
+CONFIG = """
+[mypy]
+strict = true
+explicit_package_bases = true
+
+[mypy-pyarrow.*]
+ignore_missing_imports = true
+
+[mypy-confluent_kafka.*]
+implicit_reexport = true
+"""
+
+
 @pytest.fixture(scope="module")
-def reported() -> dict[str, set[tuple[int, str]]]:
-    """Per file the (line, code) of every error, from one run of mypy over all of them."""
-    # No config file: users have none of ours. Its own cache, because the flags differ from the project's.
-    flags = ["--config-file=", "--strict", "--explicit-package-bases", f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}"]
-    command = [sys.executable, "-m", "mypy", *flags, "--output=json", *map(str, ACCEPTED + REFUSED)]
+def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[int, str]]]:
+    """Per file the (line, code) of every error, from one run of mypy over all of them and all documents."""
+    folder = tmp_path_factory.mktemp("typing")
+    config = folder / "mypy.ini"
+    config.write_text(CONFIG)
+    programs = [folder / document_file(name) for name in PROGRAMS]
+    for file, program in zip(programs, PROGRAMS.values(), strict=True):
+        file.write_text(program)
+    # Its own cache, because the settings differ from the project's.
+    options = [f"--config-file={config}", f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}", "--output=json"]
+    command = [sys.executable, "-m", "mypy", *options, *map(str, ACCEPTED + REFUSED + programs)]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode in (0, 1), run.stdout + run.stderr
     errors: dict[str, set[tuple[int, str]]] = {}
@@ -33,6 +55,15 @@ def reported() -> dict[str, set[tuple[int, str]]]:
         if report["severity"] == "error":
             errors.setdefault(Path(report["file"]).name, set()).add((report["line"], report["code"]))
     return errors
+
+
+def document_file(name: str) -> str:
+    return re.sub(r"\W", "_", f"document_{name}") + ".py"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_documents_have_the_right_types(name: str, reported: dict[str, set[tuple[int, str]]]) -> None:
+    assert reported.get(document_file(name), set()) == set()
 
 
 @pytest.mark.parametrize("file", ACCEPTED, ids=lambda file: file.stem)
