@@ -1,0 +1,71 @@
+"""Checkpoints of this format version: today's code writes the recorded bytes, and a job goes on from them.
+
+A change that fails here makes checkpoints unreadable, or needs a new format version: raise ``FORMAT_VERSION`` (or
+``_MANIFEST_VERSION``), and record it with ``./run python -m tests.golden_format``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+
+from dsv2.runtime.serde.codec import FORMAT_VERSION
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import differences, manifest_of
+from tests.golden_format import FIRST, GOLDEN, SECOND, Content, after_restart, content, plan_of_job, planners
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Content:
+    found: Content = json.loads((GOLDEN / f"format_{FORMAT_VERSION}.json").read_text())
+    return found
+
+
+def comparable(manifest: Content) -> str:
+    """Without what depends on the Python, and on where the program stands in its file."""
+    return re.sub(r'"(python|digest|defined_at)": "[^"]*"', r'"\1": "..."', json.dumps(manifest))
+
+
+def test_state_and_pages_are_the_recorded_bytes(recorded: Content) -> None:
+    written = content()
+    assert written["states"] == recorded["states"]
+    assert written["pages"] == recorded["pages"]
+
+
+def test_manifests_and_offsets_are_the_recorded_ones(recorded: Content) -> None:
+    written = content()
+    assert json.loads(comparable(written["manifest"])) == json.loads(comparable(recorded["manifest"]))
+    assert written["offsets"] == recorded["offsets"]
+
+
+def test_state_is_read(recorded: Content) -> None:
+    kept, windows = after_restart(recorded)
+    records, timers = kept[: len(SECOND)], kept[len(SECOND) :]
+    assert [(record, total, notes) for record, total, notes, _ in records] == [
+        (SECOND[0], 6, ["a", "b", "c"]),
+        (SECOND[1], 7, ["a", "b", "c"]),
+        (SECOND[2], 8, ["a", "b", "c", "d"]),
+    ]
+    assert [states for *_, states in records] == [
+        (2, ["3", "6"], {"c": 2.5}, 10),
+        (4, ["1", "4", "5", "7"], {"b": 2.75}, 11),
+        (1, ["8"], {"d": 3.0}, 12),
+    ]
+    assert timers == [(100 * number, order.article) for number, order in enumerate((*FIRST, *SECOND), start=1)]
+    assert sorted(windows) == [("a", [1]), ("b", [0, 3, 4, 11]), ("c", [2, 10]), ("d", [12])]
+
+
+def test_the_manifest_is_read(recorded: Content) -> None:
+    plan = plan_of_job()
+    assert differences(recorded["manifest"], manifest_of(plan, Layout.of(plan))) == []
+
+
+def test_offsets_are_read(recorded: Content) -> None:
+    for uid, planner in planners(plan_of_job()).items():
+        offsets = recorded["offsets"][uid]
+        for before, after in pairwise(offsets):
+            assert json.loads(json.dumps(planner.latest(before, only_available=False))) == after
+            assert planner.portions(before, after)
