@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 FAILURES = (*failures.FAILURES, *failures_contracts.FAILURES)
 EVERY = pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
-# A streaming job takes seconds; these fail in every place that an error travels from.
-IN_STREAMING = (
+# A job on Spark takes seconds. These fail in every place that an error travels from; the others are nightly.
+EVERYWHERE = (
     "keyed",
     "on_watermark",
     "end_input",
@@ -69,14 +69,17 @@ def test_local(failure: Failure, mode: RuntimeExecutionMode, batches: tuple[int,
     assert type(error.cause).__name__ == error.cause_type
 
 
-@EVERY
+@pytest.mark.parametrize(
+    "failure",
+    [pytest.param(f, id=f.name, marks=() if f.name in EVERYWHERE else pytest.mark.nightly) for f in FAILURES],
+)
 def test_spark_batch(failure: Failure, spark: SparkSession) -> None:
     from runtime_spark import SparkRuntime
 
     check(failure, error_of(failure, SparkRuntime(spark), RuntimeExecutionMode.BATCH))
 
 
-@pytest.mark.parametrize("failure", [f for f in FAILURES if f.name in IN_STREAMING], ids=lambda failure: failure.name)
+@pytest.mark.parametrize("failure", [f for f in FAILURES if f.name in EVERYWHERE], ids=lambda failure: failure.name)
 def test_spark_streaming(failure: Failure, spark: SparkSession, checkpoint: str) -> None:
     from runtime_spark import SparkRuntime
 

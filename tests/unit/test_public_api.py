@@ -12,9 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
-# The ``__all__`` of these says what a runtime's own parts share, and no more.
+# The ``__all__`` of a module in these is for the other modules of the runtime.
 INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
-PUBLIC = [file for file in FILES if INNER.isdisjoint(file.parents)]
+RUNTIMES = {ROOT / "dsv2" / "local" / "__init__.py", ROOT / "runtime_spark" / "__init__.py"}
+PUBLIC = [file for file in FILES if file in RUNTIMES or INNER.isdisjoint(file.parents)]
+CONNECTORS = sorted(file.parent.name for file in (ROOT / "dsv2" / "connectors").glob("*/__init__.py"))
 
 # Everything a user needs comes from these.
 FOR_USERS = (
@@ -26,10 +28,12 @@ FOR_USERS = (
     "dsv2.watermark",
     "dsv2.sources",
     "dsv2.sinks",
-    "dsv2.connectors.kafka",
-    "dsv2.connectors.postgres",
+    *(f"dsv2.connectors.{name}" for name in CONNECTORS),
     "dsv2.state",
     "dsv2.arrow",
+    "dsv2.local",
+    "dsv2.testing",
+    "runtime_spark",
 )
 
 
@@ -88,7 +92,7 @@ def documented_parts(module_name: str) -> Iterator[tuple[str, object]]:
         if inspect.isclass(value) or inspect.isfunction(value):
             yield name, value
         if inspect.isclass(value):
-            ours = [owner for owner in value.__mro__ if owner.__module__.startswith("dsv2")]
+            ours = [owner for owner in value.__mro__ if owner.__module__.startswith(("dsv2", "runtime_spark"))]
             members = {member for owner in ours for member in vars(owner) if not member.startswith("_")}
             parts = ((member, getattr(value, member)) for member in sorted(members))
             yield from (
