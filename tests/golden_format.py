@@ -19,7 +19,7 @@ from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.frame_source import Feed, Planner, SparkOffset
+from runtime_spark.frame_source import Planner, SparkOffset
 from runtime_spark.indexed_feed import IndexedFeed
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import manifest_of
@@ -145,12 +145,14 @@ def after_restart(recorded: Content) -> After:
 
 def planners(plan: Plan) -> dict[str, Planner]:
     """What decides about micro-batches, by the uid of the source."""
-    feeds: dict[str, type[Feed]] = {"orders": IndexedFeed, "spans": SplitFeed}
-    found = {}
-    for uid, feed in feeds.items():
-        operator = operator_named(plan, uid)
-        found[uid] = feed(operator.body).planner(operator, _StandingClock())
-    return found
+    orders, spans = operator_named(plan, "orders"), operator_named(plan, "spans")
+    assert isinstance(orders.body, CollectionSource)
+    assert isinstance(spans.body, Spans)
+    clock = _StandingClock()
+    return {
+        "orders": IndexedFeed(orders.body).planner(orders, clock),
+        "spans": SplitFeed(spans.body).planner(spans, clock),
+    }
 
 
 def _offsets(planner: Planner) -> list[SparkOffset]:

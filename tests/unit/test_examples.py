@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from signal import SIGINT, getsignal, raise_signal
 
@@ -35,6 +37,7 @@ def test_an_example_finds_the_answer(example: Program, setting: Setting, tmp_pat
     example.check(run_programs([example], setting, runtime, tmp_path)[example.name])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("example", [FlightDelays(YEAR), FlightWeather(YEAR)], ids=lambda example: example.name)
 def test_the_flights_of_the_whole_year(example: Program, tmp_path: Path) -> None:
     example.check(run_programs([example], Setting(2), LocalRuntime(), tmp_path)[example.name])
@@ -51,7 +54,20 @@ PROGRAMS: dict[str, tuple[Callable[[Sequence[str]], int], list[str]]] = {
 }
 
 
+@pytest.fixture
+def few_flights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs read a week instead of the year."""
+    for module, table in (
+        (flight_delays, "flights_by_takeoff"),
+        (flight_weather, "flights_by_schedule"),
+        (flight_weather, "observations"),
+    ):
+        rows = getattr(module, table)()
+        monkeypatch.setattr(module, table, partial(operator.getitem, rows, slice(len(rows) // 52)))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("few_flights")
 def test_the_program(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main, said = PROGRAMS[name]
     assert main(["--mode", "local"]) == 0

@@ -25,6 +25,7 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.sinks import CollectSink
 from tests import hostile
 from tests.hostile import Armed, Pair, Point
+from tests.profiles import factor
 from tests.support import Driver, local_environment, one_input, operator_named
 
 ROOT = Path(__file__).parent.parent.parent
@@ -256,7 +257,7 @@ def test_harmful_fields_are_refused() -> None:
 
 def test_blobs_changed_at_random_are_data_or_corrupt_data() -> None:
     """A process of its own reads them, so that a crash, or harm, is seen."""
-    command = [sys.executable, "-m", "tests.hostile", "7", "50000"]
+    command = [sys.executable, "-m", "tests.hostile", "7", str(10_000 * factor())]
     report = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     assert report["outcomes"].keys() == {"decoded", "refused"}
     assert report["events"] == report["fired"] == []
