@@ -1,4 +1,4 @@
-"""Every program on Spark. All of them run side by side in one query for each setting, half of the settings nightly."""
+"""Every program on Spark. All of them run side by side in one query for each setting, most settings nightly."""
 
 from __future__ import annotations
 

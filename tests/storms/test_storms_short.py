@@ -1,6 +1,10 @@
 """The short form of every storm. Those that need a session share a JVM; jobs that they kill have JVMs of their own.
 
 What a storm finds in these few cells is sound, so it ends with 0. With a wrong oracle it reports it.
+
+Nightly, because it is the storms themselves that are tested here: of what they do to a job on Spark, ``./run test`` has
+tests/spark/test_kill.py, test_older_state.py, test_refused_restart.py and test_user_failures.py, and the random graphs
+of tests/property. That storms find faults is tested without Spark, in test_storms_find_faults.py.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import pytest
 
 from tests.program_process import ProgramProcess
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
