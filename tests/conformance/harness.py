@@ -69,16 +69,16 @@ LOCAL_SETTINGS = [
     *(Setting(p, batch, seed=seed, fast=fast) for p in (1, 2, 4) for batch, seed, fast in _CUTS),
     *(Setting(p, mode=RuntimeExecutionMode.BATCH, seed=5) for p in (1, 2, 4)),
 ]
-# On Spark each setting takes minutes. Each of these takes a way through the code that no other takes: several subtasks in
-# one task, which take turns; pages of state in a map; and batch mode, without a state store. (Records of a micro-batch
-# are counted over all subtasks of a source here, over each of them locally.)
+# On Spark each setting takes minutes. Each of these takes a way through the code that no other takes: several subtasks
+# in one task, which take turns; pages of state in a map; and batch mode, without a state store. (Records of a
+# micro-batch are counted over all subtasks of a source here, over each of them locally.)
 SPARK_SETTINGS = [
     Setting(4, 7),
     Setting(2, 5, maps=True),
     Setting(2, mode=RuntimeExecutionMode.BATCH),
 ]
-# The same ways with other numbers: one micro-batch, a task for each subtask, one channel, more of them. That one channel
-# keeps the order of all records on Spark is also what tests/property/test_random_dags.py finds.
+# The same ways with other numbers: one micro-batch, a task for each subtask, one channel, more of them. That one
+# channel keeps the order of all records on Spark is also what tests/property/test_random_dags.py finds.
 NIGHTLY_SPARK_SETTINGS = [
     Setting(1),
     Setting(1, 5),
