@@ -1,8 +1,8 @@
 """Runs dsv2 plans on Spark Structured Streaming; the only package that imports PySpark."""
 
-from runtime_spark.versions import check_pyspark
+from runtime_spark.versions import check_pyspark as _check_pyspark
 
-check_pyspark()  # first: the imports below fail in an older PySpark
+_check_pyspark()  # first: the imports below fail in an older PySpark
 
 from pyspark.sql import SparkSession
 
