@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ COUNT = StateDeclarations.value_state("count", int, default=0)
 SEEN = StateDeclarations.list_state("seen", str)
 AMOUNTS = StateDeclarations.map_state("amounts", str, float)
 LARGEST = StateDeclarations.reducing_state("largest", int, max)
-BY_CLOCK = WindowStrategy.tumbling(1000, TimeType.PROCESSING)
+BY_CLOCK = WindowStrategy.tumbling(timedelta(seconds=1), TimeType.PROCESSING)
 
 
 @dataclass
