@@ -61,6 +61,7 @@ from dsv2.functions import (
     TwoOutputStreamProcessFunction,
 )
 from dsv2.job import JobHandle, JobProgress, JobResult, JobStatus, OperatorProgress, Trigger
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, PrintSink
 from dsv2.sources import CollectionSource, DataFrameSource, DataGeneratorSource
 from dsv2.state import StateDeclaration, StateDeclarations, StateTtl
@@ -134,6 +135,7 @@ __all__ = (
     "PrintSink",
     "ProcessConfigurable",
     "ProcessingTimeManager",
+    "RecordBatch",
     "RecordMutatedError",
     "RuntimeContext",
     "RuntimeExecutionMode",

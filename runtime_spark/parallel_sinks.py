@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from dsv2.graph import Operator
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.sink_calls import begin, name_of, write_in_task
 from dsv2.runtime.serde.codec import Codec
-from dsv2.sinks import ParallelSink, RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import ParallelSink, SinkBatch, SinkInfo, SinkRunInfo
 from runtime_spark.closures import from_bytes, to_bytes
 from runtime_spark.failures import marked_failures
 from runtime_spark.layout import Layout

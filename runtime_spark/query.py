@@ -150,9 +150,15 @@ class StreamingJob:
         self._started = threading.Event()
         self._keeper = _Keeper(self._ends_within)
 
-    def attach(self, query: StreamingQuery) -> None:
-        """Take over the query, which may have called ``write_batch`` already."""
-        self.query = query
+    def start(self, start_query: Callable[[], StreamingQuery]) -> None:
+        """Start the query, which may call ``write_batch`` at once. Releases the lease if it does not start."""
+        try:
+            self.query = start_query()
+        except BaseException as error:
+            self._lease.release()
+            if isinstance(error, Exception):
+                raise job_failure(error, self._plan.job_name, self._writer.tasks) from error
+            raise
         self._lease.keep(self._is_over)
         self._started.set()
         if self._only_available:

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import weakref
+from contextlib import ExitStack
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -146,23 +147,30 @@ class SparkRuntime:
     def _start_streaming(self, plan: Plan, options: RunOptions) -> StreamingJob:
         location = _checkpoint(options.checkpoint_location)
         check_uids(plan)
-        reports = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
         trigger = options.trigger or _default_trigger(plan)
+        with ExitStack() as stack:
+            folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
+            reports = stack.enter_context(folder)
+            job, compiled = self._prepare(plan, location, trigger, reports, options.allow_non_restored_state)
+            self._start_query(job, compiled, plan.job_name, location, trigger)
+            weakref.finalize(job, stack.pop_all().close)
+        return job
+
+    def _prepare(
+        self, plan: Plan, location: str, trigger: Trigger, reports: str, allow_non_restored_state: bool
+    ) -> tuple[StreamingJob, CompiledPlan]:
+        """Take the lease of the checkpoint. ``reports``: the folder in which readers leave theirs."""
+        layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
             checkpoint = Checkpoint(
-                self._spark,
-                location,
-                plan,
-                self._layout_of(plan),
-                allow_non_restored_state=options.allow_non_restored_state,
+                self._spark, location, plan, layout, allow_non_restored_state=allow_non_restored_state
             )
-            archive = ReportArchive(checkpoint.folder, plan, reports.name)
+            archive = ReportArchive(checkpoint.folder, plan, reports)
             archive.restore()
-        compiled = self.compile(plan, SourceOptions(reports.name, trigger.target_batch_ms), checkpoint.history)
+        compiled = self.compile(plan, SourceOptions(reports, trigger.target_batch_ms), checkpoint.history)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin()
         sinks = SinkWriter(plan, compiled.layout, compiled.packed, str(checkpoint.id), run)
-        only_available = trigger.interval_ms is None
         job = StreamingJob(
             self._spark,
             plan,
@@ -172,16 +180,20 @@ class SparkRuntime:
             checkpoint,
             lease,
             self._clock,
-            only_available=only_available,
+            only_available=trigger.interval_ms is None,
         )
-        weakref.finalize(job, reports.cleanup)
+        return job, compiled
+
+    def _start_query(
+        self, job: StreamingJob, compiled: CompiledPlan, name: str, location: str, trigger: Trigger
+    ) -> None:
         writer = (
-            compiled.frames.writeStream.queryName(plan.job_name)
+            compiled.frames.writeStream.queryName(name)
             .outputMode("append")
             .option("checkpointLocation", location)
             .foreachBatch(job.write_batch)
         )
-        if only_available:
+        if trigger.interval_ms is None:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
@@ -189,14 +201,7 @@ class SparkRuntime:
         with starting(
             self._spark, layout.partitions, unchecked=unchecked, checkpoint=location, state_layout=layout.state
         ):
-            try:
-                job.attach(writer.start())
-            except BaseException as error:
-                lease.release()
-                if isinstance(error, Exception):
-                    raise job_failure(error, plan.job_name, sinks.tasks) from error
-                raise
-        return job
+            job.start(writer.start)
 
     def _layout_of(self, plan: Plan) -> Layout:
         return Layout.of(plan, self._partitions, self._state_layout)

@@ -102,7 +102,7 @@ class SinkWriter:
             with patient_collector():
                 batches = [decode_frame(codec, payload, str(operator))[0] for payload in payloads]
                 self.writes_to = operator
-                write_on_driver(operator, self._job_id, [batch.records for batch in batches if batch], batch_id)
+                write_on_driver(operator, self._job_id, [batch for batch in batches if batch], batch_id)
                 self.writes_to = None
         return [entry for payload in by_slot[REPORT_SLOT] for entry in json.loads(payload)]
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dsv2.arrow.declared_types import declared_types
 from dsv2.arrow.records import table_of
 from dsv2.arrow.schema import schema_of
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
 
 __all__ = ("ArrowForeachBatchSink", "ArrowSink", "ArrowSinkBatch")
@@ -38,8 +39,8 @@ class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
     def record_types(self) -> Collection[type]:
         return (self.of,)
 
-    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
-        tables = [table_of(run, self.of) for run in runs]
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        tables = [table_of(batch.records, self.of) for batch in batches]
         self.function(pa.concat_tables(tables) if tables else schema_of(self.of).empty_table(), batch_id)
 
 

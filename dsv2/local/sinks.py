@@ -25,7 +25,7 @@ class LocalSinks:
         if isinstance(operator.body, ParallelSink):
             self._write_subtasks(operator, operator.body, frames, batch_id)
         else:
-            write_on_driver(operator, self._job_id, [frame.batch.records for frame in frames], batch_id)
+            write_on_driver(operator, self._job_id, [frame.batch for frame in frames], batch_id)
 
     def _write_subtasks(
         self, operator: Operator, sink: ParallelSink[object], frames: Sequence[Frame], batch_id: int

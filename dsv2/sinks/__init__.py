@@ -1,6 +1,5 @@
 """Where records go."""
 
-from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo, SinkRunInfo
 from dsv2.sinks.parallel import ParallelSink, SinkBatch
 from dsv2.sinks.sink import CollectSink, DriverSink, FileSink, FileSinkFormat, ForeachBatchSink, PrintSink, Sink
@@ -16,6 +15,5 @@ __all__ = (
     "Sink",
     "SinkBatch",
     "SinkInfo",
-    "RecordBatch",
     "SinkRunInfo",
 )

@@ -10,6 +10,7 @@ from typing import Generic, Literal, TypeVar
 
 from dsv2.arguments import as_choice
 from dsv2.errors import ConfigurationError
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks.info import SinkInfo
 from dsv2.sinks.paths import contains, normalized
 
@@ -44,16 +45,16 @@ class DriverSink(Sink[T], Generic[T]):
     def conflict_with(self, other: Sink[T]) -> str | None:
         return "they are one object, which cannot tell their micro-batches apart" if other is self else None
 
-    def write(self, info: SinkInfo, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+    def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         """What a runtime calls for each micro-batch; calls ``write_batch``. ``info``: for sinks that need more."""
-        self.write_batch(runs, batch_id)
+        self.write_batch(batches, batch_id)
 
     @abstractmethod
-    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         """Write one micro-batch: called for each, in order, also if it has no records.
 
-        ``runs``: its records, some thousand in each; those of one channel come in their order. A micro-batch that is
-        repeated, because something failed before it was complete, has the same id and the same records. What this
+        ``batches``: its records, some thousand in each; those of one channel come in their order. A micro-batch that
+        is repeated, because something failed before it was complete, has the same id and the same records. What this
         raises fails the job.
         """
 
@@ -78,12 +79,12 @@ class CollectSink(DriverSink[T], Generic[T]):
     def conflict_with(self, other: Sink[T]) -> str | None:
         return None
 
-    def write(self, info: SinkInfo, runs: Sequence[Sequence[T]], batch_id: int) -> None:
-        self._batches.setdefault((info.job_id, info.uid), {})[batch_id] = _records_of(runs)
+    def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        self._batches.setdefault((info.job_id, info.uid), {})[batch_id] = _records_of(batches)
 
-    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         """Write a micro-batch of no job: for a runtime of your own, or a test."""
-        self.write(SinkInfo("", "", 1), runs, batch_id)
+        self.write(SinkInfo("", "", 1), batches, batch_id)
 
 
 class PrintSink(DriverSink[T], Generic[T]):
@@ -96,9 +97,9 @@ class PrintSink(DriverSink[T], Generic[T]):
     def conflict_with(self, other: Sink[T]) -> str | None:
         return None
 
-    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         head = f"{self.prefix}> " if self.prefix else ""
-        for record in _records_of(runs):
+        for record in _records_of(batches):
             print(f"{head}{self.format(record)}")
 
 
@@ -111,8 +112,8 @@ class ForeachBatchSink(DriverSink[T], Generic[T]):
     def __init__(self, function: Callable[[list[T], int], None]) -> None:
         self.function = function
 
-    def write_batch(self, runs: Sequence[Sequence[T]], batch_id: int) -> None:
-        self.function(_records_of(runs), batch_id)
+    def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
+        self.function(_records_of(batches), batch_id)
 
 
 class FileSinkFormat(Enum):
@@ -160,5 +161,5 @@ class FileSink(Sink[T], Generic[T]):
         return (self.schema,) if isinstance(self.schema, type) else ()
 
 
-def _records_of(runs: Sequence[Sequence[T]]) -> list[T]:
-    return [record for run in runs for record in run]
+def _records_of(batches: Sequence[RecordBatch[T]]) -> list[T]:
+    return [record for batch in batches for record in batch.records]

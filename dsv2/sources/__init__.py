@@ -1,6 +1,5 @@
 """Where records come from."""
 
-from dsv2.record_batch import RecordBatch
 from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery
 from dsv2.sources.base import BaseSource
@@ -43,7 +42,6 @@ __all__ = (
     "Portion",
     "ReadSchedule",
     "ReaderInfo",
-    "RecordBatch",
     "RoundRobinSplitAssigner",
     "Serializer",
     "Source",

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dsv2 import RecordBatch
 from dsv2.arrow import (
     ArrowCollector,
     ArrowEventTimeProcessFunction,
@@ -26,7 +27,7 @@ from dsv2.arrow import (
 from dsv2.context import NonPartitionedContext, PartitionedContext
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
-from dsv2.sources import DataclassSerializer, Portion, RecordBatch, Serializer, SplitSource
+from dsv2.sources import DataclassSerializer, Portion, Serializer, SplitSource
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from tests.conformance.functions import Pass
 from tests.conformance.harness import Pipeline, Program, Run

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from components.kafka import PASSWORD, USER, KafkaBroker
-from dsv2 import ConfigurationError, JobError
+from dsv2 import ConfigurationError, JobError, RecordBatch
 from dsv2.connectors.kafka import KafkaSink
-from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
 from tests.topics import Topics
 

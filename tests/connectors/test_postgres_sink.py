@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from components.postgres import PostgresServer
-from dsv2 import ConfigurationError, JobError
+from dsv2 import ConfigurationError, JobError, RecordBatch
 from dsv2.connectors.postgres import PostgresSink
-from dsv2.sinks import RecordBatch, SinkBatch, SinkInfo, SinkRunInfo
+from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
 
 NUMBERS = itertools.count()

@@ -21,6 +21,7 @@ from dsv2 import (
     JobStatus,
     NonPartitionedContext,
     PartitionedContext,
+    RecordBatch,
     RuntimeExecutionMode,
     Trigger,
     UserFunctionError,
@@ -28,14 +29,7 @@ from dsv2 import (
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
-from dsv2.sources import (
-    HashSplitAssigner,
-    Portion,
-    RecordBatch,
-    RoundRobinSplitAssigner,
-    SourceReader,
-    SourceReaderContext,
-)
+from dsv2.sources import HashSplitAssigner, Portion, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.watermark import WatermarkDeclaration
 from tests.durations import ms
 from tests.spans import Item, Span, Spans, SpansInFile, everything

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext
+from dsv2 import Collector, ExecutionEnvironment, NonPartitionedContext, PartitionedContext, RecordBatch
 from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
@@ -23,7 +23,6 @@ from dsv2.sources import (
     HybridSplit,
     Portion,
     ReaderInfo,
-    RecordBatch,
     RoundRobinSplitAssigner,
     Source,
     SourceReader,

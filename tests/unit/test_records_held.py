@@ -66,7 +66,7 @@ class Query:
 def ended(plan: Plan, held: int) -> StreamingJob:
     layout, nothing = Layout.of(plan), Mock()
     job = StreamingJob(nothing, plan, layout, nothing, nothing, nothing, nothing, SystemClock(), only_available=True)
-    job.attach(Query())  # type: ignore[arg-type]
+    job.start(Query)  # type: ignore[arg-type]
     report = {"uid": "all", "subtask": 0, "records_in": 1, "records_out": 1, "watermarks": {}, "counters": {}}
     job._reports.add(0, [{**report, "gauges": {}, "records_held": held, "ended": not held}])
     return job

@@ -12,6 +12,7 @@ import pytest
 from dsv2 import ConfigurationError, ExecutionEnvironment
 from dsv2.arrow import ArrowForeachBatchSink
 from dsv2.local import LocalRuntime
+from dsv2.record_batch import RecordBatch
 from dsv2.sinks import CollectSink, FileSink, ForeachBatchSink, ParallelSink, PrintSink, Sink, SinkBatch
 from dsv2.sinks.paths import contains, normalized
 
@@ -126,5 +127,5 @@ def test_one_collect_sink_for_two_runs_has_all_records() -> None:
 def test_a_repeated_micro_batch_is_collected_once() -> None:
     sink = CollectSink[int]()
     for batch_id, records in ((0, [1]), (1, [2]), (1, [2]), (2, [3])):
-        sink.write_batch([records], batch_id)
+        sink.write_batch([RecordBatch(records)], batch_id)
     assert sink.results == [1, 2, 3]

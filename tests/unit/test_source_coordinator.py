@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dsv2 import RecordBatch
 from dsv2.errors import ContractError, JobError
 from dsv2.graph import Operator
 from dsv2.runtime.sources.coordinator import SourceCoordinator
@@ -20,7 +21,6 @@ from dsv2.sources import (
     DataclassSerializer,
     Portion,
     ReaderInfo,
-    RecordBatch,
     RoundRobinSplitAssigner,
     Serializer,
     Source,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from dsv2 import ExecutionEnvironment
+from dsv2 import ExecutionEnvironment, RecordBatch
 from dsv2.errors import UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
@@ -16,7 +16,7 @@ from dsv2.local import LocalRuntime
 from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, NOTHING_SENT, orders
 from dsv2.sinks import CollectSink
-from dsv2.sources import HybridSource, RecordBatch, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
+from dsv2.sources import HybridSource, RoundRobinSplitAssigner, SourceReader, SourceReaderContext
 from dsv2.testing import ManualClock
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult
 from dsv2.watermark.event_time import LONG_MIN

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import ContractError, ExecutionEnvironment, InvalidWatermarkError, UserFunctionError
+from dsv2 import ContractError, ExecutionEnvironment, InvalidWatermarkError, RecordBatch, UserFunctionError
 from dsv2.extension.event_time import EventTimeExtension, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.join import JoinType, interval_join
 from dsv2.extension.window import OneInputWindowStreamProcessFunction as WindowFunction
 from dsv2.extension.window import WindowStrategy, aggregate, reduce, window
 from dsv2.sinks import CollectSink
-from dsv2.sources import RecordBatch
 from dsv2.state import aggregate_of
 from dsv2.testing import OneInputHarness, StampedRecord
 from dsv2.watermark import new_builder

@@ -13,12 +13,12 @@ from dsv2.connectors.files.discovery import FilesDiscovery, FileSplit
 from dsv2.connectors.files.format import FileFormat
 from dsv2.connectors.options import check_at_least_one
 from dsv2.errors import ConfigurationError
+from dsv2.record_batch import RecordBatch
 from dsv2.sources import (
     AssigningEnumerator,
     AssignmentState,
     AssignmentStateSerializer,
     DataclassSerializer,
-    RecordBatch,
     RoundRobinSplitAssigner,
     Serializer,
     Source,

@@ -19,7 +19,7 @@ from dsv2.connectors.kafka.encoder import MessageEncoder
 from dsv2.connectors.kafka.pool import Pool
 from dsv2.connectors.kafka.split import TopicPartition
 from dsv2.errors import JobError
-from dsv2.sinks import RecordBatch
+from dsv2.record_batch import RecordBatch
 
 __all__ = ("RecordProducer", "TransactionalProducer", "producers")
 

@@ -18,7 +18,8 @@ from dsv2.connectors.postgres.split import LOG, PostgresSplit
 from dsv2.connectors.postgres.table import FollowedTable, table_numbered
 from dsv2.connectors.postgres.values import LogValues
 from dsv2.errors import JobError
-from dsv2.sources import RecordBatch, SourceReader
+from dsv2.record_batch import RecordBatch
+from dsv2.sources import SourceReader
 
 __all__ = ("PostgresReader",)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from dsv2.errors import JobError
 from dsv2.graph import Operator
+from dsv2.record_batch import RecordBatch
 from dsv2.runtime.report.failure import NOT_OF_THE_USER
 from dsv2.sinks import DriverSink, ParallelSink, SinkBatch, SinkInfo
 
@@ -18,12 +19,12 @@ def name_of(operator: Operator) -> str:
     return f"The sink {operator}, defined at {operator.location},"
 
 
-def write_on_driver(operator: Operator, job_id: str, runs: Sequence[Sequence[Any]], batch_id: int) -> None:
+def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
     """Give a ``DriverSink`` a micro-batch of the job ``job_id``. Raises ``JobError``."""
     sink = operator.body
     assert isinstance(sink, DriverSink)
     try:
-        sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), runs, batch_id)
+        sink.write(SinkInfo(job_id, operator.uid, operator.parallelism), batches, batch_id)
     except NOT_OF_THE_USER:
         raise
     except BaseException as error:
