@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "functions": {"context", "errors", "record_batch", "spi", "state", "watermark"},
     "extension": MODEL - {"sinks"} | {"arguments", "callables", "columnar", "streams"},
     "arrow": MODEL | {"callables", "columnar", "connectors", "extension", "runtime.serde", "runtime.state"},
-    "connectors": {"arguments", "clock", "errors", "extension", "sinks", "sources", "watermark"},
+    "connectors": {"arguments", "clock", "errors", "extension", "record_batch", "sinks", "sources", "watermark"},
     "sinks": {"arguments", "errors", "record_batch", "watermark"},
     "sources": {"arguments", "clock", "errors", "record_batch", "watermark"},
     "graph": MODEL | {"callables"},
