@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import Enum
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from dsv2.errors import ConfigurationError, Dsv2Error
 
@@ -85,7 +85,7 @@ def check_whole_number(value: int, parameter: str, *, at_least: int = 1) -> None
         raise ConfigurationError(f"{parameter} must be a whole number of at least {at_least}, not {value!r}.")
 
 
-def is_whole_number(value: object) -> bool:
+def is_whole_number(value: object) -> TypeGuard[int]:
     """Whether ``value`` is an int; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool)
 

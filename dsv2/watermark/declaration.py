@@ -84,16 +84,17 @@ class LongWatermarkDeclaration:
         _check(self, NumericWatermarkCombinationFunction)
 
     def new_watermark(self, value: int) -> LongWatermark:
-        """A watermark of this declaration.
+        """A watermark of this declaration. Raises ``InvalidWatermarkError`` as ``check_value``."""
+        self.check_value(value)
+        return LongWatermark(value, self.identifier)
 
-        Raises ``InvalidWatermarkError`` unless ``value`` is an int, and no bool, that fits 64 bits, signed.
-        """
+    def check_value(self, value: object) -> None:
+        """Raise ``InvalidWatermarkError`` unless ``value`` is a signed 64-bit integer. A bool is not."""
         if not is_whole_number(value) or not LONG_MIN <= value <= LONG_MAX:
             raise InvalidWatermarkError(
                 f"Watermark {self.identifier!r} was declared with type_long(): value must be a signed 64-bit integer, "
                 f"not {value!r}."
             )
-        return LongWatermark(value, self.identifier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,17 @@ class BoolWatermarkDeclaration:
         _check(self, BoolWatermarkCombinationFunction)
 
     def new_watermark(self, value: bool) -> BoolWatermark:
-        """A watermark of this declaration. Raises ``InvalidWatermarkError`` unless ``value`` is a bool."""
+        """A watermark of this declaration. Raises ``InvalidWatermarkError`` as ``check_value``."""
+        self.check_value(value)
+        return BoolWatermark(value, self.identifier)
+
+    def check_value(self, value: object) -> None:
+        """Raise ``InvalidWatermarkError`` unless ``value`` is a bool."""
         if not isinstance(value, bool):
             raise InvalidWatermarkError(
                 f"Watermark {self.identifier!r} was declared with type_bool(): value must be True or False, "
                 f"not {value!r}."
             )
-        return BoolWatermark(value, self.identifier)
 
 
 def _check(declaration: LongWatermarkDeclaration | BoolWatermarkDeclaration, functions: type[Enum]) -> None:

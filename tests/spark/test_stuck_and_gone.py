@@ -111,9 +111,9 @@ def test_a_job_can_be_cancelled_before_spark_has_a_job_for_it(
 ) -> None:
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
-    job.stop(timeout_seconds=0)
+    job.stop(timeout=timedelta(seconds=0))
     assert status_of(job) is JobStatus.STOPPED
-    assert job.await_termination(LONG) is True
+    assert job.await_termination(timedelta(seconds=LONG)) is True
 
 
 def test_a_sink_on_the_driver_that_blocks_is_named(

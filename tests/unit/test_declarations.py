@@ -18,6 +18,7 @@ from dsv2 import (
     WatermarkDeclarations,
 )
 from dsv2.extension.event_time import declarations
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import (
     BoolWatermark,
     BoolWatermarkCombinationFunction,
@@ -28,6 +29,7 @@ from dsv2.watermark import (
     NumericWatermarkCombinationFunction,
     Watermark,
     WatermarkCombinationPolicy,
+    WatermarkDeclaration,
     WatermarkHandlingStrategy,
     new_builder,
 )
@@ -156,14 +158,32 @@ def test_a_bool_is_true_or_false(value: Any) -> None:
         new_builder("w").type_bool().build().new_watermark(value)
 
 
-def test_a_wrong_value_in_a_callback_names_the_operator() -> None:
-    declared: Any = new_builder("w").type_bool().build()
+DECLARED = new_builder("w").type_bool().build()
 
-    def process(record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
-        ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
 
+class Flags(OneInputStreamProcessFunction[int, int]):
+    """Emits the watermark that ``make`` returns for a record."""
+
+    def __init__(self, make: Callable[[Any], Watermark]) -> None:
+        self.make = make
+
+    def declare_watermarks(self) -> list[WatermarkDeclaration]:
+        return [DECLARED]
+
+    def process_record(self, record: int, output: Collector[int], ctx: PartitionedContext[int]) -> None:
+        ctx.non_partitioned_context.watermark_manager.emit_watermark(self.make(record))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(DECLARED.new_watermark, id="made by the declaration"),
+        pytest.param(lambda record: BoolWatermark(record, "w"), id="made by the class"),
+    ],
+)
+def test_wrong_value_in_callback_names_operator(make: Callable[[Any], Watermark]) -> None:
     env = ExecutionEnvironment.get_instance("local")
-    env.from_collection([1]).process(process).with_uid("flags").to_sink(CollectSink())
+    env.from_collection([1]).process(Flags(make)).with_uid("flags").to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match=r"InvalidWatermarkError: Watermark 'w' .*\n *operator: .*'flags'"):
         env.execute()
 

@@ -55,6 +55,7 @@ class WatermarkEmitter:
             raise ContractError(
                 f"Watermark {declaration.identifier!r} is declared as {expected.__name__}: {watermark}."
             )
+        declaration.check_value(watermark.value)
         self._send(watermark.identifier, watermark.value)
 
     def _explain(self, watermark: object) -> str:
