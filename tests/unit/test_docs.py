@@ -8,13 +8,14 @@ from types import ModuleType
 
 import pytest
 
-from tests.documents import PROGRAMS, said_by
+from tests.documents import PROGRAMS, ROOT, said_by
 
 NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
 
 
-def test_the_readme_shows_a_program() -> None:
-    assert "README.md" in PROGRAMS
+def test_readme_is_a_front_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120
+    assert 10 <= len(PROGRAMS["README.md"].strip().splitlines()) <= 35
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
