@@ -1,8 +1,8 @@
 """Conversion and checks of the arguments that users pass: durations, choices and whole numbers.
 
-A span of time is a ``timedelta`` in every public signature. A plain number of milliseconds is either a point in time
-since the epoch (``timestamp``, ``now_ms``) or held in a name that ends in ``_ms``. A choice is an ``Enum``, or the
-lower-case string that is the member's value.
+A duration is a ``timedelta`` in every public signature. A plain number of milliseconds is either a point in time since
+the epoch (``timestamp``, ``now_ms``) or has a name that ends in ``_ms``. A choice is an ``Enum`` member or its
+lower-case string value.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def as_milliseconds(
     """Convert a duration that a user passed.
 
     Args:
-        duration: a span of whole milliseconds.
-        parameter: what the user calls it, for the error.
-        at_least: the least number of milliseconds allowed; None: negative spans are allowed as well.
-        error: the class of the error to raise.
+        duration: A whole number of milliseconds.
+        parameter: The name of the parameter, for the error message.
+        at_least: The minimum in milliseconds. None also allows negative durations.
+        error: The class of the error to raise.
 
     Raises:
-        Dsv2Error: ``duration`` is no ``timedelta``, too small, or has a part of a millisecond. Of class ``error``.
+        Dsv2Error: ``duration`` is not a ``timedelta``, is too small, or has a fraction of a millisecond. The class is
+            ``error``.
     """
     if not isinstance(duration, timedelta):
         raise error(f"{parameter} must be a datetime.timedelta, such as timedelta(seconds=5), not {duration!r}.")
@@ -50,7 +51,11 @@ def as_milliseconds(
 
 
 def as_seconds(timeout: timedelta | None, parameter: str) -> float | None:
-    """Convert how long a caller waits; None: without a limit. Raises ``ConfigurationError`` for what is no duration."""
+    """Convert a timeout to seconds; None means no limit.
+
+    Raises:
+        ConfigurationError: ``timeout`` is not a ``timedelta``, or is negative.
+    """
     if timeout is None:
         return None
     if not isinstance(timeout, timedelta) or timeout < timedelta(0):
@@ -62,13 +67,13 @@ def as_choice(kind: type[E], value: E | str, parameter: str, *, error: type[Dsv2
     """Convert a choice that a user passed.
 
     Args:
-        kind: the enumeration.
-        value: a member of ``kind``, or its string value.
-        parameter: what the user calls it, for the error.
-        error: the class of the error to raise.
+        kind: The enumeration.
+        value: A member of ``kind``, or its string value.
+        parameter: The name of the parameter, for the error message.
+        error: The class of the error to raise.
 
     Raises:
-        Dsv2Error: ``value`` is neither; the message lists the values. Of class ``error``.
+        Dsv2Error: ``value`` is neither. The message lists the allowed values; the class is ``error``.
     """
     if isinstance(value, kind):
         return value
@@ -80,18 +85,18 @@ def as_choice(kind: type[E], value: E | str, parameter: str, *, error: type[Dsv2
 
 
 def check_whole_number(value: int, parameter: str, *, at_least: int = 1) -> None:
-    """Raise ``ConfigurationError`` unless ``value`` is an int, and no bool, of ``at_least`` or more."""
+    """Raise ``ConfigurationError`` unless ``value`` is an int of at least ``at_least``. A bool is refused."""
     if not is_whole_number(value) or value < at_least:
         raise ConfigurationError(f"{parameter} must be a whole number of at least {at_least}, not {value!r}.")
 
 
 def is_whole_number(value: object) -> TypeGuard[int]:
-    """Whether ``value`` is an int; a bool is none."""
+    """Whether ``value`` is an int and not a bool."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is an int or a float; a bool is none."""
+    """Whether ``value`` is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

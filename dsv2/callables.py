@@ -1,4 +1,4 @@
-"""What users give to be called: whether it can be called as it will be, found out when it is given."""
+"""Checks of the callables that users pass, made when they are passed and not at their first call."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ("deferred_kind", "takes")
 
 
 def takes(function: object, count: int) -> bool:
-    """Whether ``function`` is a callable that ``count`` positional arguments fit; so it is if it does not say."""
+    """Whether ``function`` accepts ``count`` positional arguments. True for callables without a signature."""
     if not callable(function):
         return False
     try:
         inspect.signature(function).bind(*[None] * count)
-    except ValueError:  # some built-in ones have no signature
+    except ValueError:  # some built-in functions have no signature
         return True
     except TypeError:
         return False
@@ -22,7 +22,7 @@ def takes(function: object, count: int) -> bool:
 
 
 def deferred_kind(function: object) -> str | None:
-    """``"generator"`` or ``"coroutine"`` if a call of ``function`` runs none of its code yet; None if it does."""
+    """``"generator"`` or ``"coroutine"`` if calling ``function`` does not run its body; None otherwise."""
     while isinstance(function, partial):
         function = function.func
     of_object = inspect.getattr_static(type(function), "__call__", None)

@@ -9,14 +9,14 @@ __all__ = ("Clock", "SystemClock")
 
 
 class Clock(Protocol):
-    """Tells the time; tests bring their own."""
+    """A source of the current time. Tests inject their own."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The wall clock of the machine."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch."""

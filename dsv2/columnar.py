@@ -1,7 +1,7 @@
-"""Records that are kept as columns, as code sees them that need not know how.
+"""The interface of columnar records; ``dsv2.arrow`` implements it.
 
-They are a sequence whose records are made when they are first asked for. So whatever takes records takes columns, and
-code that can do more with columns looks for them.
+Columnar records are a sequence that creates its row objects on first access. So code that processes rows also accepts
+columns, and code with a faster path for columns checks for ``Columnar``.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class WholeNumbers(Sequence[int], ABC):
-    """A column of whole numbers, none of which is missing."""
+    """A column of integers without nulls."""
 
     @property
     @abstractmethod
     def greatest(self) -> int:
-        """The greatest one; there is at least one."""
+        """The maximum. The column must not be empty."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...
 
     @abstractmethod
     def joined(self, more: Sequence[Self]) -> Self:
-        """These numbers and those behind them, as one column."""
+        """This column followed by the columns ``more``."""
 
 
 class Columnar(Sequence[T_co], ABC):
-    """Records of one class. Its slices are columnar, too."""
+    """Records of one class, stored as columns. Slices are columnar as well."""
 
     kind: type[T_co]
     """The class of the records."""
@@ -41,35 +41,46 @@ class Columnar(Sequence[T_co], ABC):
     @property
     @abstractmethod
     def kept_bytes(self) -> int:
-        """Bytes in memory that cannot be free before this is: for a slice those of the whole."""
+        """Bytes of memory that this object keeps alive. A slice counts the whole buffer that it refers to."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any: ...
 
     @abstractmethod
     def joined(self, more: Sequence[Self]) -> Self:
-        """These records and the following ones, which are of the same ``kind``."""
+        """These records followed by ``more``, which must have the same ``kind``."""
 
     @abstractmethod
     def rows(self) -> list[T_co]:
-        """The records themselves; not to be changed."""
+        """The records as objects. Do not modify the list."""
 
     @abstractmethod
     def whole_numbers(self, name: str) -> WholeNumbers | None:
-        """The column ``name``; None if there is no such column, or if it has anything but whole numbers."""
+        """The column ``name``, or None if there is no such column or it is not a column of integers without nulls."""
 
     @abstractmethod
     def split(
         self, names: Sequence[str], max_parallelism: int, parallelism: int, timestamps: Sequence[int | None] | None
     ) -> Iterable[tuple[int, Columnar[T_co], Sequence[int | None] | None]] | None:
-        """The records for each subtask, by the key that the columns ``names`` are: subtask, records, timestamps.
+        """Partition the records by key.
 
-        None if there are no such columns. Raises ``InvalidKeyError``.
+        Args:
+            names: The columns that form the key.
+            max_parallelism: Number of key groups.
+            parallelism: Number of subtasks that receive the records.
+            timestamps: Event timestamps in ms, one per record, or None.
+
+        Returns:
+            Subtask index, records and timestamps of each subtask that receives any; None if there are no such
+            columns.
+
+        Raises:
+            InvalidKeyError: A value is not supported as a key.
         """
 
 
 def column_names(selector: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The columns that ``selector`` takes from a record, if it is an ``operator.attrgetter``; else None."""
+    """The fields that ``selector`` reads if it is an ``operator.attrgetter`` without dotted names; None otherwise."""
     if type(selector) is not attrgetter:
         return None
     names: tuple[str, ...] = selector.__reduce__()[1]  # type: ignore[assignment]
@@ -77,7 +88,7 @@ def column_names(selector: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 def column_of(records: Sequence[Any], extract: Callable[..., Any]) -> WholeNumbers | None:
-    """What ``extract`` takes from each of ``records``, if both are of the kind that makes it a column."""
+    """The results of ``extract`` on ``records`` as a column; None unless ``extract`` reads an integer column."""
     if not isinstance(records, Columnar):
         return None
     names = column_names(extract)

@@ -12,7 +12,7 @@ __all__ = ("ConfiguredSink", "ProcessConfigurable")
 
 
 class ProcessConfigurable:
-    """The handle on the operator that a call has just made. Every method returns the object itself."""
+    """The handle on a new operator. Every method returns the object itself, so calls can be chained."""
 
     _builder: PlanBuilder
     _ref: InputRef
@@ -23,25 +23,52 @@ class ProcessConfigurable:
         return self._ref.node
 
     def with_uid(self, uid: str) -> Self:
-        """Name the operator for checkpoints: give one to every operator that should survive changes of the program.
+        """Set the name of the operator in checkpoints.
 
-        Uids are unique in a job; ``execute`` raises ``ConfigurationError`` otherwise.
+        Set a uid on every operator whose state should survive changes of the program.
+
+        Args:
+            uid: A non-empty string, unique in the job.
+
+        Raises:
+            ConfigurationError: ``uid`` is empty. ``execute`` raises it for a uid that is used twice.
         """
         self._node.uid = _non_empty(uid, "uid")
         return self
 
     def with_name(self, name: str) -> Self:
-        """Name the operator for people: progress, errors, plans."""
+        """Set the name of the operator in progress reports, errors and plans.
+
+        Args:
+            name: A non-empty string.
+
+        Raises:
+            ConfigurationError: ``name`` is empty.
+        """
         self._node.name = _non_empty(name, "name")
         return self
 
     def with_parallelism(self, parallelism: int) -> Self:
-        """Number of subtasks, at least 1; must stay 1 on a global stream."""
+        """Set the number of subtasks.
+
+        Args:
+            parallelism: At least 1. Must be 1 on a global stream.
+
+        Raises:
+            ConfigurationError: ``parallelism`` is out of range.
+        """
         self._node.parallelism = self._checked_count(parallelism, "parallelism")
         return self
 
     def with_max_parallelism(self, max_parallelism: int) -> Self:
-        """Number of key groups, the upper bound of the parallelism; must stay 1 on a global stream."""
+        """Set the number of key groups, which is the upper bound of the parallelism.
+
+        Args:
+            max_parallelism: At least 1. Must be 1 on a global stream.
+
+        Raises:
+            ConfigurationError: ``max_parallelism`` is out of range.
+        """
         self._node.max_parallelism = self._checked_count(max_parallelism, "max parallelism")
         return self
 
@@ -52,18 +79,18 @@ class ProcessConfigurable:
                 f"{where}: {what} must be a whole number from 1 to {MAX_PARALLELISM}, not {value!r}."
             )
         if self._node.non_parallel and value != 1:
-            raise ConfigurationError(f"{where}: a global stream is not parallel: its {what} must be 1, not {value}.")
+            raise ConfigurationError(f"{where}: the {what} of a global stream must be 1, not {value}.")
         return value
 
 
 def _non_empty(text: str, what: str) -> str:
     if not isinstance(text, str) or not text.strip():
-        raise ConfigurationError(f"A {what} is a non-empty string, not {text!r} (at {caller_location()}).")
+        raise ConfigurationError(f"A {what} must be a non-empty string, not {text!r} (at {caller_location()}).")
     return text
 
 
 class ConfiguredSink(ProcessConfigurable):
-    """What ``to_sink`` returns: only to be configured."""
+    """The handle that ``to_sink`` returns."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder

@@ -1,6 +1,6 @@
-"""What the framework hands to process functions: collectors and contexts (Flink ``datastream.api.context``).
+"""Collectors and contexts, which the framework passes to process functions (Flink ``datastream.api.context``).
 
-All of these are protocols: user code names them in signatures, the runtime implements them.
+All are protocols: user code uses them in signatures, the runtime implements them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OUT2_contra = TypeVar("OUT2_contra", contravariant=True)
 
 
 class RuntimeExecutionMode(Enum):
-    """How a job runs. AUTOMATIC is BATCH when all sources are bounded, else STREAMING."""
+    """How a job runs. AUTOMATIC is BATCH if all sources are bounded, and STREAMING otherwise."""
 
     STREAMING = "streaming"
     BATCH = "batch"
@@ -66,20 +66,21 @@ class RuntimeExecutionMode(Enum):
 
 
 class Collector(Protocol[OUT_contra]):
-    """Takes the records that a function emits."""
+    """Receives the records that a function emits."""
 
     def collect(self, record: OUT_contra, /) -> None:
-        """Emit ``record`` downstream. Do not change the record afterwards: it may not have been sent yet.
+        """Emit ``record`` downstream.
 
-        It gets the timestamp of the record in hand, or of the event timer; elsewhere it has none.
+        The emitted record has the timestamp of the current record or event timer; in other callbacks it has none. Do
+        not modify the record afterwards, because it may still be buffered.
         """
 
     def collect_and_overwrite_timestamp(self, record: OUT_contra, timestamp: int, /) -> None:
-        """Emit ``record`` with ``timestamp`` (ms). Later records are not affected (in Flink they are)."""
+        """Emit ``record`` with ``timestamp`` (ms). Unlike in Flink, later records are not affected."""
 
 
 class JobInfo(Protocol):
-    """Facts about the job."""
+    """Information about the job."""
 
     @property
     def job_name(self) -> str:
@@ -87,11 +88,11 @@ class JobInfo(Protocol):
 
     @property
     def execution_mode(self) -> RuntimeExecutionMode:
-        """STREAMING or BATCH; AUTOMATIC is resolved already."""
+        """STREAMING or BATCH. AUTOMATIC has been resolved."""
 
 
 class TaskInfo(Protocol):
-    """Facts about the subtask that runs the function."""
+    """Information about the subtask that runs the function."""
 
     @property
     def parallelism(self) -> int:
@@ -99,52 +100,52 @@ class TaskInfo(Protocol):
 
     @property
     def max_parallelism(self) -> int:
-        """Number of key groups: the upper bound of the parallelism."""
+        """Number of key groups, which is the upper bound of the parallelism."""
 
     @property
     def task_name(self) -> str:
-        """The operator's name."""
+        """The name of the operator."""
 
     @property
     def index_of_this_subtask(self) -> int:
-        """0-based."""
+        """The index of this subtask, from 0."""
 
     @property
     def attempt_number(self) -> int:
-        """0 for the first attempt."""
+        """The number of this attempt. 0 is the first."""
 
 
 class Counter(Protocol):
-    """A number that only the job's progress reads. Part of the checkpoint, so a restart does not count twice."""
+    """A counter shown in the job's progress. It is part of the checkpoint, so a restart does not count twice."""
 
     def inc(self, amount: int = 1) -> None:
-        """Add ``amount``."""
+        """Increment the counter by ``amount``."""
 
     @property
     def count(self) -> int:
-        """The sum so far, of this subtask."""
+        """The current count of this subtask."""
 
 
 class MetricGroup(Protocol):
-    """Metrics of one operator; shown, summed over its subtasks, in the job's progress."""
+    """Metrics of one operator. The job's progress shows them summed over the subtasks."""
 
     def counter(self, name: str) -> Counter:
-        """The counter called ``name``; made at its first mention."""
+        """The counter with this name. The first call creates it."""
 
     def gauge(self, name: str, read: Callable[[], int | float]) -> None:
-        """Show the value of ``read()`` as of the end of each micro-batch. Register it in ``open`` or later."""
+        """Register a gauge in ``open`` or later. ``read`` is called at the end of each micro-batch."""
 
 
 class RuntimeContext(Protocol):
-    """What every context offers."""
+    """The base of all contexts."""
 
     @property
     def job_info(self) -> JobInfo:
-        """Facts about the job."""
+        """Information about the job."""
 
     @property
     def task_info(self) -> TaskInfo:
-        """Facts about this subtask."""
+        """Information about this subtask."""
 
     @property
     def metric_group(self) -> MetricGroup:
@@ -155,31 +156,32 @@ class WatermarkManager(Protocol):
     """Emits generalized watermarks."""
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Send ``watermark`` behind the records collected so far, to every downstream subtask of every output.
+        """Send ``watermark`` to every downstream subtask of every output, after the records collected so far.
 
-        Raises ``UndeclaredWatermarkError`` if no function or source of the job declares its identifier.
+        Raises:
+            UndeclaredWatermarkError: No function or source of the job declares the identifier.
         """
 
 
 class ProcessingTimeManager(Protocol):
-    """Timers of the current key, by the wall clock. Every method raises ``ContractError`` in a function that is not
-    keyed.
+    """Processing-time timers of the current key.
 
-    The clock stands still within a micro-batch, so that a repeated one repeats itself exactly.
+    Every method raises ``ContractError`` in a function that is not keyed. The clock does not advance within a
+    micro-batch, so that a retry repeats it exactly.
     """
 
     def register_timer(self, timestamp: int, /) -> None:
-        """Have ``on_processing_timer`` called for the current key once the clock reads ``timestamp`` (ms).
+        """Call ``on_processing_timer`` for the current key once the clock has reached ``timestamp`` (ms).
 
-        There is one timer for each key and time. Timers survive a restart; those that are left when bounded input ends
-        fire then (Flink drops them).
+        There is at most one timer per key and timestamp. Timers survive a restart. Unlike in Flink, the remaining
+        timers fire when bounded input ends.
         """
 
     def delete_timer(self, timestamp: int, /) -> None:
-        """Take a timer of the current key back; nothing happens if there is none."""
+        """Delete a timer of the current key. Does nothing if there is none."""
 
     def current_time(self) -> int:
-        """The clock: milliseconds since the epoch."""
+        """The current processing time in ms since the epoch."""
 
 
 class StateManager(Protocol):
@@ -187,7 +189,7 @@ class StateManager(Protocol):
 
     @property
     def current_key(self) -> object:
-        """The key of the record in hand. Raises ``ContractError`` in a function that is not keyed."""
+        """The current key. Raises ``ContractError`` in a function that is not keyed."""
 
     @overload
     def get_state(self, declaration: ValueStateDeclaration[T, R], /) -> ValueState[T, R]: ...
@@ -202,10 +204,12 @@ class StateManager(Protocol):
     @overload
     def get_state(self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /) -> AggregatingState[IN, OUT]: ...
     def get_state(self, declaration: Any, /) -> Any:
-        """The handle on a state; it follows the current key, and may be kept in a field of the function.
+        """The handle on a state. It follows the current key and may be stored in a field of the function.
 
-        Raises ``UndeclaredStateError`` if the function does not return ``declaration`` from ``uses_states``. Using the
-        handle of a keyed state where there is no current key raises ``ContractError``.
+        Using the handle of a keyed state without a current key raises ``ContractError``.
+
+        Raises:
+            UndeclaredStateError: The function does not return ``declaration`` from ``uses_states``.
         """
 
     @overload
@@ -223,13 +227,13 @@ class StateManager(Protocol):
         self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /
     ) -> AggregatingState[IN, OUT] | None: ...
     def get_state_optional(self, declaration: Any, /) -> Any:
-        """``get_state``, but None for a state that is not declared."""
+        """As ``get_state``, but returns None for a state that is not declared."""
 
 
 class SubtaskStateManager(Protocol):
-    """States that belong to the subtask: broadcast state, and lists of mode REDISTRIBUTABLE or IDENTICAL.
+    """The operator state of the subtask: broadcast state, and lists of mode REDISTRIBUTABLE or IDENTICAL.
 
-    They take no key, and are there before the first one came. (In Flink only partitions lead to them.)
+    It does not depend on a key and is available before the first record. (Flink offers it in partitions only.)
     """
 
     @overload
@@ -237,10 +241,11 @@ class SubtaskStateManager(Protocol):
     @overload
     def get_state(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V]: ...
     def get_state(self, declaration: Any, /) -> Any:
-        """The handle on a state, the same as partitions have; it may be kept in a field of the function.
+        """The handle on a state, as in a partition. It may be stored in a field of the function.
 
-        Raises ``ContractError`` for state of keys (mode NONE), which ``apply_to_all_partitions`` leads to, and
-        ``UndeclaredStateError`` if the function does not return ``declaration`` from ``uses_states``.
+        Raises:
+            ContractError: The state is keyed (mode NONE). Use ``apply_to_all_partitions``.
+            UndeclaredStateError: The function does not return ``declaration`` from ``uses_states``.
         """
 
     @overload
@@ -248,11 +253,11 @@ class SubtaskStateManager(Protocol):
     @overload
     def get_state_optional(self, declaration: BroadcastStateDeclaration[K, V], /) -> BroadcastState[K, V] | None: ...
     def get_state_optional(self, declaration: Any, /) -> Any:
-        """``get_state``, but None for a state that is not declared."""
+        """As ``get_state``, but returns None for a state that is not declared."""
 
 
 class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
-    """Given with a record: bound to one partition (one key, on a keyed stream)."""
+    """The context of a record, bound to one partition. On a keyed stream a partition is a key."""
 
     @property
     def state_manager(self) -> StateManager:
@@ -260,23 +265,23 @@ class PartitionedContext(RuntimeContext, Protocol[OUT_contra]):
 
     @property
     def processing_time_manager(self) -> ProcessingTimeManager:
-        """Timers of the current key, by the wall clock."""
+        """Processing-time timers of the current key."""
 
     @property
     def timestamp(self) -> int | None:
-        """The timestamp (ms) of the record or the event timer in hand; None if it has none."""
+        """The timestamp (ms) of the current record or event timer, or None if it has none."""
 
     @property
     def non_partitioned_context(self) -> NonPartitionedContext[OUT_contra]:
-        """The way to watermarks and to all partitions."""
+        """The context for emitting watermarks and for visiting all partitions."""
 
 
 class NonPartitionedContext(RuntimeContext, Protocol[OUT_contra]):
-    """Given where there is no current partition: open, watermarks, end of input, broadcast records."""
+    """The context of callbacks without a partition: open, watermarks, end of input, broadcast records."""
 
     @property
     def state_manager(self) -> SubtaskStateManager:
-        """States that belong to the subtask."""
+        """Operator state of the subtask."""
 
     @property
     def watermark_manager(self) -> WatermarkManager:
@@ -285,7 +290,8 @@ class NonPartitionedContext(RuntimeContext, Protocol[OUT_contra]):
     def apply_to_all_partitions(self, function: ApplyPartitionFunction[OUT_contra], /) -> None:
         """Call ``function(output, ctx)`` once for every partition of this subtask.
 
-        On a keyed stream that is every key seen so far, before a restart included; else one call.
+        On a keyed stream these are all keys seen so far, including those before a restart. On other streams there is
+        one partition.
         """
 
 
@@ -298,15 +304,15 @@ class TwoOutputPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_con
 
     @property
     def processing_time_manager(self) -> ProcessingTimeManager:
-        """Timers of the current key, by the wall clock."""
+        """Processing-time timers of the current key."""
 
     @property
     def timestamp(self) -> int | None:
-        """The timestamp (ms) of the record or the event timer in hand; None if it has none."""
+        """The timestamp (ms) of the current record or event timer, or None if it has none."""
 
     @property
     def non_partitioned_context(self) -> TwoOutputNonPartitionedContext[OUT1_contra, OUT2_contra]:
-        """The way to watermarks and to all partitions."""
+        """The context for emitting watermarks and for visiting all partitions."""
 
 
 class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_contra]):
@@ -314,7 +320,7 @@ class TwoOutputNonPartitionedContext(RuntimeContext, Protocol[OUT1_contra, OUT2_
 
     @property
     def state_manager(self) -> SubtaskStateManager:
-        """States that belong to the subtask."""
+        """Operator state of the subtask."""
 
     @property
     def watermark_manager(self) -> WatermarkManager:

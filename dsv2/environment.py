@@ -1,4 +1,4 @@
-"""Where a program begins (Flink ``ExecutionEnvironment``)."""
+"""``ExecutionEnvironment``: the entry point of a program (Flink ``ExecutionEnvironment``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _RUNTIMES = {"spark": "runtime_spark", "local": "dsv2.local"}
 
 
 class ExecutionEnvironment:
-    """Builds pipelines and runs them. Made by ``get_instance``; may be used again after ``execute``."""
+    """Builds pipelines and runs them.
+
+    Create one with ``get_instance``. It can be reused after ``execute``.
+    """
 
     def __init__(self, runtime: Callable[[], JobRuntime]) -> None:
         self._runtime = runtime
@@ -44,23 +47,28 @@ class ExecutionEnvironment:
     def get_instance(
         runtime: Literal["spark", "local"] | JobRuntime = "spark", *, spark: object | None = None, fast: bool = False
     ) -> ExecutionEnvironment:
-        """A new environment.
+        """Create an environment.
 
-        ``runtime``: ``"spark"`` (needs ``spark``, your ``SparkSession``), ``"local"`` (in this process), or a runtime
-        object, such as ``dsv2.local.LocalRuntime(seed=7)``. ``fast``: for ``"local"``, leave out the checks of
-        ``LocalRuntime``.
+        Args:
+            runtime: ``"spark"`` (default), ``"local"`` (in this process), or a runtime object such as
+                ``dsv2.local.LocalRuntime(seed=7)``.
+            spark: The ``SparkSession``, required by ``"spark"``.
+            fast: For ``"local"``: skip the checks of ``LocalRuntime``.
+
+        Raises:
+            ConfigurationError: The runtime is unknown or not installed, or an argument does not apply to it.
         """
         if fast and runtime != "local":
-            raise ConfigurationError('fast=True goes with runtime="local".')
+            raise ConfigurationError('fast=True requires runtime="local".')
         if not isinstance(runtime, str):
             if spark is not None:
-                raise ConfigurationError('spark=... goes with runtime="spark".')
+                raise ConfigurationError('spark=... requires runtime="spark".')
             return ExecutionEnvironment(lambda: runtime)
         if runtime not in _RUNTIMES:
             raise ConfigurationError(f"Unknown runtime {runtime!r}: choose one of {', '.join(sorted(_RUNTIMES))}.")
         if (runtime == "spark") != (spark is not None):
             raise ConfigurationError(
-                'The Spark runtime runs on your session: get_instance(spark=session); runtime="local" needs none.'
+                'The Spark runtime requires a session: get_instance(spark=session). runtime="local" takes none.'
             )
         options: dict[str, object] = {"fast": fast} if spark is None else {"spark": spark}
         return ExecutionEnvironment(lambda: _load_runtime(runtime, options))
@@ -68,10 +76,16 @@ class ExecutionEnvironment:
     def from_source(
         self, source: BaseSource[T], name: str = "Source", *, watermarks: WatermarkStrategy[T] | None = None
     ) -> ConfiguredStream[T]:
-        """A stream of what ``source`` reads.
+        """Create a stream of the records of a source.
 
-        ``watermarks``: how to tell event time in each split; for sources with splits only (those of
-        ``dsv2.sources.Source``). Raises ``PlanError`` for what is no source, and for watermarks of another one.
+        Args:
+            source: The source.
+            name: The name of the operator.
+            watermarks: How each split assigns timestamps and generates watermarks. Only for subclasses of
+                ``dsv2.sources.Source``, which have splits.
+
+        Raises:
+            PlanError: ``source`` is not a source, or ``watermarks`` is given for a source without splits.
         """
         if not isinstance(source, BaseSource):
             raise PlanError(
@@ -79,8 +93,8 @@ class ExecutionEnvironment:
             )
         if watermarks is not None and not isinstance(source, Source):
             raise PlanError(
-                f"from_source at {caller_location()}: {kind_of(source)} has no splits to tell event time of. Build the "
-                f"generator with build_as_process_function() instead, and process the stream with it."
+                f"from_source at {caller_location()}: {kind_of(source)} has no splits, so watermarks does not apply. "
+                f"Build the generator with build_as_process_function() and process the stream with it."
             )
         node = self._builder.add(OperatorKind.SOURCE, source, name)
         node.watermarks = watermarks
@@ -89,7 +103,16 @@ class ExecutionEnvironment:
     def from_collection(
         self, items: Collection[T], name: str = "Collection Source", *, records_per_batch: int | None = None
     ) -> ConfiguredStream[T]:
-        """A stream of the elements of ``items``, in order; at most ``records_per_batch`` in a micro-batch."""
+        """Create a stream of the elements of a collection, in order.
+
+        Args:
+            items: The records. None is not a record.
+            name: The name of the operator.
+            records_per_batch: Maximum number of records in a micro-batch. None (default): no limit.
+
+        Raises:
+            ConfigurationError: ``items`` contains None, or ``records_per_batch`` is below 1.
+        """
         return self.from_source(CollectionSource(items, records_per_batch=records_per_batch), name)
 
     def from_dataframe(
@@ -101,40 +124,65 @@ class ExecutionEnvironment:
         split_by: str | None = None,
         records_per_batch: int | None = None,
     ) -> ConfiguredStream[T]:
-        """A stream of the rows of a Spark DataFrame as ``record_type``. See ``DataFrameSource``."""
+        """Create a stream of the rows of a Spark DataFrame.
+
+        Args:
+            dataframe: The DataFrame.
+            record_type: The class that rows are converted to.
+            name: The name of the operator.
+            split_by: As for ``DataFrameSource``.
+            records_per_batch: As for ``DataFrameSource``.
+        """
         source = DataFrameSource(dataframe, record_type, split_by=split_by, records_per_batch=records_per_batch)
         return self.from_source(source, name)
 
     @property
     def parallelism(self) -> int:
-        """The parallelism of operators that do not set their own (default 1)."""
+        """The parallelism of operators that do not set their own. Default: 1."""
         return self._parallelism
 
     def set_parallelism(self, parallelism: int) -> None:
-        """Set the default parallelism, at least 1."""
+        """Set the default parallelism of operators.
+
+        Args:
+            parallelism: Number of subtasks, at least 1.
+
+        Raises:
+            ConfigurationError: ``parallelism`` is not a positive int.
+        """
         check_whole_number(parallelism, "parallelism")
         self._parallelism = parallelism
 
     @property
     def execution_mode(self) -> RuntimeExecutionMode:
-        """STREAMING unless set otherwise."""
+        """The execution mode. Default: STREAMING."""
         return self._mode
 
     def set_execution_mode(self, mode: RuntimeExecutionMode | Literal["streaming", "batch", "automatic"]) -> None:
-        """STREAMING, BATCH, or AUTOMATIC: BATCH when all sources are bounded.
+        """Set the execution mode.
 
-        Raises ``ConfigurationError`` for anything else.
+        Args:
+            mode: STREAMING, BATCH, or AUTOMATIC, which is BATCH if all sources are bounded and STREAMING otherwise.
+
+        Raises:
+            ConfigurationError: ``mode`` is not one of these.
         """
         self._mode = as_choice(RuntimeExecutionMode, mode, "mode")
 
     def set_callback_timeout(self, timeout: timedelta | None) -> None:
-        """Fail the job if a callback of a process function takes longer than ``timeout``; None (default): any time.
+        """Fail the job if a callback of a process function takes too long.
 
-        A callback that blocks would keep the job from going on, and from stopping, without a word. It is interrupted,
-        and the ``UserFunctionError`` names operator, callback, subtask, key and record. Where Python cannot interrupt
-        it (native code), a Spark worker ends, with the stack in its log; the local runtime, which can interrupt in the
-        main thread only, logs the stack. Uses the signal SIGUSR2. Functions of sinks and readers of sources have no
-        such limit.
+        Without a timeout, a blocking callback stops the job from making progress and from stopping. With a timeout,
+        the callback is interrupted with the signal SIGUSR2, and the ``UserFunctionError`` names operator, callback,
+        subtask, key and record. If Python cannot interrupt it (native code), a Spark worker logs the stack and exits.
+        The local runtime can only interrupt the main thread; elsewhere it logs the stack. Sinks and source readers
+        have no timeout.
+
+        Args:
+            timeout: The limit for one callback, at least 1 ms. None (default): no limit.
+
+        Raises:
+            ConfigurationError: ``timeout`` is not a positive duration.
         """
         self._callback_timeout_ms = None if timeout is None else as_milliseconds(timeout, "timeout", at_least=1)
 
@@ -145,24 +193,36 @@ class ExecutionEnvironment:
         take_apart: Callable[[T], object] | None = None,
         build: Callable[[Any], T] | None = None,
     ) -> None:
-        """Let values of this class travel in records and be checkpointed.
+        """Allow values of a class in records and checkpoints.
 
-        Needed for a class that is not defined or imported in the modules of the job's functions, and for one that is no
-        class of data (written in C, say, or with a ``__reduce__``): for that, ``take_apart`` says what a value is made
-        from, in plain values, and ``build`` makes an equal value of it. Both are called in the workers, ``build`` with
-        whatever the checkpoint holds. Raises ``ConfigurationError`` for one without the other.
+        Required for a class that is neither defined nor imported in the modules of the job's functions. A class that
+        is not a data class, such as one written in C or with a ``__reduce__``, also requires ``take_apart`` and
+        ``build``. Both are called in the workers.
+
+        Args:
+            record_type: The class.
+            take_apart: Converts a value to plain values.
+            build: Creates an equal value from the result of ``take_apart``, which may come from a checkpoint.
+
+        Raises:
+            ConfigurationError: ``record_type`` is not a class, or only one of ``take_apart`` and ``build`` is given.
         """
         if not isinstance(record_type, type):
             raise ConfigurationError(f"register_type takes a class, not {record_type!r}.")
         if (take_apart is None) != (build is None) or not all(map(callable, filter(None, (take_apart, build)))):
             raise ConfigurationError(
-                f"register_type({record_type.__qualname__}) takes both take_apart and build, two functions, or neither."
+                f"register_type({record_type.__qualname__}) requires both take_apart and build, as functions, or "
+                f"neither."
             )
         self._registered_types.append(RegisteredType(record_type, take_apart, build))
 
     @short_traceback
     def build_plan(self, job_name: str = "dsv2 job") -> Plan:
-        """The checked plan of the pipeline so far, without running it. Raises ``PlanError``."""
+        """Build and check the plan of the pipeline so far, without running it.
+
+        Raises:
+            PlanError: The pipeline is invalid.
+        """
         return self._builder.build(
             job_name, self._mode, self._parallelism, self._registered_types, self._callback_timeout_ms
         )
@@ -176,16 +236,23 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_non_restored_state: bool = True,
     ) -> JobResult:
-        """Run the pipeline and wait for its end.
+        """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
-        ``checkpoint_location``: where a streaming job on Spark keeps its state; starting again with the same one goes
-        on where the job was. ``trigger``: ``Trigger.available_now()`` when all sources are bounded, else
-        ``Trigger.processing_time()``, if not given. ``allow_non_restored_state``: what happens when the checkpoint
-        holds states or function fields that the program does not ask for, because they have other names now perhaps:
-        True warns with ``DroppedStateWarning``, False refuses (Flink ``--allowNonRestoredState``).
+        Args:
+            job_name: The name of the job.
+            checkpoint_location: Where a streaming job on Spark stores its checkpoints. A restart with the same
+                location resumes the job.
+            trigger: When micro-batches run. Default: ``Trigger.available_now()`` if all sources are bounded, otherwise
+                ``Trigger.processing_time()``.
+            allow_non_restored_state: Whether the checkpoint may have states or function fields that the program does
+                not use, for example after they were renamed. True (default) warns with ``DroppedStateWarning``, False
+                refuses to start (Flink ``--allowNonRestoredState``).
 
-        Raises ``PlanError`` if the pipeline cannot run,
-        ``UserFunctionError`` if a callback raised, ``IncompatibleCheckpointError`` if the checkpoint does not fit.
+        Raises:
+            PlanError: The pipeline is invalid.
+            UserFunctionError: A callback raised an exception.
+            IncompatibleCheckpointError: The program cannot continue from the checkpoint.
+            JobError: The job failed for another reason.
         """
         return self._start(job_name, checkpoint_location, trigger, allow_non_restored_state).result()
 
@@ -198,10 +265,11 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_non_restored_state: bool = True,
     ) -> JobHandle:
-        """Start the pipeline and return a handle. The environment is empty afterwards and may be used again.
+        """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
-        If the pipeline is refused, it stays as it is. Wait for the job with ``result()`` or ``await_termination()``: a
-        program that ends first cuts off a job that has no end. ``UnfinishedJobWarning`` says so then.
+        If the start fails, the pipeline is kept. Wait for the job with ``result()`` or ``await_termination()``: when
+        the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
+        errors of the start are those of ``execute``.
         """
         job = self._start(job_name, checkpoint_location, trigger, allow_non_restored_state)
         watch(job, job_name, caller_location())
@@ -224,7 +292,11 @@ class ExecutionEnvironment:
         return job
 
     def take_plan(self, job_name: str = "dsv2 job") -> Plan:
-        """The checked plan; the environment is empty afterwards, as after ``execute``. Raises ``PlanError``."""
+        """Build and check the plan, and empty the environment as ``execute`` does.
+
+        Raises:
+            PlanError: The pipeline is invalid.
+        """
         plan = self.build_plan(job_name)
         self._begin_new_pipeline()
         return plan
@@ -234,7 +306,7 @@ class ExecutionEnvironment:
         self._builder = PlanBuilder(executed_before=self._builder.executed_at)
 
     def load_runtime(self) -> JobRuntime:
-        """The runtime that this environment runs on."""
+        """The runtime of this environment."""
         return self._runtime()
 
 

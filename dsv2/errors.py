@@ -1,32 +1,32 @@
-"""Every exception that dsv2 raises, in one tree.
+"""The exceptions and warnings of dsv2.
 
 ::
 
     Dsv2Error
-    ├── PlanError                    the program is wrong; raised while it is built, before anything runs
-    │   ├── WatermarkDeclarationError    conflicting or unusable watermark declarations
-    │   ├── StateDeclarationError        conflicting or unusable state declarations
-    │   ├── IllegalRedistributionModeError   a state of a mode that the stream does not have
-    │   ├── ConfigurationError           a uid, name, parallelism or trigger that cannot be used
-    │   ├── SchemaError                  record type and table schema do not fit
-    │   └── SerializationError           a function, selector or value that cannot be turned into bytes
-    ├── JobError                     the job ran and failed
-    │   └── UserFunctionError            a callback of a process function raised
-    ├── ContractError                a callback broke a rule; reaches the user wrapped in UserFunctionError
-    │   ├── UndeclaredWatermarkError     emitted an identifier that nothing in the job declares
-    │   ├── InvalidWatermarkError        a watermark value of another type than the declaration says
-    │   ├── UndeclaredStateError         asked for a state that the function does not declare
+    ├── PlanError                    the program is invalid; raised while it is built, before anything runs
+    │   ├── WatermarkDeclarationError    conflicting or invalid watermark declarations
+    │   ├── StateDeclarationError        conflicting or invalid state declarations
+    │   ├── IllegalRedistributionModeError   the stream does not support the mode of a state
+    │   ├── ConfigurationError           an invalid uid, name, parallelism, trigger or option
+    │   ├── SchemaError                  record type and table schema do not match
+    │   └── SerializationError           a function, selector or value cannot be serialized
+    ├── JobError                     the job failed while it ran
+    │   └── UserFunctionError            a callback of a process function raised an exception
+    ├── ContractError                a callback violated the API contract; wrapped in UserFunctionError
+    │   ├── UndeclaredWatermarkError     emitted a watermark identifier that nothing in the job declares
+    │   ├── InvalidWatermarkError        a watermark value does not have the declared type
+    │   ├── UndeclaredStateError         requested a state that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
-    │   └── RecordMutatedError           a record was changed after it had been emitted
-    ├── IncompatibleCheckpointError  the checkpoint belongs to another version of the program
-    ├── CorruptDataError             bytes of a checkpoint or a frame are damaged or not ours
-    └── InternalError                a bug in dsv2: please report it
+    │   └── RecordMutatedError           a record was modified after it was emitted
+    ├── IncompatibleCheckpointError  the program cannot continue from the checkpoint
+    ├── CorruptDataError             bytes of a checkpoint or frame are damaged or of unknown origin
+    └── InternalError                a bug in dsv2; please report it
 
     Dsv2Warning
-    ├── MissingUidWarning            an operator keeps state and has no uid of the user's
-    ├── DroppedStateWarning          the checkpoint holds state that the program does not ask for
-    ├── UnreadStreamWarning          nothing reads a stream of the pipeline
-    └── UnfinishedJobWarning         the program ended while a job was running, or without asking how it ended
+    ├── MissingUidWarning            an operator with state has no user-defined uid
+    ├── DroppedStateWarning          the checkpoint has state that the program does not use
+    ├── UnreadStreamWarning          no operator reads a stream of the pipeline
+    └── UnfinishedJobWarning         the program ended while a job ran, or did not check its result
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ __all__ = (
 
 
 class Dsv2Error(Exception):
-    """Root of everything that dsv2 raises on purpose."""
+    """Base class of all exceptions of dsv2."""
 
 
 class PlanError(Dsv2Error):
-    """The program cannot be run as written; raised while the pipeline is built or checked."""
+    """The program is invalid. Raised while the pipeline is built or checked."""
 
 
 class WatermarkDeclarationError(PlanError):
@@ -78,31 +78,42 @@ class StateDeclarationError(PlanError):
 
 
 class IllegalRedistributionModeError(PlanError):
-    """A function declares a state whose redistribution mode its stream does not allow."""
+    """A function declares a state whose redistribution mode its stream does not support."""
 
 
 class ConfigurationError(PlanError):
-    """A uid, name, parallelism, mode, trigger or option has a value that cannot be used."""
+    """A uid, name, parallelism, mode, trigger or option has an invalid value."""
 
 
 class SchemaError(PlanError):
-    """A record type and a table schema do not fit each other."""
+    """A record type and a table schema do not match."""
 
 
 class SerializationError(PlanError):
-    """A function, a selector, a field or a record cannot be turned into bytes."""
+    """A function, selector, field or record cannot be serialized."""
 
 
 class JobError(Dsv2Error):
-    """A job failed while it ran, for a reason outside of the user's callbacks."""
+    """A job failed while it ran. For a failure in a callback see ``UserFunctionError``."""
 
 
 class UserFunctionError(JobError):
-    """A callback of a process function raised; says where, and on what.
+    """A callback of a process function raised an exception.
 
-    Raised from ``execute`` (or held by the job handle) on every runtime. ``traceback_text`` has the user's frames of
-    the original exception. On the local runtime and in test harnesses ``cause`` is that exception; on Spark, which runs
-    callbacks in other processes, it is None.
+    Raised by ``execute``, and returned by ``JobHandle.exception``, on every runtime.
+
+    Attributes:
+        operator: The uid and name of the operator.
+        callback: The method that raised.
+        subtask: The index of the subtask.
+        location: The user's file and line that created the operator.
+        cause_type: The class name of the original exception.
+        cause_message: The message of the original exception.
+        key: The current key, shortened, or None.
+        record: The current record, shortened, or None.
+        traceback_text: The user's frames in the traceback of the original exception.
+        cause: The original exception on the local runtime and in test harnesses. None on Spark, where callbacks run
+            in other processes.
     """
 
     def __init__(
@@ -145,7 +156,7 @@ class UserFunctionError(JobError):
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as plain JSON values, to carry the error between processes."""
+        """The fields as JSON values, for sending the error between processes."""
         return {
             "operator": self.operator,
             "callback": self.callback,
@@ -167,19 +178,19 @@ def _rebuild_user_function_error(fields: dict[str, Any]) -> UserFunctionError:
 
 
 class ContractError(Dsv2Error):
-    """A callback used the API in a way that its contract forbids."""
+    """A callback violated the contract of the API."""
 
 
 class UndeclaredWatermarkError(ContractError):
-    """A watermark was emitted whose identifier no function and no source of the job declares."""
+    """A function emitted a watermark whose identifier no function or source of the job declares."""
 
 
 class InvalidWatermarkError(ContractError):
-    """``new_watermark`` got a value of another type than the watermark is declared with, or one beyond 64 bits."""
+    """``new_watermark`` got a value that does not have the declared type, or does not fit 64 bits."""
 
 
 class UndeclaredStateError(ContractError):
-    """A function asked for a state that it does not return from ``uses_states``."""
+    """A function requested a state that it does not return from ``uses_states``."""
 
 
 class InvalidKeyError(ContractError):
@@ -187,36 +198,36 @@ class InvalidKeyError(ContractError):
 
 
 class RecordMutatedError(ContractError):
-    """A record was changed after it had been emitted (found by the local runtime's check)."""
+    """A record was modified after it was emitted. Only the local runtime checks this."""
 
 
 class IncompatibleCheckpointError(Dsv2Error):
-    """The checkpoint was written by a program that this one cannot continue; names every difference."""
+    """The program cannot continue from the checkpoint. The message lists every incompatible change."""
 
 
 class CorruptDataError(Dsv2Error):
-    """Bytes of a checkpoint or frame are damaged, of another version, or name classes the job does not have."""
+    """Bytes of a checkpoint or frame are damaged, have another version, or refer to classes unknown to the job."""
 
 
 class InternalError(Dsv2Error):
-    """dsv2 broke one of its own rules. This is a bug: please report it with the traceback."""
+    """A bug in dsv2. Please report it with the traceback."""
 
 
 class Dsv2Warning(UserWarning):
-    """Root of all warnings of dsv2."""
+    """Base class of all warnings of dsv2."""
 
 
 class MissingUidWarning(Dsv2Warning):
-    """An operator of a job with a checkpoint keeps state, and the program gives it no uid."""
+    """A stateful operator of a job with a checkpoint has no user-defined uid."""
 
 
 class DroppedStateWarning(Dsv2Warning):
-    """The checkpoint holds states or function fields that the program does not ask for."""
+    """The checkpoint has states or function fields that the program does not use."""
 
 
 class UnreadStreamWarning(Dsv2Warning):
-    """Nothing reads a stream of the pipeline, so what it carries is lost."""
+    """No operator reads a stream of the pipeline, so its records are lost."""
 
 
 class UnfinishedJobWarning(Dsv2Warning):
-    """The program ended while a job that it had started was running, or without asking how the job ended."""
+    """The program ended while a job was running, or without checking the result of a job that failed."""

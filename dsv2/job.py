@@ -1,4 +1,4 @@
-"""What a running or finished job shows: handle, progress, result; and how its micro-batches are triggered."""
+"""The handle, progress and result of a job, and the triggers of its micro-batches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a streaming job runs its next micro-batch, and how large it is. Made by one of the two methods.
+    """When a streaming job runs its next micro-batch, and how large it is.
 
-    ``target_batch_duration``: how long a micro-batch should take. A backlog is read in micro-batches that grow from
-    small ones until they take that long; what trickles in is not kept waiting. It counts besides the limits of the
-    sources; not for DataFrames, nor in the local runtime. None: only the limits count.
-
-    Spark's continuous and real-time triggers have no counterpart: neither runs the stateful operators that process
-    functions need.
+    Create one with ``processing_time`` or ``available_now``. Spark's continuous and real-time triggers have no
+    counterpart, because neither supports the stateful operators that process functions need.
     """
 
     interval_ms: int | None
@@ -43,22 +39,37 @@ class Trigger:
     def processing_time(
         interval: timedelta = timedelta(0), *, target_batch_duration: timedelta | None = None
     ) -> Trigger:
-        """A micro-batch every ``interval``; 0: as soon as the one before is done.
+        """Run a micro-batch at a fixed interval.
 
-        Raises ``ConfigurationError`` for both an interval and ``target_batch_duration``.
+        Args:
+            interval: The interval. 0 (default) starts each micro-batch as soon as the previous one is complete.
+            target_batch_duration: How long a micro-batch should take. A backlog is read in micro-batches that grow
+                until they take that long; a small backlog is processed at once. It applies in addition to the limits
+                of the sources, but not to DataFrames and not in the local runtime. None (default): only the limits of
+                the sources apply.
+
+        Raises:
+            ConfigurationError: Both ``interval`` and ``target_batch_duration`` are given, or one is out of range.
         """
         interval_ms = as_milliseconds(interval, "interval", at_least=0)
         target_batch_ms = _target_ms(target_batch_duration)
         if interval_ms and target_batch_ms is not None:
             raise ConfigurationError(
-                "With target_batch_duration one micro-batch follows the other, so that their durations can be "
-                "measured: leave the interval out."
+                "With target_batch_duration, micro-batches run without a pause so that their durations can be "
+                "measured. Remove the interval."
             )
         return Trigger(interval_ms, target_batch_ms)
 
     @staticmethod
     def available_now(*, target_batch_duration: timedelta | None = None) -> Trigger:
-        """Process what the sources hold now, in as many micro-batches as it takes, then end."""
+        """Process the data that is available now, in one or more micro-batches, then stop.
+
+        Args:
+            target_batch_duration: As for ``processing_time``.
+
+        Raises:
+            ConfigurationError: ``target_batch_duration`` is not a positive duration.
+        """
         return Trigger(None, _target_ms(target_batch_duration))
 
 
@@ -68,12 +79,19 @@ def _target_ms(duration: timedelta | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """What one operator has done since the job first started, over all subtasks.
+    """The progress of one operator since the job first started, over all subtasks.
 
-    ``watermarks``: per identifier the value last delivered in each subtask (None where none was yet).
-    ``counters`` are summed over the subtasks, ``gauges`` too. ``records_held`` wait behind aligned watermarks.
-    ``state_bytes``: the checkpointed value of the largest subtask, in bytes, in streaming jobs on Spark. The operators
-    of a chain share one value; it is shown at the first of them.
+    Attributes:
+        uid: The uid of the operator.
+        name: The name of the operator.
+        records_in: Number of records received.
+        records_out: Number of records emitted.
+        records_held: Number of records buffered behind aligned watermarks.
+        watermarks: For each identifier the last value delivered in each subtask, or None if there was none.
+        counters: Counters, summed over the subtasks.
+        gauges: Gauges, summed over the subtasks.
+        state_bytes: Size in bytes of the checkpointed value of the largest subtask, in streaming jobs on Spark. The
+            operators of a chain share one value, which the first of them reports.
     """
 
     uid: str
@@ -89,9 +107,12 @@ class OperatorProgress:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """The state of a job after micro-batch ``batch_id``.
+    """The progress of a job after a micro-batch.
 
-    -1: this run of the program has finished none yet, so there is nothing to tell (after a restart, too).
+    Attributes:
+        batch_id: The last completed micro-batch. -1: none has completed since the program started, also after a
+            restart.
+        operators: The progress of each operator by uid.
     """
 
     batch_id: int
@@ -99,10 +120,10 @@ class JobProgress:
 
 
 class JobStatus(Enum):
-    """Where a job is in its life.
+    """The lifecycle of a job.
 
-    A job that has read what is there (``Trigger.available_now``) while records wait behind aligned watermarks is
-    stopped, not finished: they go on when the watermark has come from every channel, in a later run.
+    A job with ``Trigger.available_now`` that ends while records are buffered behind aligned watermarks is stopped, not
+    finished. A later run emits them once every channel has delivered the watermark.
     """
 
     RUNNING = "RUNNING"
@@ -113,7 +134,13 @@ class JobStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What ``execute`` returns."""
+    """The result of a completed job.
+
+    Attributes:
+        job_name: The name given to ``execute``.
+        duration: How long the job ran.
+        progress: The progress after the last micro-batch.
+    """
 
     job_name: str
     duration: timedelta
@@ -125,34 +152,54 @@ class JobHandle(Protocol):
 
     @property
     def status(self) -> JobStatus:
-        """Running, finished, stopped or failed."""
+        """Whether the job is running, finished, stopped or failed."""
 
     @property
     def progress(self) -> JobProgress:
         """Records in and out, watermarks and metrics per operator uid, as of the last micro-batch."""
 
     def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises what the job failed with."""
+        """Wait until the job ends.
+
+        Args:
+            timeout: How long to wait. None (default): without a limit.
+
+        Returns:
+            True if the job has ended, False if ``timeout`` passed first.
+
+        Raises:
+            Dsv2Error: The job failed; this is the error that it failed with.
+        """
 
     def stop(self, timeout: timedelta | None = None) -> None:
-        """End the job between two micro-batches; started again from its checkpoint it goes on from there.
+        """Stop the job between two micro-batches. A restart from the checkpoint resumes from there.
 
-        Waits for the micro-batch that is running, and logs now and then what for. ``timeout``: cancel the
-        micro-batch if it takes longer than that; the next start repeats it. 0: at once. A BATCH job has no point at
-        which it could go on: ``stop`` waits for its end, or cancels all of it. Raises ``JobError`` if the job does not
-        end even when it is cancelled: because a function of a sink on the driver blocks.
+        Waits for the running micro-batch, and logs from time to time what it waits for. A BATCH job cannot resume:
+        ``stop`` waits for its end or cancels all of it.
+
+        Args:
+            timeout: Cancel the running micro-batch if it takes longer than this; the next start repeats it. 0 cancels
+                at once. None (default): never cancel.
+
+        Raises:
+            JobError: The job does not end even when it is cancelled, because a function of a sink on the driver
+                blocks.
         """
 
     def exception(self) -> Dsv2Error | None:
-        """What the job failed with, or None."""
+        """The error that the job failed with, or None."""
 
     def result(self) -> JobResult:
-        """Wait for the end, then the result. Raises what the job failed with."""
+        """Wait until the job ends, and return its result.
+
+        Raises:
+            Dsv2Error: The job failed; this is the error that it failed with.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The arguments of ``execute`` that are for the runtime."""
+    """The arguments of ``execute`` that the runtime uses."""
 
     checkpoint_location: str | None = None
     trigger: Trigger | None = None
@@ -160,7 +207,7 @@ class RunOptions:
 
 
 class JobRuntime(Protocol):
-    """Runs plans; found by name or given to ``ExecutionEnvironment.get_instance``."""
+    """Runs plans. Selected by name or passed to ``ExecutionEnvironment.get_instance``."""
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
-        """Begin to run ``plan``; returns as soon as the job is under way."""
+        """Start ``plan`` and return as soon as the job is running."""

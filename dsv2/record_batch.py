@@ -1,4 +1,4 @@
-"""What travels through a job together: some records in order."""
+"""``RecordBatch``: an ordered group of records that moves through a job as one object."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ __all__ = ("NO_RECORDS", "RecordBatch", "Timestamps")
 T_co = TypeVar("T_co", covariant=True)
 
 Timestamps: TypeAlias = Sequence[int | None] | None
-"""Event times in ms, one for each record; None if no record has one."""
+"""Event timestamps in ms, one per record, or None if no record has one."""
 
 
-@dataclass(frozen=True)  # slots would not let it be written with its type, as RecordBatch[str](...)
+@dataclass(frozen=True)  # with slots, RecordBatch[str](...) would fail
 class RecordBatch(Generic[T_co]):
-    """Records of one channel or split in order, as rows or as columns.
+    """Records of one channel or split in order, stored as rows or as columns.
 
-    ``timestamps``: event times in ms, one for each record, or None if no record has one.
+    Attributes:
+        records: The records.
+        timestamps: Event timestamps in ms, one per record, or None if no record has one.
     """
 
     records: Sequence[T_co]
@@ -32,11 +34,11 @@ class RecordBatch(Generic[T_co]):
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the records are in columns."""
+        """Whether the records are stored as columns."""
         return isinstance(self.records, Columnar)
 
     def rows(self) -> Sequence[T_co]:
-        """The records themselves; not to be changed."""
+        """The records as a sequence of objects. Do not modify it."""
         records = self.records
         return records.rows() if isinstance(records, Columnar) else records
 
@@ -45,12 +47,12 @@ class RecordBatch(Generic[T_co]):
         return zip(self.records, repeat(None) if self.timestamps is None else self.timestamps, strict=False)
 
     def slice(self, start: int, stop: int | None = None, step: int | None = None) -> RecordBatch[T_co]:
-        """The records at these positions."""
+        """The records at the given positions, with the meaning of ``slice``."""
         part, timestamps = slice(start, stop, step), self.timestamps
         return RecordBatch(self.records[part], None if timestamps is None else timestamps[part])
 
     def pieces(self, size: int) -> Iterator[RecordBatch[T_co]]:
-        """All of it, in batches of at most ``size`` records; nothing if there are no records."""
+        """Split the batch into batches of at most ``size`` records. Yields nothing if the batch is empty."""
         count = len(self.records)
         if 0 < count <= size:
             yield self
@@ -61,9 +63,18 @@ class RecordBatch(Generic[T_co]):
     def split(
         self, names: Sequence[str], max_parallelism: int, parallelism: int
     ) -> Iterable[tuple[int, RecordBatch[T_co]]] | None:
-        """The records of each subtask, by the key in the columns ``names``; None if there are no such columns.
+        """Partition the records by key.
 
-        Raises ``InvalidKeyError``.
+        Args:
+            names: The columns that form the key.
+            max_parallelism: Number of key groups.
+            parallelism: Number of subtasks that receive the records.
+
+        Returns:
+            Subtask index and records of each subtask that receives any; None if there are no such columns.
+
+        Raises:
+            InvalidKeyError: A value is not supported as a key.
         """
         if not isinstance(self.records, Columnar):
             return None

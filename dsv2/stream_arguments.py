@@ -1,4 +1,4 @@
-"""What ``process`` and its kin are given, checked as the pipeline is written: errors name the line of the program."""
+"""Checks of the arguments of stream methods while the pipeline is built. Errors name the user's file and line."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = (
 
 
 def one_input(function: Any) -> OneInput[Any, Any]:
-    """``function`` as one with one input. Raises ``PlanError`` for what is none."""
+    """Convert ``function`` to a one-input function. Raises ``PlanError`` if that is not possible."""
     if isinstance(function, OneInputStreamProcessFunction | ColumnarFunction):
         return function
     if isinstance(function, TwoInputNonBroadcastStreamProcessFunction | TwoInputBroadcastStreamProcessFunction):
         raise PlanError(
             f"process at {caller_location()} takes a one-input or two-output function; {type(function).__name__} "
-            f"has two inputs: use connect_and_process."
+            f"has two inputs. Use connect_and_process."
         )
     if isinstance(function, ProcessFunction):
         raise PlanError(
-            f"process at {caller_location()} takes a one-input or two-output function, which "
-            f"{type(function).__name__} is not. A window function goes into window(strategy, function)."
+            f"process at {caller_location()} takes a one-input or two-output function, not "
+            f"{type(function).__name__}. Wrap a window function: window(strategy, function)."
         )
     if isinstance(function, type) or not takes(function, 3):
         hint = " (an instance, not the class)" if isinstance(function, type) else ""
@@ -52,13 +52,13 @@ def one_input(function: Any) -> OneInput[Any, Any]:
 
 
 def require_callable(method: str, function: object) -> None:
-    """Raise ``PlanError`` unless ``function`` takes a record."""
+    """Raise ``PlanError`` unless ``function`` can be called with a record."""
     if not takes(function, 1):
         raise PlanError(f"{method} at {caller_location()} takes a callable (record), not {function!r}.")
 
 
 def require(function: object, kind: type) -> Any:
-    """``function``. Raises ``PlanError`` unless ``function`` is of the ``kind`` that these streams take."""
+    """Return ``function``. Raises ``PlanError`` unless it is of the ``kind`` that these streams require."""
     if not isinstance(function, kind):
         raise PlanError(
             f"connect_and_process at {caller_location()} takes a {kind.__name__} for these streams, "
@@ -68,44 +68,44 @@ def require(function: object, kind: type) -> Any:
 
 
 def require_selector(method: str, selector: object, parameter: str) -> None:
-    """Raise ``PlanError`` for a key selector that is given and cannot be called with a record."""
+    """Raise ``PlanError`` unless ``selector`` is None or can be called with a record."""
     if selector is not None and not takes(selector, 1):
         raise PlanError(
-            f"{method} at {caller_location()}: {parameter} is a callable (record) -> key, not {selector!r}."
+            f"{method} at {caller_location()}: {parameter} must be a callable (record) -> key, not {selector!r}."
         )
 
 
 def require_both_or_neither(first: object, second: object) -> None:
-    """Raise ``PlanError`` unless both outputs have a key selector, or none has."""
+    """Raise ``PlanError`` if only one of the two outputs has a key selector."""
     require_selector("process", first, "first_key_selector")
     require_selector("process", second, "second_key_selector")
     if (first is None) != (second is None):
         raise PlanError(
-            f"process at {caller_location()}: to keep the stream keyed give both first_key_selector and "
-            f"second_key_selector, or neither."
+            f"process at {caller_location()}: give both first_key_selector and second_key_selector to keep the stream "
+            f"keyed, or neither."
         )
 
 
 def refuse_selectors(function: str, **selectors: object) -> None:
-    """Raise ``PlanError`` if one of ``selectors`` is given, as they are not for a ``function`` of this kind."""
+    """Raise ``PlanError`` if one of ``selectors`` is given. ``function`` names the kind of function in the error."""
     for parameter, selector in selectors.items():
         if selector is not None:
             wanted = (
                 "first_key_selector and second_key_selector" if parameter == "new_key_selector" else "new_key_selector"
             )
             raise PlanError(
-                f"process at {caller_location()}: {parameter} is not for {function}: use {wanted} to keep the stream "
-                f"keyed."
+                f"process at {caller_location()}: {parameter} does not apply to {function}. Use {wanted} to keep the "
+                f"stream keyed."
             )
 
 
 def require_version(version: object, selectors: tuple[Any, ...]) -> None:
-    """Raise ``PlanError`` unless ``version`` is None, or a whole number from 1 on that is said of key selectors."""
+    """Raise ``PlanError`` unless ``version`` is None, or a whole number of at least 1 that goes with a key selector."""
     if version is None:
         return
     if not any(selectors):
-        raise PlanError(f"{caller_location()}: version is that of a key selector, and there is none here.")
+        raise PlanError(f"{caller_location()}: version requires a key selector. Give a key selector or remove version.")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise PlanError(
-            f"{caller_location()}: the version of a key selector is a whole number from 1, not {version!r}."
+            f"{caller_location()}: the version of a key selector must be a whole number of at least 1, not {version!r}."
         )

@@ -1,4 +1,4 @@
-"""What all kinds of streams share: one output of an operator, and adding an operator to it."""
+"""The base class of all streams: one output of an operator, to which further operators are added."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Stream(Generic[T_co]):
-    """One output of one operator, seen through a partitioning."""
+    """One output of an operator, with a partitioning."""
 
     _kind: ClassVar[str]
-    """The kind of stream, for errors: the same whether or not it can be configured."""
+    """The kind of stream as error messages show it. Configured streams have the name of their base class."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder
@@ -54,7 +54,7 @@ class Stream(Generic[T_co]):
 
 
 def refuse_foreign(stream: Stream[Any], other: object, *kinds: type[Stream[Any]]) -> None:
-    """Raise ``PlanError`` unless ``other`` is a stream of one of ``kinds``, and of the environment of ``stream``."""
+    """Raise ``PlanError`` unless ``other`` is a stream of one of ``kinds`` in the same environment as ``stream``."""
     where = f"connect_and_process at {caller_location()}"
     if not isinstance(other, kinds):
         found = other._kind if isinstance(other, Stream) else type(other).__name__
@@ -66,6 +66,6 @@ def refuse_foreign(stream: Stream[Any], other: object, *kinds: type[Stream[Any]]
 
 
 def preserving(ref: InputRef) -> InputRef:
-    """The output ``ref`` of an operator that keeps its stream keyed, without moving the records."""
+    """The output ``ref`` of an operator whose output keeps the key of its input, without an exchange."""
     node = ref.node
     return InputRef(node, ref.output, None, node.output_keys[ref.output], node.output_key_version)

@@ -1,8 +1,7 @@
-"""The four kinds of streams and what can be done with each (FLIP-409, FLIP-410; Flink ``datastream.api.stream``).
+"""The four kinds of streams (FLIP-409, FLIP-410; Flink ``datastream.api.stream``).
 
-A stream is a view on one output of an operator plus the way its records are partitioned; calling ``process``,
-``connect_and_process`` or ``to_sink`` adds an operator. What ``process`` returns is both the new stream and the
-handle to configure the operator behind it (``with_uid`` and its kin).
+A stream is one output of an operator with a partitioning. ``process``, ``connect_and_process`` and ``to_sink`` add an
+operator. ``process`` returns the new stream, which is also the handle for configuring the operator (``with_uid``).
 """
 
 from __future__ import annotations
@@ -69,20 +68,22 @@ _TwoInput: TypeAlias = (
 
 
 class _Partitionable(Stream[T_co], Generic[T_co]):
-    """A stream that may be partitioned in another way: every one but a broadcast stream."""
+    """A stream that can be repartitioned: any stream but a broadcast stream."""
 
     def key_by(
         self, key_selector: Callable[[T_co], NK], *, version: int | None = None
     ) -> KeyedPartitionStream[NK, T_co]:
-        """Partition by key: records whose keys are equal meet in one partition, in order per channel.
+        """Partition by key. Records with equal keys go to the same partition, in order per channel.
 
-        A key is a str, bytes, int, bool, float, date, datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen
-        dataclass of these, and is the same whenever the record is the same.
+        Args:
+            key_selector: Returns the key of a record, deterministically. A key is a str, bytes, int, bool, float, date,
+                datetime, UUID, Decimal, Enum, or a tuple, NamedTuple or frozen dataclass of these.
+            version: The version of the keys, at least 1. A restart from a checkpoint compares the versions, or the code
+                of the selectors if none is set, and is refused if they differ. Increase it when the keys change. A
+                selector without a version counts as version 1.
 
-        ``version``: from 1 on, for jobs that are started again from a checkpoint. Without one a restart is refused
-        when the code of ``key_selector`` has changed. With one the code does not count, and the restart is refused
-        when the version has changed: so raise it when the keys become others, and only then. A selector that had none
-        counts as version 1. Raises ``PlanError`` below 1.
+        Raises:
+            PlanError: ``key_selector`` or ``version`` is invalid.
         """
         if not takes(key_selector, 1):
             raise PlanError(f"key_by at {caller_location()} takes a callable (record) -> key, not {key_selector!r}.")
@@ -90,16 +91,16 @@ class _Partitionable(Stream[T_co], Generic[T_co]):
         return KeyedPartitionStream(self._builder, self._through(Exchange.HASH, key_selector, version))
 
     def shuffle(self) -> NonKeyedPartitionStream[T_co]:
-        """Spread the records evenly over the subtasks of the next operator."""
+        """Distribute the records evenly over the subtasks of the next operator."""
         return NonKeyedPartitionStream(self._builder, self._through(Exchange.REBALANCE))
 
     def broadcast(self) -> BroadcastStream[T_co]:
-        """Show every record to every subtask of the function this stream is connected to."""
+        """Send every record to every subtask of the function that this stream is connected to."""
         return BroadcastStream(self._builder, self._through(Exchange.BROADCAST))
 
 
 class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
-    """A stream whose partitions are the parallel subtasks; which record is where is not determined."""
+    """A stream whose partitions are the parallel subtasks. The partition of a record is not defined."""
 
     _kind = "NonKeyedPartitionStream"
 
@@ -116,8 +117,8 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     ) -> ConfiguredStream[Any] | TwoStreams[Any, Any]:
         """Run ``function`` on every subtask.
 
-        A two-output function gives a pair of streams (``first``, ``second``); a one-input function, or a plain
-        callable ``(record, output, ctx)``, gives one.
+        A two-output function returns a pair of streams (``first``, ``second``). A one-input function, or a callable
+        ``(record, output, ctx)``, returns one stream.
         """
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, "Two-Output-Process", output_keys=(None, None))
@@ -138,7 +139,7 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
     def connect_and_process(
         self, other: NonKeyedPartitionStream[Any] | BroadcastStream[Any], function: _TwoInput[Any, Any]
     ) -> ConfiguredStream[Any]:
-        """Run ``function`` on this stream and ``other``: a non-keyed one, or a broadcast one as side input."""
+        """Run ``function`` on this stream and ``other``: a non-keyed stream, or a broadcast stream as side input."""
         refuse_foreign(self, other, NonKeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
             ref = _connect_broadcast(self, other, function)
@@ -148,22 +149,22 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
         return ConfiguredStream[Any](self._builder, ref)
 
     def map(self, function: Callable[[T_co], OUT]) -> ConfiguredStream[OUT]:
-        """``process`` with a function that turns each record into one."""
+        """Emit ``function(record)`` for each record."""
         require_callable("map", function)
         return self.process(MapFunction(function)).with_name("Map")
 
     def filter(self, predicate: Callable[[T_co], bool]) -> ConfiguredStream[T_co]:
-        """``process`` with a function that keeps the records for which ``predicate`` is true."""
+        """Emit the records for which ``predicate(record)`` is true."""
         require_callable("filter", predicate)
         return self.process(FilterFunction(predicate)).with_name("Filter")
 
     def flat_map(self, function: Callable[[T_co], Iterable[OUT]]) -> ConfiguredStream[OUT]:
-        """``process`` with a function that turns each record into any number of records."""
+        """Emit the elements of ``function(record)`` for each record."""
         require_callable("flat_map", function)
         return self.process(FlatMapFunction(function)).with_name("FlatMap")
 
     def global_(self) -> GlobalStream[T_co]:
-        """Bring all records together in one partition."""
+        """Send all records to one partition."""
         return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
 
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
@@ -172,7 +173,7 @@ class NonKeyedPartitionStream(_Partitionable[T_co], Generic[T_co]):
 
 
 class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
-    """A stream whose partitions are the keys."""
+    """A stream partitioned by key."""
 
     _kind = "KeyedPartitionStream"
 
@@ -206,12 +207,12 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         second_key_selector: Callable[[Any], K] | None = None,
         version: int | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any] | TwoStreams[Any, Any] | TwoKeyedStreams[K, Any, Any]:
-        """Run ``function`` once per record, with the record's key as partition.
+        """Run ``function`` on every record, with the key of the record as partition.
 
-        Without key selectors the result is not keyed. With ``new_key_selector``, or for a two-output function both
-        ``first_key_selector`` and ``second_key_selector``, it stays keyed, without moving: every emitted record must
-        have the current key, which is checked as it is emitted. ``version``: of these selectors, as in
-        ``NonKeyedPartitionStream.key_by``. Raises ``PlanError`` for selectors that do not fit the function.
+        Without key selectors the result is not keyed. With ``new_key_selector`` (for a two-output function
+        ``first_key_selector`` and ``second_key_selector``) it stays keyed without an exchange: every emitted record
+        must have the current key, which is checked. ``version`` is the version of these selectors, as in ``key_by``.
+        Raises ``PlanError`` for selectors that do not apply to the function.
         """
         if isinstance(function, TwoOutputStreamProcessFunction):
             refuse_selectors("a two-output function", new_key_selector=new_key_selector)
@@ -275,9 +276,9 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         *,
         version: int | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[K, Any]:
-        """Run ``function`` on this stream and ``other``: one keyed by the same type of key, or a broadcast one.
+        """Run ``function`` on this stream and ``other``: a stream with the same key type, or a broadcast stream.
 
-        With ``new_key_selector``, of version ``version``, the result stays keyed, as with ``process``.
+        With ``new_key_selector``, whose version is ``version``, the result stays keyed, as for ``process``.
         """
         refuse_foreign(self, other, KeyedPartitionStream, BroadcastStream)
         if isinstance(other, BroadcastStream):
@@ -295,7 +296,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
         return _keyed_result(self._builder, ref)
 
     def global_(self) -> GlobalStream[T_co]:
-        """Bring all records together in one partition."""
+        """Send all records to one partition."""
         return GlobalStream(self._builder, self._through(Exchange.GLOBAL))
 
     def to_sink(self, sink: Sink[T_co]) -> ConfiguredSink:
@@ -304,7 +305,7 @@ class KeyedPartitionStream(_Partitionable[T_co], Generic[K, T_co]):
 
 
 class GlobalStream(_Partitionable[T_co], Generic[T_co]):
-    """A stream with exactly one partition; what processes it has parallelism 1."""
+    """A stream with one partition. Its operators have parallelism 1."""
 
     _kind = "GlobalStream"
 
@@ -319,7 +320,7 @@ class GlobalStream(_Partitionable[T_co], Generic[T_co]):
     def process(
         self, function: TwoOutputStreamProcessFunction[T_co, Any, Any] | _OneInputOrCallable[T_co, Any]
     ) -> ConfiguredGlobalStream[Any] | TwoGlobalStreams[Any, Any]:
-        """Run ``function`` in one subtask that sees everything."""
+        """Run ``function`` in one subtask, which receives all records."""
         name = "Global Process"
         if isinstance(function, TwoOutputStreamProcessFunction):
             ref = self._add(OperatorKind.TWO_OUTPUT, function, name, output_keys=(None, None), non_parallel=True)
@@ -346,7 +347,7 @@ class GlobalStream(_Partitionable[T_co], Generic[T_co]):
 
 
 class BroadcastStream(Stream[T_co], Generic[T_co]):
-    """A stream of which every partition sees every record; only a side input of ``connect_and_process``."""
+    """A stream whose records all go to every partition. It can only be a side input of ``connect_and_process``."""
 
     _kind = "BroadcastStream"
 
@@ -379,7 +380,7 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
         *,
         version: int | None = None,
     ) -> ConfiguredStream[Any] | ConfiguredKeyedStream[Any, Any]:
-        """Run ``function`` on ``other`` (its first input) with this stream as side input (its second)."""
+        """Run ``function`` on ``other`` (first input) with this stream as side input (second input)."""
         refuse_foreign(self, other, KeyedPartitionStream, NonKeyedPartitionStream)
         if isinstance(other, KeyedPartitionStream):
             return _keyed_broadcast(other, self, function, new_key_selector, version)
@@ -390,29 +391,29 @@ class BroadcastStream(Stream[T_co], Generic[T_co]):
 
 
 class ConfiguredStream(NonKeyedPartitionStream[T_co], ProcessConfigurable):
-    """A non-keyed stream and the handle on the operator that makes it.
+    """A non-keyed stream, and the handle on the operator that emits it.
 
-    Flink's ``ProcessConfigurableAndNonKeyedPartitionStream``. A ``NonKeyedPartitionStream`` in annotations, where
-    nothing is configured any more.
+    Where nothing is configured, annotate it as ``NonKeyedPartitionStream``.
+    (Flink ``ProcessConfigurableAndNonKeyedPartitionStream``.)
     """
 
 
 class ConfiguredKeyedStream(KeyedPartitionStream[K, T_co], ProcessConfigurable):
-    """A keyed stream and the handle on the operator that makes it.
+    """A keyed stream, and the handle on the operator that emits it.
 
-    Flink's ``ProcessConfigurableAndKeyedPartitionStream``.
+    (Flink ``ProcessConfigurableAndKeyedPartitionStream``.)
     """
 
 
 class ConfiguredGlobalStream(GlobalStream[T_co], ProcessConfigurable):
-    """A global stream and the handle on the operator that makes it.
+    """A global stream, and the handle on the operator that emits it.
 
-    Flink's ``ProcessConfigurableAndGlobalStream``.
+    (Flink ``ProcessConfigurableAndGlobalStream``.)
     """
 
 
 class TwoStreams(ProcessConfigurable, Generic[O1_co, O2_co]):
-    """Both outputs of a two-output function, and the handle on it."""
+    """Both outputs of a two-output function, and the handle on its operator."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder
@@ -430,7 +431,7 @@ class TwoStreams(ProcessConfigurable, Generic[O1_co, O2_co]):
 
 
 class TwoKeyedStreams(ProcessConfigurable, Generic[K, O1_co, O2_co]):
-    """Both outputs of a key-preserving two-output function, and the handle on it."""
+    """Both outputs of a two-output function that stay keyed, and the handle on its operator."""
 
     def __init__(self, builder: PlanBuilder, ref: InputRef) -> None:
         self._builder = builder

@@ -1,4 +1,4 @@
-"""What users see of the way to an error: their own frames. With ``DSV2_FULL_TRACEBACKS=1`` in the environment, all."""
+"""Tracebacks that show users only their own frames. ``DSV2_FULL_TRACEBACKS=1`` in the environment shows all frames."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _OUR_PACKAGES = ("dsv2", "runtime_spark")
 
 
 def short_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorates what users call: an error of ours leaves it without our frames, and without what caused it.
+    """Decorate a public method so that a ``Dsv2Error`` leaves it without frames of dsv2 and without its causes.
 
-    Frames of the user's that are in between stand below the message then, as a note.
+    User frames between the call and the error are added to the error as a note.
     """
 
     @wraps(method)
@@ -39,7 +39,7 @@ def short_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def user_frames(error: BaseException) -> str:
-    """The part of the traceback of ``error`` that is the user's, as Python prints it."""
+    """The user's frames in the traceback of ``error``, formatted as Python prints them."""
     frames = [
         frame
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -51,7 +51,7 @@ def user_frames(error: BaseException) -> str:
 
 
 def _shortened(error: Dsv2Error) -> Dsv2Error:
-    if not isinstance(error, UserFunctionError):  # which has those frames in its text
+    if not isinstance(error, UserFunctionError):  # its text has these frames already
         for frames in filter(None, map(user_frames, _chain(error))):
             error.add_note(frames.rstrip())
     error.__context__ = None
@@ -59,7 +59,7 @@ def _shortened(error: Dsv2Error) -> Dsv2Error:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """``error`` and what caused it, the first cause first."""
+    """``error`` and its causes, the root cause first."""
     if error is not None:
         yield from _chain(error.__cause__ or (None if error.__suppress_context__ else error.__context__))
         yield error

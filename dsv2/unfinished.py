@@ -1,4 +1,4 @@
-"""Jobs whose end the program has not asked for: at its exit, it is warned of those that run on or have failed."""
+"""Warns at exit about jobs that still run, or that failed without the program checking their result."""
 
 from __future__ import annotations
 
@@ -15,29 +15,32 @@ _watched: dict[int, tuple[JobHandle, str, str]] = {}
 
 
 def watch(job: JobHandle, name: str, location: str) -> None:
-    """Warn at exit unless somebody asks ``job``, started at ``location``, for its end. Called by ``execute_async``."""
+    """Warn at exit about ``job``, started at ``location``, unless ``asked`` is called first.
+
+    Called by ``execute_async``.
+    """
     _watched[id(job)] = job, name, location
     atexit.unregister(_warn)
-    atexit.register(_warn)  # last, so that it runs before Spark's connection is closed
+    atexit.register(_warn)  # registered last, so it runs before Spark's connection is closed
 
 
 def asked(job: JobHandle) -> None:
-    """The user waits for ``job``, stops it, or has seen how it ended. Called by the handles."""
+    """Record that the user waited for ``job``, stopped it, or saw how it ended. Called by the job handles."""
     _watched.pop(id(job), None)
 
 
 def _warn() -> None:
     for job, name, location in list(_watched.values()):
-        with contextlib.suppress(Exception):  # Spark is gone already
+        with contextlib.suppress(Exception):  # Spark may have shut down
             _warn_of(job, name, location)
 
 
 def _warn_of(job: JobHandle, name: str, location: str) -> None:
     match job.status:
         case JobStatus.RUNNING:
-            what = "was still running when the program ended, and has been cut off. Wait for it with job.result()"
+            what = "was still running when the program ended, and was terminated. Wait for it with job.result()."
         case JobStatus.FAILED:
-            what = f"failed, and the program never asked for its result. {job.exception()}"
+            what = f"failed, and the program never checked its result. {job.exception()}"
         case _:
             return
     file, _, line = location.rpartition(":")

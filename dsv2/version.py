@@ -1,4 +1,4 @@
-"""The version of dsv2: its only definition. The build reads it from here."""
+"""The version of dsv2. The build reads it from here."""
 
 __all__ = ("__version__",)
 

@@ -316,5 +316,5 @@ def test_a_target_is_a_duration(target: Any) -> None:
 
 
 def test_a_target_and_an_interval_do_not_go_together() -> None:
-    with pytest.raises(ConfigurationError, match="leave the interval out"):
+    with pytest.raises(ConfigurationError, match="Remove the interval"):
         Trigger.processing_time(ms(1_000), target_batch_duration=ms(500))

@@ -155,9 +155,9 @@ def test_selectors_of_outputs_have_versions_as_well() -> None:
 
 @pytest.mark.parametrize("version", [0, -1, True, 1.0, "2"])
 def test_a_version_is_a_number_from_1(version: Any) -> None:
-    with pytest.raises(PlanError, match="the version of a key selector is a whole number from 1"):
+    with pytest.raises(PlanError, match="the version of a key selector must be a whole number of at least 1"):
         Program(version=version).plan()
-    with pytest.raises(PlanError, match="the version of a key selector is a whole number from 1"):
+    with pytest.raises(PlanError, match="the version of a key selector must be a whole number of at least 1"):
         Program(output_version=version).plan()
 
 
@@ -165,9 +165,9 @@ def test_a_version_without_a_selector_is_refused() -> None:
     env = ExecutionEnvironment.get_instance("local")
     keyed: Any = env.from_collection([Tweet("a", "b")]).key_by(topic)
     both: Any = join(lambda left, right, output, ctx: None)
-    with pytest.raises(PlanError, match="version is that of a key selector, and there is none here"):
+    with pytest.raises(PlanError, match="version requires a key selector"):
         keyed.process(COUNT, version=2)
-    with pytest.raises(PlanError, match="version is that of a key selector, and there is none here"):
+    with pytest.raises(PlanError, match="version requires a key selector"):
         keyed.connect_and_process(keyed, both, version=2)
 
 

@@ -501,9 +501,7 @@ def test_a_job_that_failed_unseen_is_warned_of_at_exit(asks: str, warned: bool, 
         [sys.executable, program], capture_output=True, text=True, check=True, cwd=Path.cwd(), env=None
     )
     assert done.stdout == "<job 'halves': FAILED>\n"
-    said = (
-        f"{program}:7: UnfinishedJobWarning: Job 'halves' failed, and the program never asked for its result. ZeroDiv"
-    )
+    said = f"{program}:7: UnfinishedJobWarning: Job 'halves' failed, and the program never checked its result. ZeroDiv"
     assert (said in done.stderr) == warned
 
 

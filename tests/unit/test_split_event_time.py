@@ -474,7 +474,7 @@ def test_an_extractor_that_fails_is_named() -> None:
 
 def test_only_sources_with_splits_take_watermarks() -> None:
     env = local_environment()
-    with pytest.raises(PlanError, match="CollectionSource has no splits to tell event time of"):
+    with pytest.raises(PlanError, match="CollectionSource has no splits, so watermarks does not apply"):
         env.from_source(CollectionSource([Item("a", 1)]), watermarks=builder().build_as_watermark_strategy())
 
 

@@ -426,7 +426,7 @@ class TestPositions:
 
     def test_an_unwrapped_window_function_is_refused(self) -> None:
         stream: Any = local_environment().from_collection(["a"]).key_by(key_of)
-        with pytest.raises(PlanError, match=r"Told is not\. A window function goes into window\(strategy, function\)"):
+        with pytest.raises(PlanError, match=r"not Told\. Wrap a window function: window\(strategy, function\)"):
             stream.process(Told())
         with pytest.raises(PlanError, match="takes a TwoInputNonBroadcastStreamProcessFunction"):
             stream.connect_and_process(stream, ToldOfTwo())
