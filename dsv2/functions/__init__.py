@@ -1,4 +1,4 @@
-"""The process functions that users subclass (FLIP-409), one base class for each shape."""
+"""The base classes of process functions, one for each combination of inputs and outputs (FLIP-409)."""
 
 from dsv2.functions.builtin import CallableFunction, FilterFunction, FlatMapFunction, MapFunction
 from dsv2.functions.one_input import OneInput, OneInputStreamProcessFunction

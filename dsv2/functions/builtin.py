@@ -1,4 +1,4 @@
-"""Ordinary process functions for what Python users reach for first; nothing here is privileged."""
+"""Process functions for map, filter and flat map, and for plain callables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Generic
 
     @property
     def keeps_nothing(self) -> bool:
-        return type(self) is MapFunction  # a subclass may
+        return type(self) is MapFunction  # a subclass may have state
 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         output.collect(self.function(record))
@@ -52,7 +52,7 @@ class FilterFunction(OneInputStreamProcessFunction[T, T], BatchFunction, Generic
 
     @property
     def keeps_nothing(self) -> bool:
-        return type(self) is FilterFunction  # a subclass may
+        return type(self) is FilterFunction  # a subclass may have state
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         if self.predicate(record):
@@ -79,7 +79,7 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Gen
 
     @property
     def keeps_nothing(self) -> bool:
-        return type(self) is FlatMapFunction  # a subclass may
+        return type(self) is FlatMapFunction  # a subclass may have state
 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         for element in self.function(record):
@@ -103,10 +103,10 @@ class FlatMapFunction(OneInputStreamProcessFunction[IN, OUT], BatchFunction, Gen
 
 
 class CallableFunction(OneInputStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
-    """A plain callable ``(record, output, ctx)`` where Flink takes a lambda."""
+    """Runs a callable ``(record, output, ctx)``, the counterpart of a lambda in Flink."""
 
     def __init__(self, function: Callable[[IN, Collector[OUT], PartitionedContext[OUT]], None]) -> None:
         self.function = function
 
     def process_record(self, record: IN, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        return self.function(record, output, ctx)  # for the caller, who checks that it is None
+        return self.function(record, output, ctx)  # the caller checks that it is None

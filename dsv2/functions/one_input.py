@@ -18,31 +18,44 @@ OUT = TypeVar("OUT")
 
 
 class OneInputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
-    """Reads one stream, writes one stream."""
+    """A function that reads one stream and emits one stream."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     @abstractmethod
     def process_record(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
         """Called for every record."""
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when every channel of the input has ended; may still emit."""
+        """Called once when every channel of the input has ended. May emit."""
 
     def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+        """Called when a processing-time timer fires, for the key of the timer. Only in keyed functions.
+
+        Args:
+            timestamp: The timestamp of the timer in ms. The clock has reached it.
+            output: The collector for emitted records.
+            ctx: The context, bound to the key.
+        """
 
     def on_watermark(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
-        """Called for every combined watermark, also of identifiers that this function does not know.
+        """Called for every combined watermark, including those with identifiers that this function does not declare.
 
-        Records collected here go out before the watermark is forwarded. PEEK (the default) leaves forwarding
-        to the declaration's strategy; POLL keeps the watermark here.
+        Records collected here are emitted before the watermark is forwarded.
+
+        Args:
+            watermark: The watermark, combined over the channels of the input.
+            output: The collector for emitted records.
+            ctx: The context, without a partition.
+
+        Returns:
+            PEEK (default) leaves forwarding to the strategy of the declaration. POLL consumes the watermark.
         """
         return WatermarkHandlingResult.PEEK
 
 
 OneInput: TypeAlias = OneInputStreamProcessFunction[IN, OUT] | ColumnarFunction[IN, OUT]
-"""What may process one stream and give one: record by record, or many at once."""
+"""A function with one input and one output that processes records one by one, or batches of columns."""

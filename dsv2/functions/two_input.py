@@ -1,6 +1,6 @@
-"""Functions with two inputs: both partitioned alike, or the second one broadcast.
+"""Functions with two inputs: both with the same partitioning, or the second one broadcast.
 
-Flink ``TwoInputNonBroadcastStreamProcessFunction`` and ``TwoInputBroadcastStreamProcessFunction``.
+(Flink ``TwoInputNonBroadcastStreamProcessFunction`` and ``TwoInputBroadcastStreamProcessFunction``.)
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """Reads two streams that are partitioned alike, writes one."""
+    """A function that reads two streams with the same partitioning and emits one stream."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     @abstractmethod
     def process_record_from_first_input(
@@ -38,13 +38,13 @@ class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN
         """Called for every record of the other stream."""
 
     def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the first input has ended; may still emit."""
+        """Called once when the first input has ended. May emit."""
 
     def end_second_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the second input has ended; may still emit."""
+        """Called once when the second input has ended. May emit."""
 
     def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+        """Called when a processing-time timer fires, for the key of the timer. ``timestamp`` is in ms. Keyed only."""
 
     def on_watermark_from_first_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
@@ -60,10 +60,13 @@ class TwoInputNonBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN
 
 
 class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]):
-    """Reads a partitioned stream and a broadcast one, of which every subtask sees every record; writes one stream."""
+    """A function that reads a partitioned stream and a broadcast stream, and emits one stream.
+
+    Every subtask receives every record of the broadcast stream.
+    """
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     @abstractmethod
     def process_record_from_non_broadcast_input(
@@ -73,16 +76,16 @@ class TwoInputBroadcastStreamProcessFunction(ProcessFunction, ABC, Generic[IN1_c
 
     @abstractmethod
     def process_record_from_broadcast_input(self, record: IN2_contra, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called for every broadcast record; emits only through ``ctx.apply_to_all_partitions``."""
+        """Called for every broadcast record. It can only emit through ``ctx.apply_to_all_partitions``."""
 
     def end_non_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the partitioned input has ended; may still emit."""
+        """Called once when the partitioned input has ended. May emit."""
 
     def end_broadcast_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the broadcast input has ended; may still emit."""
+        """Called once when the broadcast input has ended. May emit."""
 
     def on_processing_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+        """Called when a processing-time timer fires, for the key of the timer. ``timestamp`` is in ms. Keyed only."""
 
     def on_watermark_from_non_broadcast_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]

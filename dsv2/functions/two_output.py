@@ -17,10 +17,10 @@ OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):
-    """Reads one stream, writes two. Watermarks go to both outputs."""
+    """A function that reads one stream and emits two. Watermarks go to both outputs."""
 
     def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     @abstractmethod
     def process_record(
@@ -33,7 +33,7 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
         """Called for every record."""
 
     def end_input(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
-        """Called once, when every channel of the input has ended; may still emit."""
+        """Called once when every channel of the input has ended. May emit."""
 
     def on_processing_timer(
         self,
@@ -42,7 +42,7 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
         second_output: Collector[OUT2_co],
         ctx: TwoOutputPartitionedContext[OUT1_co, OUT2_co],
     ) -> None:
-        """Called for the key of a processing-time timer once the clock has reached ``timestamp`` (ms). Keyed only."""
+        """Called when a processing-time timer fires, for the key of the timer. ``timestamp`` is in ms. Keyed only."""
 
     def on_watermark(
         self,
@@ -51,5 +51,5 @@ class TwoOutputStreamProcessFunction(ProcessFunction, ABC, Generic[IN_contra, OU
         second_output: Collector[OUT2_co],
         ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co],
     ) -> WatermarkHandlingResult:
-        """Called for every combined watermark; PEEK lets the framework send it to both outputs."""
+        """Called for every combined watermark. With PEEK the framework forwards it to both outputs."""
         return WatermarkHandlingResult.PEEK

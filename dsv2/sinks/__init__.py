@@ -1,4 +1,4 @@
-"""Where records go."""
+"""Sinks: the destinations of records."""
 
 from dsv2.sinks.info import SinkInfo, SinkRunInfo
 from dsv2.sinks.parallel import ParallelSink, SinkBatch

@@ -1,4 +1,4 @@
-"""Which sink of which job is written, and by which run of it."""
+"""The identity of a sink, of its job and of the run that writes it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ __all__ = ("SinkInfo", "SinkRunInfo")
 
 @dataclass(frozen=True, slots=True)
 class SinkRunInfo:
-    """A run of a job, for sinks that remember which micro-batches they have.
+    """A run of a job, for sinks that record which micro-batches they have written.
 
-    ``run_id``: another one for each start. ``first_batch``: the micro-batch with which the run begins. ``earlier``: the
-    runs that may have written that one already, with the same records, because it is a repeated one.
+    Attributes:
+        run_id: A different id for each start.
+        first_batch: The micro-batch with which the run begins.
+        earlier: The earlier runs that may have written ``first_batch`` with the same records, because this run retries
+            it.
     """
 
     run_id: str = ""
@@ -24,11 +27,13 @@ class SinkRunInfo:
 
 @dataclass(frozen=True, slots=True)
 class SinkInfo:
-    """Which sink of which job is written.
+    """The identity of a sink.
 
-    ``job_id``: the same in all runs from one checkpoint, another one for every other checkpoint. ``uid``: the sink's,
-    unique in its job. ``parallelism``: the number of its subtasks; a later run may have another. ``run``: the run that
-    writes.
+    Attributes:
+        job_id: The same in all runs from one checkpoint, and different for every other checkpoint.
+        uid: The uid of the sink, unique in its job.
+        parallelism: Number of subtasks. It may differ in a later run.
+        run: The run that writes.
     """
 
     job_id: str
@@ -37,19 +42,27 @@ class SinkInfo:
     run: SinkRunInfo = SinkRunInfo()
 
     def is_written(self, batch_id: int, last: int, run_id: str) -> bool:
-        """Whether micro-batch ``batch_id`` was written, given a note of the last one that was, and of its run.
+        """Whether the sink has written a micro-batch already.
 
-        For sinks that leave out what they have. Call it with ``run.first_batch`` when a run begins, and with each
-        micro-batch. Raises ``JobError`` if the note cannot be this job's: its checkpoint is older than what the sink
-        has, because a backup was put back; or a later run has begun meanwhile.
+        For sinks that skip repeated micro-batches. Call it with ``run.first_batch`` when a run begins, and with each
+        micro-batch.
+
+        Args:
+            batch_id: The micro-batch.
+            last: The last micro-batch that the sink has recorded as written.
+            run_id: The run that the sink has recorded for it.
+
+        Raises:
+            JobError: The checkpoint is older than the data in the sink, because a backup was restored or a later run
+                has started.
         """
         run = self.run
         known = run_id == run.run_id or (last == run.first_batch and run_id in run.earlier)
         if last >= run.first_batch and not known:
             raise JobError(
-                f"It has got micro-batch {last} already, from a run that the checkpoint does not know, and the "
-                f"checkpoint goes on with micro-batch {run.first_batch}. So the checkpoint is older than what was "
-                f"written, or another run has gone on from it. Put back a newer checkpoint; or remove what was "
-                f"written since, and start from a new checkpoint_location."
+                f"The sink already has micro-batch {last} from a run that is not in the checkpoint, which continues "
+                f"with micro-batch {run.first_batch}. The checkpoint is older than the data in the sink, or another "
+                f"run has continued from it. Restore a newer checkpoint, or remove the data that was written since and "
+                f"start with a new checkpoint_location."
             )
         return last >= batch_id

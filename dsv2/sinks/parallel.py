@@ -1,4 +1,4 @@
-"""Sinks that the tasks write: each subtask its own records (Flink FLIP-143 ``Sink``, made for micro-batches)."""
+"""Parallel sinks: each subtask writes its own records (Flink ``Sink``, FLIP-143, adapted to micro-batches)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch(Generic[T_co]):
-    """What one subtask writes: its records of one micro-batch.
+    """The records of one subtask in one micro-batch.
 
-    ``batches`` gives them once, some thousand at a time. Records of one channel come in their order. A micro-batch that
-    is repeated, because something failed before it was complete, has the same id and the same records in the same
-    order; an earlier attempt at it may still be running.
+    A micro-batch that is retried after a failure has the same id and the same records in the same order. An earlier
+    attempt may still be running.
+
+    Attributes:
+        info: The identity of the sink.
+        subtask: The index of the subtask.
+        batch_id: The id of the micro-batch.
+        batches: The records, a few thousand at a time, in order per channel. It can be iterated once.
     """
 
     info: SinkInfo
@@ -33,17 +38,25 @@ class SinkBatch(Generic[T_co]):
 
 
 class ParallelSink(Sink[T], Generic[T]):
-    """Base of sinks that the tasks write. It is pickled on its way there: connections are made in ``write``."""
+    """Base class of sinks that are written in tasks.
+
+    The sink is pickled and sent to the tasks, so open connections in ``write``.
+    """
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
-        """Called on the driver when a run is about to write its first micro-batch, which may be a repeated one.
+        """Called on the driver before a run writes its first micro-batch, which may be a retry.
 
-        The place to check that the outside world is ready. What it raises fails the job.
+        Check here that the external system is available. An exception fails the job.
+
+        Args:
+            info: The identity of the sink.
+            batch_id: The first micro-batch of the run.
         """
 
     @abstractmethod
     def write(self, batch: SinkBatch[T]) -> None:
-        """Write one batch; called in a task, for each subtask that has records.
+        """Called in a task for each subtask that has records.
 
-        It is there when this returns. If this is called again with the same id, nothing may be there twice.
+        The records must be durable when this method returns. A second call with the same ``batch_id`` must not
+        duplicate records.
         """

@@ -1,4 +1,4 @@
-"""Comparing the paths of folders: as written, on this machine or on another file system."""
+"""Normalization and comparison of paths, local or on another file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ("contains", "normalized")
 
 
 def normalized(path: str) -> str:
-    """One spelling for all of one folder: without ``.``, ``..``, doubled slashes and, on this machine, links."""
+    """The canonical form of a path: without ``.``, ``..`` and double slashes, and without links if it is local."""
     parts = urlsplit(path)
     if len(parts.scheme) > 1 and parts.scheme != "file":
         rest = path.partition(":")[2]
@@ -23,5 +23,5 @@ def normalized(path: str) -> str:
 
 
 def contains(folder: str, other: str) -> bool:
-    """Whether ``other`` lies somewhere below ``folder``; both ``normalized``."""
+    """Whether ``other`` is below ``folder``. Both must be ``normalized``."""
     return other.startswith(folder.rstrip("/") + "/")

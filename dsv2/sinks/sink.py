@@ -1,4 +1,4 @@
-"""Where records go (Flink ``Sink``; the first kinds)."""
+"""The base classes of sinks, and the basic sinks: collect, print, foreach batch and files (Flink ``Sink``)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(ABC, Generic[T_contra]):
-    """Base of everything that ``to_sink`` takes."""
+    """Base class of all sinks."""
 
     def check(self) -> None:
-        """Called while the plan is built. Raises ``PlanError`` for a sink that no runtime could write."""
+        """Called while the plan is built. Raises ``PlanError`` if no runtime can write the sink."""
 
     def conflict_with(self, other: Sink[T_contra]) -> str | None:
-        """Why one job cannot write both this sink and ``other``, which may be this one again; None if it can.
+        """Why one job cannot write both this sink and ``other``, which may be the same object; None if it can.
 
         Called while the plan is built, for each pair of sinks.
         """
@@ -35,36 +35,38 @@ class Sink(ABC, Generic[T_contra]):
 
     @property
     def record_types(self) -> Collection[type]:
-        """The classes of records that the sink has been told of."""
+        """The record classes that the sink declares."""
         return ()
 
 
 class DriverSink(Sink[T], Generic[T]):
-    """Base of sinks that the driver writes: for small results. An object writes one stream."""
+    """Base class of sinks that are written on the driver, for small results. An object writes one stream."""
 
     def conflict_with(self, other: Sink[T]) -> str | None:
         return "they are one object, which cannot tell their micro-batches apart" if other is self else None
 
     def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
-        """What a runtime calls for each micro-batch; calls ``write_batch``. ``info``: for sinks that need more."""
+        """Called by the runtime for each micro-batch; calls ``write_batch``. Override it to use ``info``."""
         self.write_batch(batches, batch_id)
 
     @abstractmethod
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
-        """Write one micro-batch: called for each, in order, also if it has no records.
+        """Write one micro-batch. Called for each, in order, even if it has no records.
 
-        ``batches``: its records, some thousand in each; those of one channel come in their order. A micro-batch that
-        is repeated, because something failed before it was complete, has the same id and the same records. What this
-        raises fails the job.
+        A micro-batch that is retried after a failure has the same id and the same records. An exception fails the job.
+
+        Args:
+            batches: The records, a few thousand per batch, in order per channel.
+            batch_id: The id of the micro-batch.
         """
 
 
 class CollectSink(DriverSink[T], Generic[T]):
-    """Keeps every record in the driver's memory: ``results``, filled while the job runs.
+    """Collects all records in the driver's memory. ``results`` grows while the job runs.
 
-    For tests and small results. Exactly once within one run of the program; a restarted program begins empty
-    and receives what the job emits from then on. One object may collect several streams, and several jobs of a program
-    one after the other: ``results`` has the records of all.
+    For tests and small results. Exactly once within one run of the program; a restarted program starts empty and
+    collects the records emitted from then on. One object may collect several streams, and several jobs of a program:
+    ``results`` has the records of all.
     """
 
     def __init__(self) -> None:
@@ -72,7 +74,7 @@ class CollectSink(DriverSink[T], Generic[T]):
 
     @property
     def results(self) -> list[T]:
-        """All records received so far: by stream, then in the order of micro-batches."""
+        """All records received so far, grouped by stream, in the order of micro-batches."""
         streams = [sorted(batches.items()) for batches in self._batches.values()]
         return [record for batches in streams for _, records in batches for record in records]
 
@@ -83,12 +85,17 @@ class CollectSink(DriverSink[T], Generic[T]):
         self._batches.setdefault((info.job_id, info.uid), {})[batch_id] = _records_of(batches)
 
     def write_batch(self, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
-        """Write a micro-batch of no job: for a runtime of your own, or a test."""
+        """Write a micro-batch without a job, for custom runtimes and tests."""
         self.write(SinkInfo("", "", 1), batches, batch_id)
 
 
 class PrintSink(DriverSink[T], Generic[T]):
-    """Prints every record on the driver's standard output, as ``prefix> record``. At least once."""
+    """Prints every record to the driver's standard output as ``prefix> record``. At least once.
+
+    Args:
+        prefix: Printed before each record. Empty (default): only the record.
+        format: Converts a record to text. Default: ``str``.
+    """
 
     def __init__(self, prefix: str = "", *, format: Callable[[T], str] = str) -> None:
         self.prefix = prefix
@@ -106,7 +113,8 @@ class PrintSink(DriverSink[T], Generic[T]):
 class ForeachBatchSink(DriverSink[T], Generic[T]):
     """Calls ``function(records, batch_id)`` on the driver with the records of each micro-batch.
 
-    At least once: after a crash the same ``batch_id`` may come again, with the same records; use it to drop repeats.
+    At least once: after a failure the function may be called again with the same ``batch_id`` and the same records.
+    Use ``batch_id`` to skip duplicates.
     """
 
     def __init__(self, function: Callable[[list[T], int], None]) -> None:
@@ -125,12 +133,19 @@ class FileSinkFormat(Enum):
 
 
 class FileSink(Sink[T], Generic[T]):
-    """Writes files of ``format`` ``"parquet"``, ``"json"`` or ``"csv"`` below ``path``, exactly once.
+    """Writes files to a folder, exactly once.
 
-    A folder belongs to one sink of one job. Each micro-batch owns the folder ``batch_id=<n>`` in it, which a repeated
-    batch replaces whole, so no record is lost or doubled and any reader of partitioned folders can read ``path``.
-    ``schema`` is a dataclass or NamedTuple class, or Spark's DDL string for tuples and dicts. A BATCH job writes
-    ``batch_id=0``.
+    Each micro-batch writes to the folder ``batch_id=<n>`` below ``path``, and a retry replaces that folder. Any reader
+    of partitioned folders can read ``path``. A BATCH job writes ``batch_id=0``. A folder belongs to one sink of one
+    job.
+
+    Args:
+        path: The folder.
+        format: ``"parquet"`` (default), ``"json"`` or ``"csv"``.
+        schema: A dataclass or NamedTuple class, or Spark's DDL string for tuples and dicts.
+
+    Raises:
+        ConfigurationError: ``path`` is empty, or ``format`` is unknown.
     """
 
     def __init__(
@@ -143,7 +158,7 @@ class FileSink(Sink[T], Generic[T]):
         self.format = as_choice(FileSinkFormat, format, "format")
         self.path = fspath(path)
         if not self.path:
-            raise ConfigurationError("FileSink needs a path.")
+            raise ConfigurationError("FileSink requires a path.")
         self.schema: type[T] | str = schema
 
     def conflict_with(self, other: Sink[T]) -> str | None:
@@ -153,7 +168,7 @@ class FileSink(Sink[T], Generic[T]):
         if own == its:
             return f"both write to {self.path}, where each would replace the micro-batches of the other"
         if contains(own, its) or contains(its, own):
-            return f"{self.path} and {other.path} lie within each other, so readers would mix them up"
+            return f"{self.path} and {other.path} are nested, so readers of the outer folder would read both"
         return None
 
     @property

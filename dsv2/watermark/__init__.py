@@ -1,7 +1,7 @@
-"""Generalized watermarks (FLIP-467): typed signals that travel between the records. Pure; no I/O.
+"""Generalized watermarks (FLIP-467): typed signals in the stream of records. This package does no I/O.
 
-A function declares a watermark with ``new_builder`` (Flink ``WatermarkDeclarations.newBuilder``), emits it through its
-context's watermark manager, and receives others in ``on_watermark``, combined over the channels of the input.
+A function declares a watermark with ``new_builder`` (Flink ``WatermarkDeclarations.newBuilder``), emits it with the
+watermark manager of its context, and receives watermarks in ``on_watermark``, combined over the channels of the input.
 """
 
 from dsv2.watermark.builder import (

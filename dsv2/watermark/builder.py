@@ -28,9 +28,15 @@ F = TypeVar("F", NumericWatermarkCombinationFunction, BoolWatermarkCombinationFu
 
 
 def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
-    """Start a declaration. ``identifier`` is case-sensitive and unique within a job.
+    """Start a watermark declaration.
 
-    One that cannot be used raises ``WatermarkDeclarationError``.
+    Args:
+        identifier: Case-sensitive and unique within a job.
+
+    Raises:
+        WatermarkDeclarationError: ``identifier`` is empty, or has the prefix reserved for event time.
+
+    Examples:
 
     >>> new_builder("newest").type_long().combine_function_max().build().identifier
     'newest'
@@ -39,30 +45,30 @@ def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
 
 
 class WatermarkDeclarations:
-    """Starts declarations, under Flink's name; ``StateDeclarations`` is its counterpart for state."""
+    """Starts watermark declarations, under Flink's name. For state see ``StateDeclarations``."""
 
     new_builder = staticmethod(new_builder)
 
 
 class WatermarkDeclarationBuilder:
-    """First step of a declaration: choose the type of the values."""
+    """The first step of a declaration: the type of the values."""
 
     def __init__(self, identifier: str) -> None:
         if not isinstance(identifier, str) or not identifier:
-            raise WatermarkDeclarationError(f"A watermark identifier is a non-empty string, not {identifier!r}.")
+            raise WatermarkDeclarationError(f"A watermark identifier must be a non-empty string, not {identifier!r}.")
         if identifier.startswith(RESERVED):
             raise WatermarkDeclarationError(
-                f"Identifiers that begin with {RESERVED} are those of event time: choose another one than "
-                f"{identifier!r}, or take the declarations of EventTimeExtension."
+                f"Identifiers that begin with {RESERVED} are reserved for event time. Choose an identifier other than "
+                f"{identifier!r}, or use the declarations of EventTimeExtension."
             )
         self._identifier = identifier
 
     def type_long(self) -> LongWatermarkBuilder:
-        """Values are 64-bit integers; combined by MIN unless said otherwise."""
+        """Values are 64-bit integers. They are combined with MIN by default."""
         return LongWatermarkBuilder(self._identifier, NumericWatermarkCombinationFunction.MIN)
 
     def type_bool(self) -> BoolWatermarkBuilder:
-        """Values are booleans; combined by AND unless said otherwise."""
+        """Values are booleans. They are combined with AND by default."""
         return BoolWatermarkBuilder(self._identifier, BoolWatermarkCombinationFunction.AND)
 
 
@@ -76,34 +82,34 @@ class _TypedBuilder(Generic[F]):
         self._strategy = WatermarkHandlingStrategy.FORWARD
 
     def combine_wait_for_all_channels(self, wait: bool) -> Self:
-        """Whether receivers deliver nothing until every channel has sent a value (default: False)."""
+        """Set whether receivers wait until every channel has sent a value. Default: False."""
         self._wait_for_all_channels = _as_bool(wait, "wait")
         return self
 
     def aligned(self, aligned: bool = True) -> Self:
-        """Whether this watermark holds a channel back until all channels have sent theirs (default: False).
+        """Set whether the watermark blocks a channel until all channels have sent theirs. Default: False.
 
-        Needs ``combine_wait_for_all_channels(True)``. Flink has this internally only (``Alignable``).
+        Requires ``combine_wait_for_all_channels(True)``. (In Flink this is internal: ``Alignable``.)
         """
         self._aligned = _as_bool(aligned, "aligned")
         return self
 
     def combine_across_inputs(self, combine: bool) -> Self:
-        """Whether a two-input function forwards one value combined over both inputs (default: False, as Flink)."""
+        """Set whether a two-input function forwards one value combined over both inputs. Default: False, as Flink."""
         self._across_inputs = _as_bool(combine, "combine")
         return self
 
     def default_handling_strategy(self, strategy: WatermarkHandlingStrategy | Literal["forward", "ignore"]) -> Self:
-        """What happens after a receiver's function answered PEEK (default: FORWARD)."""
+        """Set what the framework does after a function returned PEEK. Default: FORWARD."""
         self._strategy = as_choice(WatermarkHandlingStrategy, strategy, "strategy", error=WatermarkDeclarationError)
         return self
 
     def default_handling_strategy_forward(self) -> Self:
-        """Receivers let the watermark go on unless their function answers POLL."""
+        """Forward the watermark unless the function returns POLL."""
         return self.default_handling_strategy(WatermarkHandlingStrategy.FORWARD)
 
     def default_handling_strategy_ignore(self) -> Self:
-        """Receivers never let the watermark go on by themselves."""
+        """Do not forward the watermark."""
         return self.default_handling_strategy(WatermarkHandlingStrategy.IGNORE)
 
     def _policy(self) -> WatermarkCombinationPolicy:
@@ -113,43 +119,45 @@ class _TypedBuilder(Generic[F]):
 
 
 class LongWatermarkBuilder(_TypedBuilder[NumericWatermarkCombinationFunction]):
-    """Second step for integers."""
+    """The second step of a declaration with integer values."""
 
     def combine_function_min(self) -> Self:
-        """The smallest value of all channels (the default)."""
+        """Combine to the smallest value of all channels (the default)."""
         self._function = NumericWatermarkCombinationFunction.MIN
         return self
 
     def combine_function_max(self) -> Self:
-        """The greatest value of all channels."""
+        """Combine to the greatest value of all channels."""
         self._function = NumericWatermarkCombinationFunction.MAX
         return self
 
     def build(self) -> LongWatermarkDeclaration:
-        """The finished declaration.
+        """Build the declaration.
 
-        Raises ``WatermarkDeclarationError`` for an aligned watermark that does not wait for all channels.
+        Raises:
+            WatermarkDeclarationError: The watermark is aligned but does not wait for all channels.
         """
         return LongWatermarkDeclaration(self._identifier, self._policy(), self._strategy)
 
 
 class BoolWatermarkBuilder(_TypedBuilder[BoolWatermarkCombinationFunction]):
-    """Second step for booleans."""
+    """The second step of a declaration with boolean values."""
 
     def combine_function_and(self) -> Self:
-        """True when every channel says true (the default)."""
+        """Combine to True if the values of all channels are True (the default)."""
         self._function = BoolWatermarkCombinationFunction.AND
         return self
 
     def combine_function_or(self) -> Self:
-        """True when any channel says true."""
+        """Combine to True if the value of any channel is True."""
         self._function = BoolWatermarkCombinationFunction.OR
         return self
 
     def build(self) -> BoolWatermarkDeclaration:
-        """The finished declaration.
+        """Build the declaration.
 
-        Raises ``WatermarkDeclarationError`` for an aligned watermark that does not wait for all channels.
+        Raises:
+            WatermarkDeclarationError: The watermark is aligned but does not wait for all channels.
         """
         return BoolWatermarkDeclaration(self._identifier, self._policy(), self._strategy)
 

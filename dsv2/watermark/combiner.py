@@ -1,16 +1,15 @@
-"""Combining what the channels of one input sent, per identifier (FLIP-467; Flink ``LongWatermarkCombiner`` and kin).
+"""Combination of the watermarks of the channels of an input (FLIP-467; Flink ``LongWatermarkCombiner``).
 
-A combiner belongs to one input of one subtask and one identifier. It is given every arrival and every channel that
-becomes inactive (ended, or idle) or active again, and returns the value to deliver, or None. After a value has been
-delivered, ``following`` returns another one, as long as there is any.
+There is one combiner for each input of a subtask and each identifier. It receives every value, and every change of a
+channel to inactive (idle or ended) or active, and returns the value to deliver, or None. After a delivery,
+``following`` returns further values until it returns None.
 
-* A channel that has sent nothing counts as the neutral value; with wait-for-all, nothing is delivered until
-  every active channel has sent a value.
-* The first combined value is always delivered, later ones only when they differ. Values may go down.
-* The last value of a channel takes part in at least one combination, even if the channel has ended by then or is idle.
-  After that an inactive channel is neutral, and it is not waited for. (Flink keeps its last value forever.)
-* The absence of a channel only lets the others go on: a minimum rises and AND becomes true, but a maximum does not fall
-  and OR does not become false because a channel has gone.
+* A channel without a value is neutral. With wait-for-all, nothing is delivered until every active channel has a value.
+* The first combined value is always delivered, later ones only if they differ. Values may decrease.
+* The last value of a channel is part of at least one combination, even if the channel is inactive by then. After that
+  an inactive channel is neutral, and the combiner does not wait for it. (Flink keeps its last value forever.)
+* An inactive channel can only advance the result: a minimum may rise and AND may become true, but a maximum does not
+  fall and OR does not become false.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "new_com
 
 V = TypeVar("V", bound=int)
 
-# min(), max(), all() and any() over the values that were sent are the combination with unseen channels neutral.
+# Channels without a value are neutral because these functions only get the values that were sent.
 _FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] = {
     NumericWatermarkCombinationFunction.MIN: min,
     NumericWatermarkCombinationFunction.MAX: max,
@@ -41,7 +40,7 @@ _FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] =
 
 
 class WatermarkCombiner(Generic[V]):
-    """Combines on every arrival."""
+    """Combines the values on every arrival."""
 
     aligned = False
 
@@ -52,40 +51,40 @@ class WatermarkCombiner(Generic[V]):
         self._channels = channels
         self._inactive = set(inactive)
         self._values: dict[int, V] = {}
-        self._pending: set[int] = set()  # channels whose value has taken part in no combination yet
-        self._owed: list[V] = []  # such values of channels that are gone for good
-        self._due = False  # whether a channel has sent a value, or come back, since the last combination
-        self._absent_counted = False  # whether channels that are gone took part in what was delivered just now
+        self._pending: set[int] = set()  # channels whose value is not part of any combination yet
+        self._pending_of_ended: list[V] = []  # pending values of ended channels
+        self._due = False  # whether a channel has sent a value or become active since the last combination
+        self._absent_counted = False  # whether the last delivered value includes values of inactive channels
         self._last: V | None = None
 
     def update(self, channel: int, value: V) -> V | None:
-        """``channel`` sent ``value``; returns what to deliver now, or None."""
+        """``channel`` sent ``value``. Returns the value to deliver, or None."""
         self._values[channel] = value
         self._pending.add(channel)
         self._due = True
         return self._combine()
 
     def deactivate(self, channel: int) -> V | None:
-        """``channel`` went idle; returns what its absence releases, or None."""
+        """``channel`` became idle. Returns the value to deliver, or None."""
         self._inactive.add(channel)
         return self._combine()
 
     def activate(self, channel: int) -> V | None:
-        """An idle ``channel`` is active again; its last value counts once more."""
+        """An idle ``channel`` became active, so its last value counts again. Returns the value to deliver, or None."""
         self._inactive.discard(channel)
         self._due = True
         return self._combine()
 
     def end(self, channel: int) -> V | None:
-        """``channel`` has ended, maybe while it was idle; returns what its absence releases, or None."""
+        """``channel`` has ended, possibly while idle. Returns the value to deliver, or None."""
         value = self._values.pop(channel, None)
         if value is not None and channel in self._pending:
             self._pending.discard(channel)
-            self._owed.append(value)
+            self._pending_of_ended.append(value)
         return self.deactivate(channel)
 
     def following(self) -> V | None:
-        """What the active channels give without those that are gone, if these counted just now and it is more."""
+        """The value of the active channels alone, if it is greater than a delivery that included inactive ones."""
         if not self._absent_counted:
             return None
         self._absent_counted = False
@@ -98,12 +97,12 @@ class WatermarkCombiner(Generic[V]):
         if not self._due:
             return self._risen(present)
         absent = [self._values[channel] for channel in self._pending & self._inactive] if self._inactive else []
-        absent += self._owed
+        absent += self._pending_of_ended
         if not present and not absent:
             return None
         self._due = False
         self._pending.clear()
-        self._owed.clear()
+        self._pending_of_ended.clear()
         self._absent_counted = bool(absent)
         delivered = self._changed(self._function(present + absent))
         return self.following() if delivered is None else delivered
@@ -114,7 +113,7 @@ class WatermarkCombiner(Generic[V]):
         return [value for channel, value in self._values.items() if channel not in self._inactive]
 
     def _risen(self, present: list[V]) -> V | None:
-        """The absence of a channel lets a minimum rise, but no maximum fall."""
+        """The combination of ``present`` if it is greater than the last one, else None."""
         if not present or (self._last is not None and self._function(present) <= self._last):
             return None
         return self._changed(self._function(present))
@@ -126,28 +125,32 @@ class WatermarkCombiner(Generic[V]):
         return combined
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
+        """The state as built-in values, for ``restore``."""
         values = tuple(sorted(self._values.items()))
         inactive, pending = tuple(sorted(self._inactive)), tuple(sorted(self._pending))
-        return values, inactive, pending, tuple(sorted(self._owed)), self._due, self._last
+        return values, inactive, pending, tuple(sorted(self._pending_of_ended)), self._due, self._last
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
-        values, inactive, pending, owed, self._due, self._last = state
-        self._values, self._inactive, self._pending, self._owed = dict(values), set(inactive), set(pending), list(owed)
+        """Restore the state of a ``snapshot``."""
+        values, inactive, pending, ended, self._due, self._last = state
+        self._values, self._inactive, self._pending, self._pending_of_ended = (
+            dict(values),
+            set(inactive),
+            set(pending),
+            list(ended),
+        )
 
     def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """Take over from a ``snapshot`` over other channels, which are gone, what was delivered and what was not."""
-        values, _, pending, owed, self._due, self._last = state
-        self._owed = [*owed, *(value for channel, value in values if channel in pending)]
+        """Restore the delivered value and the pending values of a ``snapshot`` over other channels."""
+        values, _, pending, ended, self._due, self._last = state
+        self._pending_of_ended = [*ended, *(value for channel, value in values if channel in pending)]
 
 
 class AlignedWatermarkCombiner(Generic[V]):
-    """Delivers once per round, when every active channel has sent its watermark, with the function applied.
+    """Delivers one combined value per round, when every active channel has sent its watermark.
 
-    Behind a gate a channel sends nothing before the round is delivered, as the gate holds it back. The inputs of an
-    operator are not held back: what one of them sends for later rounds waits here.
-    (Flink delivers the value that came last, and hangs when a channel finishes.)
+    A gate blocks a channel until the round is delivered. The inputs of an operator are not blocked, so values for
+    later rounds are buffered here. (Flink delivers the last value that arrived, and hangs when a channel finishes.)
     """
 
     aligned = True
@@ -159,22 +162,22 @@ class AlignedWatermarkCombiner(Generic[V]):
         self._rounds: dict[int, deque[V]] = {}
 
     def update(self, channel: int, value: V) -> V | None:
-        """``channel`` sent its watermark of its next round; returns the value of the first complete round, or None."""
+        """``channel`` sent the watermark of its next round. Returns the value of the first complete round, or None."""
         self._rounds.setdefault(channel, deque()).append(value)
         return self.following()
 
     def deactivate(self, channel: int) -> V | None:
-        """``channel`` went idle: rounds no longer wait for it."""
+        """``channel`` became idle: rounds do not wait for it."""
         self._inactive.add(channel)
         return self.following()
 
     def activate(self, channel: int) -> V | None:
-        """``channel`` is active again: rounds wait for it."""
+        """``channel`` became active: rounds wait for it."""
         self._inactive.discard(channel)
         return None
 
     def end(self, channel: int) -> V | None:
-        """``channel`` has ended, maybe while it was idle; returns what its absence releases, or None."""
+        """``channel`` has ended, possibly while idle. Returns the value to deliver, or None."""
         return self.deactivate(channel)
 
     def following(self) -> V | None:
@@ -186,27 +189,27 @@ class AlignedWatermarkCombiner(Generic[V]):
         return combined
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
+        """The state as built-in values, for ``restore``."""
         rounds = tuple((channel, tuple(values)) for channel, values in sorted(self._rounds.items()))
         return rounds, tuple(sorted(self._inactive))
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
+        """Restore the state of a ``snapshot``."""
         rounds, inactive = state
         self._rounds = {channel: deque(values) for channel, values in rounds}
         self._inactive = set(inactive)
 
     def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """As in the other combiners; a round begins with nothing."""
+        """Start a new round; values of other channels are not restored."""
 
 
 Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner
 
 
 def new_combiner(declaration: WatermarkDeclaration, channels: int, inactive: Iterable[int] = ()) -> Combiner:
-    """The combiner that ``declaration`` asks for, over ``channels`` channels of which ``inactive`` are so already.
+    """The combiner for ``declaration`` over ``channels`` channels, where those in ``inactive`` start inactive.
 
-    Not for event time, whose rules no declaration can state: see ``EventTimeCombiner``.
+    Not for event time, whose rules a declaration cannot express: see ``EventTimeCombiner``.
     """
     if declaration.combination_policy.aligned:
         return AlignedWatermarkCombiner(declaration, channels, inactive)

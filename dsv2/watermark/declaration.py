@@ -1,6 +1,6 @@
-"""Watermark declarations: what a signal is called, how it is combined and whether receivers let it go on.
+"""Watermark declarations: the identifier of a watermark, how it is combined and whether it is forwarded (FLIP-467).
 
-Functions return declarations from ``declare_watermarks``; they hold for the whole job (FLIP-467).
+Functions return declarations from ``declare_watermarks``. A declaration applies to the whole job.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ __all__ = (
 
 
 class NumericWatermarkCombinationFunction(Enum):
-    """How the values of several channels become one long."""
+    """How the integer values of several channels are combined."""
 
     MIN = "min"
     MAX = "max"
 
 
 class BoolWatermarkCombinationFunction(Enum):
-    """How the values of several channels become one bool."""
+    """How the boolean values of several channels are combined."""
 
     AND = "and"
     OR = "or"
 
 
 class WatermarkHandlingStrategy(Enum):
-    """What the framework does with a watermark after a function answered PEEK."""
+    """What the framework does with a watermark after a function returned PEEK."""
 
     FORWARD = "forward"
     IGNORE = "ignore"
@@ -51,12 +51,16 @@ WatermarkCombinationFunction: TypeAlias = NumericWatermarkCombinationFunction | 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkCombinationPolicy:
-    """How a receiver combines what its channels sent (Flink ``WatermarkCombinationPolicy``).
+    """How a receiver combines the values of its channels.
 
-    ``combine_wait_for_all_channels``: deliver nothing until every live channel has sent a value.
-    ``aligned``: hold back what follows on a channel until every live channel has sent its watermark.
-    ``combine_across_inputs``: a two-input function forwards one value combined over both inputs
-    instead of each input's value separately (which is what Flink does).
+    Attributes:
+        combination_function: The function that combines the values.
+        combine_wait_for_all_channels: Deliver nothing until every active channel has sent a value.
+        aligned: Block a channel after its watermark until every active channel has sent its watermark.
+        combine_across_inputs: A two-input function forwards one value combined over both inputs. False (default)
+            forwards the value of each input separately, as Flink does.
+
+    (Flink ``WatermarkCombinationPolicy``.)
     """
 
     combination_function: WatermarkCombinationFunction
@@ -74,7 +78,7 @@ class WatermarkCombinationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LongWatermarkDeclaration:
-    """Declares a signal of 64-bit integers (Flink ``LongWatermarkDeclaration``)."""
+    """Declares a watermark with 64-bit integer values (Flink ``LongWatermarkDeclaration``)."""
 
     identifier: str
     combination_policy: WatermarkCombinationPolicy
@@ -84,7 +88,14 @@ class LongWatermarkDeclaration:
         _check(self, NumericWatermarkCombinationFunction)
 
     def new_watermark(self, value: int) -> LongWatermark:
-        """A watermark of this declaration. Raises ``InvalidWatermarkError`` as ``check_value``."""
+        """Create a watermark.
+
+        Args:
+            value: A signed 64-bit integer.
+
+        Raises:
+            InvalidWatermarkError: ``value`` is not such an int, or is a bool.
+        """
         self.check_value(value)
         return LongWatermark(value, self.identifier)
 
@@ -99,7 +110,7 @@ class LongWatermarkDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class BoolWatermarkDeclaration:
-    """Declares a signal of booleans (Flink ``BoolWatermarkDeclaration``)."""
+    """Declares a watermark with boolean values (Flink ``BoolWatermarkDeclaration``)."""
 
     identifier: str
     combination_policy: WatermarkCombinationPolicy
@@ -109,7 +120,14 @@ class BoolWatermarkDeclaration:
         _check(self, BoolWatermarkCombinationFunction)
 
     def new_watermark(self, value: bool) -> BoolWatermark:
-        """A watermark of this declaration. Raises ``InvalidWatermarkError`` as ``check_value``."""
+        """Create a watermark.
+
+        Args:
+            value: True or False.
+
+        Raises:
+            InvalidWatermarkError: ``value`` is not a bool.
+        """
         self.check_value(value)
         return BoolWatermark(value, self.identifier)
 
@@ -127,7 +145,7 @@ def _check(declaration: LongWatermarkDeclaration | BoolWatermarkDeclaration, fun
     for part, kind in ((policy.combination_function, functions), (strategy, WatermarkHandlingStrategy)):
         if not isinstance(part, kind):
             raise WatermarkDeclarationError(
-                f"Watermark {declaration.identifier!r}: a {type(declaration).__name__} takes a {kind.__name__}, "
+                f"Watermark {declaration.identifier!r}: a {type(declaration).__name__} requires a {kind.__name__}, "
                 f"not {part!r}."
             )
 

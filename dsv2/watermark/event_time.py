@@ -1,12 +1,12 @@
-"""How event time is put together: over the channels of an input, and over the inputs of an operator.
+"""Combination of event time over the channels of an input and over the inputs of an operator.
 
-Event time and idleness are signals of everybody's (Flink ``EventTimeWatermarkCombiner``, ``EventTimeWatermarkHandler``;
-FLINK-5017): event time never goes back, an idle channel or input is not waited for, and one that is active again is
-waited for only once it has caught up.
+Event time never decreases. An idle channel or input does not hold it back, and one that becomes active again counts
+only after it has caught up (Flink ``EventTimeWatermarkCombiner``, ``EventTimeWatermarkHandler``; FLINK-5017).
 
-Who sends the flag (FLIP-326 ``useProcessingTime``) says that its event time is the wall clock from then on. It holds
-nobody back any more, so it counts as a time beyond all others, ``PROCESSING_TIME``. The whole has it when
-all have: an idle one that has not may still have something to say, and is waited for. One that has ended is left out.
+A sender of the flag ``useProcessingTime`` (FLIP-326) switches its event time to the wall clock. It no longer holds
+others back, so it counts as ``PROCESSING_TIME``, which is greater than any timestamp. The combination switches when
+all channels have. An idle channel that has not is waited for, because it may still send event time; an ended one is
+ignored.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ __all__ = (
 )
 
 RESERVED: Final = "BUILTIN_API_"
-"""What the identifiers begin with that programs cannot declare."""
+"""The prefix of identifiers that programs cannot declare."""
 EVENT_TIME: Final = "BUILTIN_API_EVENT_TIME"
 IDLE_STATUS: Final = "BUILTIN_API_EVENT_TIME_IDLE"
 USE_PROCESSING_TIME: Final = "BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME"
 LONG_MIN: Final = -(1 << 63)
 """Event time before the first watermark, in ms."""
 LONG_MAX: Final = (1 << 63) - 1
-"""Event time when all input has ended, in ms."""
+"""Event time after the end of all input, in ms."""
 PROCESSING_TIME: Final = LONG_MAX + 1
-"""Stands for the event time of what follows the wall clock; no watermark has it."""
+"""Represents event time that follows the wall clock. No watermark has this value."""
 
 
 class EventTimeCombiner:
-    """Over the channels of one input. Takes the place that other watermarks' combiners have in a gate."""
+    """Combines event time over the channels of one input. A gate uses it like the combiners of other watermarks."""
 
     aligned = False
 
@@ -51,13 +51,13 @@ class EventTimeCombiner:
         self._times = [LONG_MIN] * channels
         self._idle = set(idle)
         self._ended = set(ended)
-        self._behind: set[int] = set()  # active again, but not where the others are
+        self._behind: set[int] = set()  # active again, but has not caught up
         self._last = LONG_MIN
 
     def update(self, channel: int, value: int) -> int | None:
-        """``channel`` is at ``value``; returns the new event time of the input, if it has moved on.
+        """``channel`` has reached ``value``. Returns the new event time of the input if it has advanced.
 
-        Either may be ``PROCESSING_TIME``. A channel that is, is active for good.
+        Both may be ``PROCESSING_TIME``. A channel at ``PROCESSING_TIME`` stays active.
         """
         if value == PROCESSING_TIME:
             self._idle.discard(channel)
@@ -69,40 +69,40 @@ class EventTimeCombiner:
         return self._advance()
 
     def deactivate(self, channel: int) -> int | None:
-        """``channel`` is idle: the others go on without it."""
+        """``channel`` became idle: the others advance without it."""
         if self._times[channel] == PROCESSING_TIME:
             return None
         self._idle.add(channel)
         return self._leave(channel)
 
     def activate(self, channel: int) -> int | None:
-        """An idle ``channel`` is active again; it is waited for once it is where the others are."""
+        """An idle ``channel`` became active. It counts once it has caught up with the others."""
         self._idle.discard(channel)
         if self._times[channel] < self._last:
             self._behind.add(channel)
         return None
 
     def end(self, channel: int) -> int | None:
-        """``channel`` has ended: the others go on without it."""
+        """``channel`` has ended: the others advance without it."""
         was_idle = channel in self._idle
         self._idle.discard(channel)
         self._ended.add(channel)
         return self._advance() if was_idle else self._leave(channel)
 
     def following(self) -> None:
-        """As in the other combiners; there is never more than one new event time."""
+        """For the interface of combiners. There is never more than one new event time."""
 
     def _leave(self, channel: int) -> int | None:
         if len(self._idle) + len(self._ended) < len(self._times):
             return self._advance()
-        # Nobody is left to wait for. A channel that lagged behind has nothing to say about the others.
+        # No channel is active. Only a channel that held the others back lets event time advance.
         furthest = max((time for time in self._times if time != PROCESSING_TIME), default=LONG_MIN)
         return self._moved(furthest) if self._times[channel] == self._last else None
 
     def _advance(self) -> int | None:
-        left_out = self._idle | self._ended | self._behind
-        least = min((time for channel, time in enumerate(self._times) if channel not in left_out), default=LONG_MIN)
-        if least == PROCESSING_TIME and not _all_by_clock(self._times, self._ended):
+        ignored = self._idle | self._ended | self._behind
+        least = min((time for channel, time in enumerate(self._times) if channel not in ignored), default=LONG_MIN)
+        if least == PROCESSING_TIME and not _all_use_processing_time(self._times, self._ended):
             return None
         return self._moved(least)
 
@@ -113,24 +113,25 @@ class EventTimeCombiner:
         return time
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
-        left_out = (self._idle, self._ended, self._behind)
-        return tuple(self._times), *(tuple(sorted(channels)) for channels in left_out), self._last
+        """The state as built-in values, for ``restore``."""
+        ignored = (self._idle, self._ended, self._behind)
+        return tuple(self._times), *(tuple(sorted(channels)) for channels in ignored), self._last
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
+        """Restore the state of a ``snapshot``."""
         times, idle, ended, behind, self._last = state
         self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
 
     def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """Take over from a ``snapshot`` over other channels what was delivered: event time does not go back."""
+        """Restore the delivered event time of a ``snapshot`` over other channels, so that it does not decrease."""
         *_, self._last = state
 
 
 class EventTimeOfInputs:
-    """Over the inputs of one operator: the least of those that are active. One that has said nothing is waited for.
+    """Combines event time over the inputs of one operator: the minimum of the active inputs.
 
-    (Flink does not look again when an input goes idle; here its event time is then left out at once.)
+    An input without event time holds the others back. An input that becomes idle is ignored at once; Flink ignores it
+    only at the next watermark.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -139,46 +140,46 @@ class EventTimeOfInputs:
         self._ended: set[int] = set()
         self.current = LONG_MIN
         self.uses_processing_time = False
-        """Whether event time is the wall clock: whoever has one calls ``follow_clock``."""
+        """Whether event time is the wall clock. If so, the owner advances it with ``follow_clock``."""
 
     def update(self, index: int, time: int) -> int | None:
-        """Input ``index`` is at ``time``; returns the operator's new event time, if it has moved on.
+        """Input ``index`` has reached ``time``. Returns the new event time of the operator if it has advanced.
 
-        Either may be ``PROCESSING_TIME``; ``current`` then stays where it is until ``follow_clock``.
+        Both may be ``PROCESSING_TIME``; ``current`` then does not change until ``follow_clock``.
         """
         self._idle.discard(index)
         self._times[index] = max(self._times[index], time)
         return self._advance()
 
     def set_idle(self, index: int, idle: bool) -> int | None:
-        """Input ``index`` went idle or active; returns the operator's new event time, if it has moved on."""
+        """Input ``index`` became idle or active. Returns the new event time of the operator if it has advanced."""
         (self._idle.add if idle else self._idle.discard)(index)
         return self._advance()
 
     def end(self, index: int) -> int | None:
-        """Input ``index`` has ended; returns the operator's new event time, if it has moved on.
+        """Input ``index`` has ended. Returns the new event time of the operator if it has advanced.
 
-        The end of all time comes with the last input: an idle one may still go on.
+        It is ``LONG_MAX`` once all inputs have ended. An idle input may still become active.
         """
         self._ended.add(index)
         return self._advance()
 
     def follow_clock(self, now_ms: int) -> int | None:
-        """It is ``now_ms`` by the wall clock; returns the new event time, if it has moved on.
+        """Advance event time to the wall clock. Returns the new event time if it has advanced.
 
-        A clock that is behind event time (of an input that has ended, say) is waited for.
+        A clock behind event time, for example of an ended input, has no effect.
         """
         return self._moved(now_ms) if self.uses_processing_time else None
 
     def _advance(self) -> int | None:
         if len(self._ended) == len(self._times):
             return self._moved(LONG_MAX)
-        if _all_by_clock(self._times, self._ended):
+        if _all_use_processing_time(self._times, self._ended):
             is_new = not self.uses_processing_time
             self.uses_processing_time = True
             return PROCESSING_TIME if is_new else None
-        left_out = self._idle | self._ended
-        least = min((time for index, time in enumerate(self._times) if index not in left_out), default=LONG_MIN)
+        ignored = self._idle | self._ended
+        least = min((time for index, time in enumerate(self._times) if index not in ignored), default=LONG_MIN)
         return None if least == PROCESSING_TIME else self._moved(least)
 
     def _moved(self, time: int) -> int | None:
@@ -188,67 +189,68 @@ class EventTimeOfInputs:
         return time
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
+        """The state as built-in values, for ``restore``."""
         times, idle, ended = tuple(self._times), tuple(sorted(self._idle)), tuple(sorted(self._ended))
         return times, idle, ended, self.current, self.uses_processing_time
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
+        """Restore the state of a ``snapshot``."""
         times, idle, ended, self.current, self.uses_processing_time = state
         self._times, self._idle, self._ended = list(times), set(idle), set(ended)
 
 
 class SentEventTime:
-    """What one sender, a subtask of a function or of a source, has said of event time (FLIP-326).
+    """The event time that one sender, a subtask of a function or a source, has emitted (FLIP-326).
 
-    ``idle``: whether it calls itself idle. Receivers ignore the event time that it sends then. ``inputs_idle``: whether
-    it was called idle because all of its inputs are.
+    Attributes:
+        idle: Whether the sender has declared itself idle. Receivers ignore the event time of an idle sender.
+        inputs_idle: Whether the sender was declared idle because all of its inputs are.
     """
 
     def __init__(self) -> None:
         self.idle = False
         self.inputs_idle = False
         self._greatest = LONG_MIN
-        self._by_clock = False
+        self._uses_processing_time = False
 
     def check(self, time: int, now_ms: int) -> None:
-        """Raise ``ContractError`` if ``time``, which may be ``PROCESSING_TIME``, must not be emitted at ``now_ms``."""
-        if self._by_clock and time != PROCESSING_TIME:
+        """Raise ``ContractError`` if ``time``, possibly ``PROCESSING_TIME``, must not be emitted at ``now_ms``."""
+        if self._uses_processing_time and time != PROCESSING_TIME:
             raise ContractError(
-                "Event time is the wall clock here since use_processing_time was sent, and stays so: no event time can "
-                "be emitted any more. If the flag came from upstream, keep it from going on: answer POLL to it in "
-                "on_watermark."
+                "No event time can be emitted after use_processing_time, because event time is the wall clock from "
+                "then on. If the flag came from upstream, return POLL for it in on_watermark so that it is not "
+                "forwarded."
             )
         if time == PROCESSING_TIME and now_ms < self._greatest:
             raise ContractError(
-                f"use_processing_time cannot be sent yet: event time never goes back, but the wall clock ({now_ms} ms) "
-                f"is behind the event time that was sent last ({self._greatest} ms)."
+                f"use_processing_time cannot be emitted yet: event time never decreases, but the wall clock "
+                f"({now_ms} ms) is behind the last emitted event time ({self._greatest} ms)."
             )
 
     def sends(self, time: int) -> bool:
-        """Whether ``time``, which may be ``PROCESSING_TIME``, goes downstream; if so it counts as sent."""
+        """Whether to send ``time``, possibly ``PROCESSING_TIME``, downstream. If True, it is recorded as sent."""
         if time == PROCESSING_TIME:
-            self._by_clock = True
+            self._uses_processing_time = True
             return True
-        if self._by_clock or time <= self._greatest:
+        if self._uses_processing_time or time <= self._greatest:
             return False
         if not self.idle:
             self._greatest = time
         return True
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
-        return self.idle, self.inputs_idle, self._greatest, self._by_clock
+        """The state as built-in values, for ``restore``."""
+        return self.idle, self.inputs_idle, self._greatest, self._uses_processing_time
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
-        self.idle, self.inputs_idle, self._greatest, self._by_clock = state
+        """Restore the state of a ``snapshot``."""
+        self.idle, self.inputs_idle, self._greatest, self._uses_processing_time = state
 
     @staticmethod
     def successor(states: Iterable[Sequence[Any]]) -> tuple[Any, ...]:
-        """A snapshot for one of the senders that take the place of others, with ``states``, on new channels."""
-        return False, False, LONG_MIN, all(by_clock for *_, by_clock in states)
+        """A snapshot for a sender on new channels that replaces the senders with ``states``."""
+        return False, False, LONG_MIN, all(uses_processing_time for *_, uses_processing_time in states)
 
 
-def _all_by_clock(times: list[int], ended: set[int]) -> bool:
+def _all_use_processing_time(times: list[int], ended: set[int]) -> bool:
     return all(time == PROCESSING_TIME for number, time in enumerate(times) if number not in ended)

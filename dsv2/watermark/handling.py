@@ -1,13 +1,13 @@
-"""Who sends a received watermark on: the one place where PEEK/POLL meets FORWARD/IGNORE.
+"""Whether a received watermark is forwarded, given the function's result and the declaration's strategy.
 
 ============  ===================  ===========
-answered      FORWARD              IGNORE
+result        FORWARD              IGNORE
 ============  ===================  ===========
-PEEK          framework forwards   swallowed
-POLL          swallowed            swallowed
+PEEK          forwarded            dropped
+POLL          dropped              dropped
 ============  ===================  ===========
 
-POLL means that the function has taken the watermark over and may emit one itself.
+With POLL the function has consumed the watermark and may emit one itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ("WatermarkHandlingResult", "is_forwarded")
 
 
 class WatermarkHandlingResult(Enum):
-    """What ``on_watermark`` answers (Flink ``WatermarkHandlingResult``)."""
+    """The result of ``on_watermark`` (Flink ``WatermarkHandlingResult``)."""
 
     PEEK = "PEEK"
     POLL = "POLL"
 
 
 def is_forwarded(result: WatermarkHandlingResult, strategy: WatermarkHandlingStrategy) -> bool:
-    """Whether the framework sends the watermark on; called by the runtime after every ``on_watermark``."""
+    """Whether the framework forwards the watermark. Called by the runtime after every ``on_watermark``."""
     return result is WatermarkHandlingResult.PEEK and strategy is WatermarkHandlingStrategy.FORWARD

@@ -13,7 +13,7 @@ LONG_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LongWatermark:
-    """A 64-bit integer signal. Made by ``LongWatermarkDeclaration.new_watermark``."""
+    """A watermark with a 64-bit integer value. Create it with ``LongWatermarkDeclaration.new_watermark``."""
 
     value: int
     identifier: str
@@ -21,7 +21,7 @@ class LongWatermark:
 
 @dataclass(frozen=True, slots=True)
 class BoolWatermark:
-    """A boolean signal. Made by ``BoolWatermarkDeclaration.new_watermark``."""
+    """A watermark with a boolean value. Create it with ``BoolWatermarkDeclaration.new_watermark``."""
 
     value: bool
     identifier: str

@@ -123,11 +123,11 @@ def test_what_another_history_of_the_checkpoint_has_written_is_refused(topics: T
     write_as(repeating, 1, 3, 1)
     write_as(repeating, 2, 4, 0)
     for back in (SinkRunInfo("c", 1), SinkRunInfo("c", 2), SinkRunInfo("c", 1, ("b",))):
-        with pytest.raises(JobError, match="It has got micro-batch 2 already, from a run that the checkpoint does not"):
+        with pytest.raises(JobError, match="The sink already has micro-batch 2 from a run that is not in"):
             sink.begin(info(back), back.first_batch)
-        with pytest.raises(JobError, match="It has got micro-batch 2 already"):
+        with pytest.raises(JobError, match="The sink already has micro-batch 2"):
             write_as(back, back.first_batch, 5, 0)
-    with pytest.raises(JobError, match="It has got micro-batch 2 already"):
+    with pytest.raises(JobError, match="The sink already has micro-batch 2"):
         write_as(first, 2, 4, 0)  # by a driver that was suspended while another one went on
     sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
     assert numbers(topics, topic) == [1, 2, 3, 4]

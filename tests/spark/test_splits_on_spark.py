@@ -303,7 +303,7 @@ def test_what_a_reader_has_sent_of_event_time_holds_after_a_restart(
         if end == 5:
             assert job.await_termination(timedelta(seconds=60))
             assert sorted(sink.results) == everything({"a": 5})
-    with pytest.raises(UserFunctionError, match="Event time is the wall clock here since use_processing_time was sent"):
+    with pytest.raises(UserFunctionError, match="No event time can be emitted after use_processing_time"):
         job.await_termination(timedelta(seconds=60))
 
 

@@ -143,7 +143,9 @@ def test_what_another_history_has_written_is_refused(last: int, run: str) -> Non
     """A backup of the checkpoint was put back, or another driver has gone on."""
     own = info(SinkRunInfo("c", 7, ("a", "b")))
     for batch_id in (7, 8, 200):
-        with pytest.raises(JobError, match=f"It has got micro-batch {last} already, .* goes on with micro-batch 7"):
+        with pytest.raises(
+            JobError, match=f"The sink already has micro-batch {last} from .* continues with micro-batch 7"
+        ):
             own.is_written(batch_id, last, run)
 
 

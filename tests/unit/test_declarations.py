@@ -94,7 +94,7 @@ def test_an_identifier_is_a_non_empty_string(identifier: str) -> None:
 def test_the_identifiers_of_event_time_are_not_for_programs() -> None:
     """In Flink a program may declare them otherwise, and fails when event time is used as well."""
     for declaration in (declarations.EVENT_TIME, declarations.IDLE_STATUS, declarations.USE_PROCESSING_TIME):
-        with pytest.raises(WatermarkDeclarationError, match="begin with BUILTIN_API_ are those of event time"):
+        with pytest.raises(WatermarkDeclarationError, match="begin with BUILTIN_API_ are reserved for event time"):
             new_builder(declaration.identifier)
 
 

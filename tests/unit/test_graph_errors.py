@@ -108,7 +108,7 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.with_parallelism(True), "main at HERE: parallelism must be a whole number"),
     (lambda s: s.non_keyed.map(str).with_max_parallelism(32769), "Map at HERE: max parallelism must be a whole number"),
     (lambda s: s.global_.process(s.one).with_parallelism(2), "HERE: the parallelism of a global stream must be 1, not"),
-    (lambda s: s.global_.process(s.two_out).second.with_max_parallelism(2), "the max parallelism of a global stream mu"),
+    (lambda s: s.global_.process(s.two_out).second.with_max_parallelism(2), "the max parallelism of a global stream"),
     (lambda s: s.global_.to_sink(CollectSink()).with_parallelism(2), "Sink at HERE: the parallelism of a global strea"),
     (lambda s: s.non_keyed.with_uid(" "), "A uid must be a non-empty string, not ' ' (at HERE)."),
     (lambda s: s.non_keyed.map(str).with_name(""), "A name must be a non-empty string, not '' (at HERE)."),

@@ -26,7 +26,7 @@ from tests.support import local_environment, operator_named
 TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 FLAG = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 NOW = 1_000
-BY_CLOCK = "Event time is the wall clock here since use_processing_time was sent"
+BY_CLOCK = "No event time can be emitted after use_processing_time"
 
 
 Script: TypeAlias = Mapping[int, Sequence[Watermark | None]]
