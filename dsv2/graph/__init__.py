@@ -1,4 +1,4 @@
-"""The pipeline as data: what was written, and the frozen, checked plan that a runtime gets."""
+"""The graph of a pipeline: the nodes that stream methods add, and the checked, frozen plan for a runtime."""
 
 from dsv2.graph.builder import InputRef, Node, PlanBuilder
 from dsv2.graph.plan import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType

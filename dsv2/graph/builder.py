@@ -1,4 +1,4 @@
-"""Collects what the fluent API says, and turns it into a checked, frozen plan."""
+"""Collects the operators of a pipeline and builds the checked, frozen plan."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from dsv2.watermark import BoolWatermarkDeclaration, LongWatermarkDeclaration, W
 
 __all__ = ("MAX_PARALLELISM", "InputRef", "Node", "PlanBuilder", "caller_location", "kind_of")
 
-MAX_PARALLELISM = 32768  # as Flink: key groups are numbered with 15 bits
+MAX_PARALLELISM = 32768  # as in Flink, where a key group has 15 bits
 
 
 @dataclass(eq=False)
 class Node:
-    """An operator while the user may still configure it."""
+    """An operator that the user can still configure."""
 
     id: int
     kind: OperatorKind
@@ -49,9 +49,12 @@ class Node:
 class InputRef:
     """One output of a node as the input of another, with the partitioning between them.
 
-    ``exchange`` None: forward when both have the same parallelism, else rebalance. A key selector with exchange None
-    says that the stream is partitioned by that key already (key-preserving variants). ``key_version``: the version of
-    the selector that the user gives, if any.
+    Attributes:
+        node: The upstream node.
+        output: The index of its output.
+        exchange: None: forward if both nodes have the same parallelism, otherwise rebalance.
+        key_selector: With ``exchange`` None: the stream is already partitioned by this key.
+        key_version: The version that the user gave for the selector, or None.
     """
 
     node: Node
@@ -63,13 +66,13 @@ class InputRef:
 
 @dataclass
 class PlanBuilder:
-    """The nodes of one environment, in the order they were made (so inputs come first)."""
+    """The nodes of one environment, in the order of creation, so inputs come first."""
 
     nodes: list[Node] = field(default_factory=list)
     executed_before: str | None = None
-    """Where ``execute`` of the same environment was called, if it was."""
+    """The user's file and line of an earlier ``execute`` in the same environment, or None."""
     executed_at: str | None = None
-    """Where ``execute`` has taken this pipeline; nothing can be added to it after that."""
+    """The user's file and line where this pipeline was executed, or None. An executed pipeline is closed."""
 
     def add(
         self,
@@ -81,7 +84,7 @@ class PlanBuilder:
         non_parallel: bool = False,
         output_key_version: int | None = None,
     ) -> Node:
-        """Record an operator; called by the stream classes. Raises ``PlanError`` if the pipeline has been executed."""
+        """Add an operator. Called by the stream classes. Raises ``PlanError`` if the pipeline has been executed."""
         self.require_open()
         node = Node(
             len(self.nodes),
@@ -102,7 +105,7 @@ class PlanBuilder:
         if self.executed_at is not None:
             raise PlanError(
                 f"The stream used at {caller_location()} is part of the pipeline that was executed at "
-                f"{self.executed_at}. Build a new pipeline, from the environment on."
+                f"{self.executed_at}. Build a new pipeline, starting from the environment."
             )
 
     def build(
@@ -113,14 +116,14 @@ class PlanBuilder:
         registered_types: Iterable[RegisteredType] = (),
         callback_timeout_ms: int | None = None,
     ) -> Plan:
-        """The checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
+        """Build the checked plan. Raises a ``PlanError`` that names the operator and the user's file and line."""
         if not self.nodes and self.executed_before is not None:
             raise PlanError(
-                f"Nothing to run: the pipeline was executed at {self.executed_before}, and the environment is empty "
-                f"since. Build the pipeline again to run it again."
+                f"Nothing to run: the pipeline was executed at {self.executed_before}, after which the environment is "
+                f"empty. Build the pipeline again to run it again."
             )
         if not any(node.kind is not OperatorKind.SOURCE for node in self.nodes):
-            raise PlanError("Nothing to run: the pipeline has no operator behind its sources. Add process or to_sink.")
+            raise PlanError("Nothing to run: the pipeline has no operator after its sources. Add process or to_sink.")
         uids = uids_of(self.nodes)
         operators = tuple(_operator(node, uids[node.id], default_parallelism) for node in self.nodes)
         for operator in operators:
@@ -151,8 +154,8 @@ class PlanBuilder:
         if mode is RuntimeExecutionMode.BATCH and unbounded:
             first = unbounded[0]
             raise PlanError(
-                f"BATCH needs bounded sources, but {first.name} at {first.location} has no end. "
-                f"Give it one, or run in STREAMING."
+                f"BATCH requires bounded sources, but {first.name} at {first.location} is unbounded. "
+                f"Give it an end, or run in STREAMING."
             )
         return mode
 
@@ -162,7 +165,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
     max_parallelism = 1 if node.non_parallel else node.max_parallelism or _default_max_parallelism(parallelism)
     if parallelism > max_parallelism:
         raise ConfigurationError(
-            f"{node.name} at {node.location}: parallelism {parallelism} is above max parallelism {max_parallelism}."
+            f"{node.name} at {node.location}: parallelism {parallelism} exceeds max parallelism {max_parallelism}."
         )
     input_keys = tuple(ref.key_selector for ref in node.inputs)
     if isinstance(node.body, ProcessFunction):
@@ -213,7 +216,7 @@ def _check_sinks_together(nodes: list[Node]) -> None:
         if (conflict := first.body.conflict_with(second.body)) is not None:
             raise ConfigurationError(
                 f"The sinks {first.name} at {first.location} and {second.name} at {second.location} cannot be written "
-                f"by one job: {conflict}. Give each a sink of its own."
+                f"by one job: {conflict}. Use separate sinks."
             )
 
 
@@ -221,9 +224,9 @@ def _at_source(
     body: ProcessFunction | BaseSource[Any] | Sink[Any], input_keys: tuple[KeySelector | None, ...]
 ) -> AtSource:
     if isinstance(body, CollectionSource) or any(input_keys):
-        return AtSource.NOTHING  # elements of a collection are with the driver
+        return AtSource.NOTHING  # the elements of a collection are on the driver
     if isinstance(body, DataFrameSource) or (isinstance(body, BatchFunction) and body.keeps_nothing):
-        return AtSource.RECORDS  # rows of one subtask are read by several tasks
+        return AtSource.RECORDS  # several tasks read the rows of one subtask
     if isinstance(body, BaseSource) or (isinstance(body, BatchFunction) and body.keeps_within_portions):
         return AtSource.MICRO_BATCHES
     return AtSource.NOTHING
@@ -234,7 +237,7 @@ def _one_partition(record: Any) -> int:
 
 
 def _inherited_parallelism(node: Node) -> int | None:
-    # A sink writes where its input was made, so that records need not move.
+    # A sink has the parallelism of its input, so that records are not exchanged.
     if node.kind is not OperatorKind.SINK:
         return None
     source = node.inputs[0].node
@@ -242,7 +245,7 @@ def _inherited_parallelism(node: Node) -> int | None:
 
 
 def _default_max_parallelism(parallelism: int) -> int:
-    # Flink's rule: room to grow by half, a power of two, at least 128 and at most 32768.
+    # As Flink: 1.5 times the parallelism, rounded up to a power of two, from 128 to 32768.
     return min(max(128, 1 << (parallelism + parallelism // 2 - 1).bit_length()), MAX_PARALLELISM)
 
 
@@ -279,25 +282,25 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
             first, owner = declared.setdefault(declaration.identifier, (declaration, operator))
             if first != declaration:
                 raise WatermarkDeclarationError(
-                    f"Watermark {declaration.identifier!r} is declared twice and differently:\n"
+                    f"Watermark {declaration.identifier!r} has two different declarations:\n"
                     f"  {owner} at {owner.location}: {first}\n"
                     f"  {operator} at {operator.location}: {declaration}\n"
-                    f"An identifier means one thing in the whole job: declare it alike, or rename one of them."
+                    f"An identifier is unique in a job: use the same declaration, or rename one of them."
                 )
     return {identifier: declaration for identifier, (declaration, _) in declared.items()}
 
 
-_NOT_THE_USERS = ("dsv2", "runtime_spark", "typing")  # typing calls what is written as Harness[int, int](...)
+_INTERNAL_PACKAGES = ("dsv2", "runtime_spark", "typing")  # typing is the caller of Harness[int, int](...)
 
 
 def caller_location() -> str:
-    """File and line of the nearest caller outside of this package: what build-time errors point at."""
+    """File and line of the nearest caller outside this package, for build-time errors."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USERS:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def kind_of(value: object) -> str:
-    """What ``value`` is, for an error; a class is said to be one, since mostly its instance was meant."""
+    """The class of ``value`` for an error message, or a note that ``value`` is a class and not an instance."""
     return f"the class {value.__name__} itself" if isinstance(value, type) else type(value).__name__

@@ -1,6 +1,7 @@
-"""Whether the callbacks that users define are called, and take what they will be given: checked for each plan.
+"""Checks that the callbacks of users have the expected number of parameters and are not generators or coroutines.
 
-Some are called late, when a window fires or the input ends; by then a job may have run for days.
+The check is made when the plan is built, because some callbacks are first called after days, for example when a window
+fires or the input ends.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ __all__ = ("check_callbacks",)
 
 
 def check_callbacks(operator: Operator) -> None:
-    """Look at what the user wrote for ``operator``. Raises ``PlanError`` for a callback of another shape than its base.
+    """Check the callbacks of ``operator``. Raises ``PlanError`` for one that does not accept the arguments of its base.
 
-    Only the number of arguments is compared; type checkers see more.
+    Only the number of arguments is compared; type checkers check the rest.
     """
     for part in _parts(operator):
         kind = type(part)
@@ -31,8 +32,8 @@ def check_callbacks(operator: Operator) -> None:
             if not takes(callback, len(parameters)):
                 taken = inspect.signature(getattr(kind, name)).parameters
                 raise PlanError(
-                    f"{operator} at {operator.location}: {kind.__qualname__}.{name} is called with "
-                    f"({', '.join(parameters)}), which it does not take: it is defined as {name}({', '.join(taken)})."
+                    f"{operator} at {operator.location}: {kind.__qualname__}.{name} must accept the arguments "
+                    f"({', '.join(parameters)}), but it is defined as {name}({', '.join(taken)})."
                 )
             _check_runs(operator, f"{kind.__qualname__}.{name}", callback)
         check_names(operator, kind)
@@ -51,7 +52,7 @@ def _parts(operator: Operator) -> Iterator[object]:
 
 
 def _overridden(kind: type) -> Iterator[tuple[str, list[str]]]:
-    """The callbacks of ours that ``kind`` defines anew, with the parameters that ours have."""
+    """The callbacks of dsv2 that ``kind`` overrides, with the parameters of the originals."""
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] == "dsv2":
             for name, method in vars(base).items():
@@ -86,5 +87,5 @@ def _check_runs(operator: Operator, what: str, function: object) -> None:
     if kind is not None:
         how = "without yield, emit with output.collect(record)" if kind == "generator" else "with def, not async def"
         raise PlanError(
-            f"{operator} at {operator.location}: {what} is a {kind}, so a call of it runs nothing. Write it {how}."
+            f"{operator} at {operator.location}: {what} is a {kind}, so calling it does not run it. Write it {how}."
         )

@@ -1,7 +1,7 @@
-"""Whether the keys of an operator can ever be equal, as far as its key selectors say what they give.
+"""Checks that the key selectors of an operator return keys that can be equal.
 
-They say it by a return annotation, or by being a class (``key_by(str)``). Type checkers see more; here only that is
-refused of which it is certain that it never works. (Flink compares the types of keys when the graph is built.)
+The key type is known if a selector has a return annotation or is a class (``key_by(str)``). Only types that can never
+be equal are refused; type checkers check more. (Flink compares the key types when the graph is built.)
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ("check_keys",)
 
 @cache
 def _families() -> dict[object, str]:
-    """Types whose values may be equal have one family. (Where a date is announced, a datetime may come.)"""
-    # Imported where they are needed, for ``import dsv2`` is to be quick.
+    """The family of each key type. Values of one family may be equal. (A value annotated as date may be a datetime.)"""
+    # Imported here to keep ``import dsv2`` fast.
     from datetime import date, datetime, time, timedelta
     from decimal import Decimal
     from fractions import Fraction
@@ -32,24 +32,24 @@ def _families() -> dict[object, str]:
 
 
 def check_keys(operator: Operator) -> None:
-    """Compare the selectors of all inputs and outputs. Raises ``PlanError`` for two whose keys are never equal."""
-    said: tuple[str, str] | None = None
+    """Compare the selectors of all inputs and outputs. Raises ``PlanError`` if keys of two can never be equal."""
+    first: tuple[str, str] | None = None
     for what, selectors in (("input", operator.input_keys), ("output", operator.output_keys)):
         for number, selector in enumerate(selectors, start=1):
             family = None if selector is None else _family_of(selector)
             if family is None:
                 continue
             place = f"the key selector of {what} {number}"
-            if said is not None and said[1] != family:
+            if first is not None and first[1] != family:
                 raise PlanError(
-                    f"{operator} at {operator.location}: {said[0]} gives {said[1]}, {place} gives {family}: these are "
-                    f"never equal, so no keys would meet. Select keys of one type."
+                    f"{operator} at {operator.location}: {first[0]} returns {first[1]}, {place} returns {family}: "
+                    f"these are never equal, so no keys would match. Return keys of the same type."
                 )
-            said = said or (place, family)
+            first = first or (place, family)
 
 
 def _family_of(selector: KeySelector) -> str | None:
-    """None: it does not say, or gives what may be equal to anything."""
+    """The family of the keys, or None if their type is unknown or may be equal to any other."""
     kind: object = selector if isinstance(selector, type) else _returned(selector)
     while isinstance(kind, NewType):
         kind = kind.__supertype__
@@ -60,6 +60,6 @@ def _returned(selector: KeySelector) -> object:
     for candidate in (selector, type(selector).__call__):
         try:
             return get_type_hints(candidate)["return"]
-        except Exception:  # it has no annotations, or such as cannot be resolved
+        except Exception:  # no annotations, or annotations that cannot be resolved
             continue
     return None

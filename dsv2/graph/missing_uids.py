@@ -1,4 +1,4 @@
-"""Operators that should have a uid of the user's before a job with a checkpoint starts."""
+"""Checks for stateful operators without a user-defined uid, before a job with a checkpoint starts."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ __all__ = ("check_uids",)
 
 
 def check_uids(plan: Plan) -> None:
-    """Look at the operators that keep state and have only an automatic uid.
+    """Check the stateful operators that have an automatic uid.
 
-    Warns of each function, at the line that made the operator. Raises ``ConfigurationError`` for those that differ
-    only in their order: if two of them changed places, each would take over the state of the other.
+    Warns about each function, at the line that created the operator. Raises ``ConfigurationError`` for operators that
+    differ only in their order: if they were reordered, each would restore the state of the other.
     """
     unnamed = [operator for operator in plan.operators if operator.automatic_uid and may_keep_state(operator.body)]
     if twins := [operator for operator in unnamed if operator.twin is not None]:
         listed = "\n".join(f"  - {_shown(operator)} as the one at {operator.twin}" for operator in twins)
         raise ConfigurationError(
-            f"These operators keep state, and only their order tells them apart from others of the same class with the "
-            f"same inputs:\n{listed}\n"
-            f"Give each of them a name that stays with the checkpoint: with_uid(...)."
+            f"These stateful operators differ from others of the same class with the same inputs only in their "
+            f"order:\n{listed}\n"
+            f"Set a uid on each of them: with_uid(...)."
         )
     for operator in unnamed:
-        if operator.kind is not OperatorKind.SOURCE:  # of different classes, and Spark knows them by their order
+        if operator.kind is not OperatorKind.SOURCE:  # Spark identifies sources by their order
             file, _, line = operator.location.rpartition(":")
             text = (
-                f"{_shown(operator)} keeps state and has no uid. The checkpoint knows it by its class, its states and "
-                f"its inputs, so a restart is refused when one of these has changed. Name it: with_uid(...)."
+                f"{_shown(operator)} has state and no uid. The checkpoint identifies it by its class, its states and "
+                f"its inputs, so a restart is refused if one of these has changed. Set a uid: with_uid(...)."
             )
             warnings.warn_explicit(text, MissingUidWarning, file, int(line))
 

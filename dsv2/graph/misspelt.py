@@ -1,4 +1,4 @@
-"""Names in a function class that the runtime would never look at: misspelt callbacks, and reserved names."""
+"""Checks for misspelled callbacks and reserved names in function classes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dsv2.graph.plan import Operator
 __all__ = ("check_names",)
 
 _OF_EVENT_TIME = ("on_event_timer", "on_event_time_watermark")
-_RESERVED = "dsv2_"  # fields of users are state, and must not collide with ours
-_SIMILAR = 0.85  # of 1: how much of two names is the same
+_RESERVED = "dsv2_"  # user fields are state and must not collide with settings of dsv2
+_SIMILARITY = 0.85  # from 0 to 1, as for difflib
 
 
 def check_names(operator: Operator, kind: type) -> None:
-    """Raise ``PlanError`` for a method of ``kind`` that is named like a callback, and that nothing in it refers to."""
+    """Raise ``PlanError`` for an unused method of ``kind`` with a name similar to a callback's."""
     ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dsv2"]
     if not ours:
         return  # the class of a plain callable
@@ -31,18 +31,18 @@ def check_names(operator: Operator, kind: type) -> None:
         meant = _meant(name, callbacks)
         if name in _OF_EVENT_TIME:
             advice = (
-                "Only functions with event time have it: subclass OneInputEventTimeStreamProcessFunction or its kin."
+                "Only event-time functions have it: subclass OneInputEventTimeStreamProcessFunction or a similar class."
             )
         elif meant:
             advice = f"Did you mean {' or '.join(meant)}?"
         elif name.startswith("on_"):
             known = sorted(callback for callback in callbacks if callback.startswith("on_"))
-            advice = f"Names that begin with on_ are callbacks, and this class has {', '.join(known)}."
+            advice = f"Names that begin with on_ are callbacks; this class has {', '.join(known)}."
         else:
             continue
         raise PlanError(
-            f"{operator} at {operator.location}: {kind.__qualname__}.{name} is never called, because it is no callback "
-            f"of this kind of function. {advice} (A method of your own may have any other name, such as _{name}.)"
+            f"{operator} at {operator.location}: {kind.__qualname__}.{name} is never called, because this kind of "
+            f"function has no such callback. {advice} (Rename a method of your own, for example to _{name}.)"
         )
 
 
@@ -51,7 +51,7 @@ def _check_reserved(operator: Operator, kind: type, own_classes: Iterable[type],
         if name.startswith(_RESERVED) and name not in known:
             has = ", ".join(sorted(other for other in known if other.startswith(_RESERVED)))
             raise PlanError(
-                f"{operator} at {operator.location}: {kind.__qualname__}.{name} has no meaning. Names that begin with "
+                f"{operator} at {operator.location}: {kind.__qualname__}.{name} is unknown. Names that begin with "
                 f"{_RESERVED} are reserved for settings of functions; this class has {has}."
             )
 
@@ -64,16 +64,16 @@ def _methods(classes: Iterable[type]) -> Iterator[str]:
 
 
 def _meant(name: str, callbacks: Iterable[str]) -> list[str]:
-    """The ``callbacks`` whose names are similar to ``name``, also in Java's spelling, or share words with it."""
+    """The ``callbacks`` with names similar to ``name``, also in camel case, or with all of its words."""
     by_letters = {callback.replace("_", ""): callback for callback in sorted(callbacks)}
-    if found := get_close_matches(name.replace("_", "").lower(), by_letters, 1, _SIMILAR):
+    if found := get_close_matches(name.replace("_", "").lower(), by_letters, 1, _SIMILARITY):
         return [by_letters[found[0]]]
     words = set(name.split("_"))
     return [callback for callback in by_letters.values() if "on" in words and words < set(callback.split("_"))]
 
 
 def _is_referred_to(name: str, classes: Iterable[type]) -> bool:
-    """Whether any other method says ``name``: then it is a helper of theirs."""
+    """Whether another method uses ``name``, which is then a helper method."""
     methods = [method for kind in classes for method in vars(kind).items()]
     return any(name in _names(value.__code__) for own, value in methods if inspect.isfunction(value) and own != name)
 

@@ -1,4 +1,4 @@
-"""The frozen plan of a job: operators, edges, declarations. Made by ``build_plan``, run by a runtime."""
+"""The frozen plan of a job: operators, edges and declarations. ``build_plan`` creates it, a runtime runs it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KeySelector: TypeAlias = Callable[[Any], Hashable]
 
 
 class OperatorKind(Enum):
-    """What an operator calls, and how."""
+    """The kind of an operator: source, sink, or the inputs and outputs of its function."""
 
     SOURCE = "source"
     ONE_INPUT = "one-input"
@@ -33,7 +33,7 @@ class OperatorKind(Enum):
 
 
 class Exchange(Enum):
-    """Which downstream subtasks get a record."""
+    """How records are distributed to the downstream subtasks."""
 
     FORWARD = "forward"
     REBALANCE = "rebalance"
@@ -44,7 +44,7 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of operator ``target``."""
+    """An edge from output ``output`` (0 or 1) of operator ``source`` to input ``input`` (0 or 1) of ``target``."""
 
     source: int
     output: int
@@ -55,10 +55,11 @@ class Edge:
 
 
 class AtSource(IntEnum):
-    """What is together where a source reads: nothing that a function could use, single records, or portions.
+    """Which functions can be chained to a source.
 
-    A portion is all that a source subtask reads in a micro-batch. A function needs that much to run there: it keeps
-    nothing from one record to the next, or from one portion to the next.
+    ``NOTHING``: none. ``RECORDS``: functions that are stateless per record. ``MICRO_BATCHES``: also functions that are
+    stateless per micro-batch, because one task reads all records of a source subtask in a micro-batch. For a function:
+    what it requires of the source.
     """
 
     NOTHING = 0
@@ -68,17 +69,25 @@ class AtSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One node. ``id`` is its index in ``Plan.operators``; sources come before what they feed.
+    """An operator of the plan.
 
-    ``input_keys``: per input the key selector, or None where the input is not keyed.
-    ``output_keys``: per output the selector that must give the current key (key-preserving variants), or None.
-    ``key_versions``: per input the version that the user gives for its key selector, or None.
-    ``output_key_version``: the same for all selectors of the outputs.
-    ``automatic_uid``: the user has given none. ``twin``: the place of another operator with the same automatic uid but
-    for a number.
-    ``at_source``: which functions may run where this source reads; for a function, how much of it.
-    ``watermarks``: how a source with splits tells event time. ``location``: the user's file and line that made the
-    operator.
+    Attributes:
+        id: The index in ``Plan.operators``. Upstream operators come first.
+        uid: The name in checkpoints.
+        name: The name in progress reports and errors.
+        kind: Source, sink, or the inputs and outputs of the function.
+        body: The function, source or sink.
+        parallelism: Number of subtasks.
+        max_parallelism: Number of key groups.
+        location: The user's file and line that created the operator.
+        input_keys: For each input the key selector, or None if the input is not keyed.
+        output_keys: For each output that stays keyed the selector of the current key, otherwise None.
+        key_versions: For each input the version that the user gave for its key selector, or None.
+        output_key_version: The version that the user gave for the selectors of the outputs, or None.
+        automatic_uid: Whether the user gave no uid.
+        twin: The location of another operator whose automatic uid differs only in a number, or None.
+        at_source: Which functions can be chained to this source; for a function, what it requires.
+        watermarks: How a source with splits generates event-time watermarks.
     """
 
     id: int
@@ -100,12 +109,12 @@ class Operator:
 
     @property
     def keyed(self) -> bool:
-        """Whether the operator's partitions are keys."""
+        """Whether the operator is partitioned by key."""
         return any(selector is not None for selector in self.input_keys)
 
     @property
     def function(self) -> ProcessFunction:
-        """The process function; not for sources and sinks."""
+        """The process function. Not for sources and sinks."""
         assert isinstance(self.body, ProcessFunction)
         return self.body
 
@@ -115,7 +124,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class RegisteredType:
-    """A class of records or state that the program has named, and what its values are made from, if that was said."""
+    """A class that the program registered for records and state, optionally with functions that convert its values."""
 
     kind: type
     take_apart: Callable[[Any], object] | None = None
@@ -124,7 +133,17 @@ class RegisteredType:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole job, checked. ``callback_timeout_ms``: how long a callback of a function may take; None: any time."""
+    """A checked job.
+
+    Attributes:
+        job_name: The name of the job.
+        mode: STREAMING or BATCH.
+        operators: The operators, upstream first.
+        edges: The edges between them.
+        declarations: The watermark declarations by identifier.
+        registered_types: The classes registered by the program.
+        callback_timeout_ms: The limit for one callback of a function in ms. None: no limit.
+    """
 
     job_name: str
     mode: RuntimeExecutionMode
@@ -136,7 +155,7 @@ class Plan:
 
     @cached_property
     def edges_into(self) -> Mapping[int, tuple[Edge, ...]]:
-        """Per operator its incoming edges, by input."""
+        """The incoming edges of each operator, sorted by input."""
         return {
             operator.id: tuple(sorted((e for e in self.edges if e.target == operator.id), key=lambda edge: edge.input))
             for operator in self.operators
@@ -144,7 +163,7 @@ class Plan:
 
     @cached_property
     def edges_out_of(self) -> Mapping[int, tuple[Edge, ...]]:
-        """Per operator its outgoing edges, by output, then in the order they were made."""
+        """The outgoing edges of each operator, sorted by output, then in the order of creation."""
         return {
             operator.id: tuple(sorted((e for e in self.edges if e.source == operator.id), key=lambda edge: edge.output))
             for operator in self.operators
@@ -152,7 +171,7 @@ class Plan:
 
     @cached_property
     def chain_heads(self) -> Mapping[int, int]:
-        """Per source and process operator the operator whose subtask it runs in: itself, unless it is chained."""
+        """For each source and process operator the head of its chain, which is the operator itself if not chained."""
         heads: dict[int, int] = {}
         for operator in self.operators:
             if operator.kind is OperatorKind.SINK:
@@ -163,13 +182,13 @@ class Plan:
         return heads
 
     def _joins(self, operator: Operator, edge: Edge, head: int) -> bool:
-        # As Flink chains forward edges. Source subtasks have no state here, so what joins them needs none.
+        # Forward edges are chained as in Flink. Source subtasks have no state, so only stateless functions join them.
         at_source = AtSource.NOTHING < operator.at_source <= self.operators[head].at_source
         return edge.exchange is Exchange.FORWARD and (at_source or not self._is_source(head))
 
     @cached_property
     def chains(self) -> Mapping[int, tuple[Operator, ...]]:
-        """Per chain head all operators that share its subtasks, upstream first; without the chains of sources."""
+        """For each chain head the operators of the chain, upstream first. Chains of sources are not included."""
         members: dict[int, list[Operator]] = {}
         for operator_id, head in self.chain_heads.items():
             if not self._is_source(head):
@@ -178,13 +197,13 @@ class Plan:
 
     @cached_property
     def chained_to_sources(self) -> tuple[Operator, ...]:
-        """The operators that run where a source reads."""
+        """The operators that are chained to a source."""
         heads = self.chain_heads.items()
         return tuple(self.operators[op] for op, head in heads if op != head and self._is_source(head))
 
     @cached_property
     def read_by(self) -> Mapping[int, int]:
-        """Per source whose records go to one chain only, subtask by subtask, the head of that chain, which may read."""
+        """For each source that the subtasks of a single chain can read themselves, the head of that chain."""
         leaving: dict[int, list[Edge]] = {}
         for edge in self.edges:
             if not self.is_chained(edge):
@@ -201,7 +220,7 @@ class Plan:
 
     @cached_property
     def depths(self) -> Mapping[int, int]:
-        """Per chain head the number of exchanges between it and its farthest source: 1 for what reads sources."""
+        """For each chain head the number of exchanges from its farthest source: 1 directly after a source."""
         depths: dict[int, int] = {}
         for head in self.chains:
             upstream = [self.chain_heads[edge.source] for edge in self.edges_into[head]]
@@ -214,22 +233,22 @@ class Plan:
         return edge.target in heads and heads[edge.target] == heads[edge.source] != edge.target
 
     def channels_of(self, edge: Edge) -> int:
-        """How many channels ``edge`` brings to each subtask of its target."""
+        """The number of channels of ``edge`` into each subtask of its target."""
         return 1 if edge.exchange is Exchange.FORWARD else self.operators[edge.source].parallelism
 
     def needs_clock(self, operator: Operator) -> bool:
-        """Whether ``operator`` may have something to do at times when no records come."""
+        """Whether ``operator`` may have work to do when no records arrive."""
         if not isinstance(operator.body, ProcessFunction):
             return False
         by_clock = operator.body.dsv2_has_event_time and USE_PROCESSING_TIME in self.declarations
         return by_clock or operator.body.dsv2_uses_processing_timers()
 
     def readers_report(self, source: Operator) -> bool:
-        """Whether the driver has to know what the readers of ``source``, one with splits, have sent of event time."""
+        """Whether the readers of ``source``, a source with splits, must report their event time to the driver."""
         return source.watermarks is not None or USE_PROCESSING_TIME in self.declarations
 
     def sender(self, operator_id: int, channel: int) -> Operator:
-        """The operator at the other end of a channel of ``operator_id``."""
+        """The operator that sends to a channel of ``operator_id``."""
         for edge in self.edges_into[operator_id]:
             channel -= self.channels_of(edge)
             if channel < 0:

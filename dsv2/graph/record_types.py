@@ -1,4 +1,4 @@
-"""Of what type the records of a stream are, as far as the program declares it."""
+"""The record type of a stream, if the program declares it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ITERABLES = (Iterable, Iterator, Generator, list, tuple, set)
 
 
 def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
-    """The type of the records of an output of ``operator``, as in an annotation; ``UNDECLARED`` if nothing says it."""
+    """The record type of an output of ``operator``, as in an annotation, or ``UNDECLARED``."""
     match operator.body:
         case CollectionSource(items=items):
             return type(items[0]) if items else UNDECLARED
@@ -38,7 +38,7 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
     called = operator.function
     given = _arguments_of_ours(type(called.wrapped if isinstance(called, WrappingFunction) else called))
     outputs = len(operator.output_keys)
-    if len(given) <= outputs:  # late records of windows have an output of their own
+    if len(given) <= outputs:  # a window with late output has an additional output
         return UNDECLARED
     declared = given[output - outputs]
     if not isinstance(declared, TypeVar):
@@ -50,7 +50,7 @@ def declared_type(plan: Plan, operator: Operator, output: int) -> Any:
 
 
 def _arguments_of_ours(kind: type) -> tuple[Any, ...]:
-    """What ``kind`` gives to the base class of its kind of function: of the inputs, then of the outputs."""
+    """The type arguments that ``kind`` passes to its function base class: those of the inputs, then of the outputs."""
     bases = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dsv2"]
     generic = [base for base in bases if getattr(base, "__parameters__", ())]
     return _arguments(kind, generic[-1]) if generic else ()
@@ -68,7 +68,7 @@ def _arguments(kind: type, base: type) -> tuple[Any, ...]:
 
 
 def _collected(function: object) -> Any:
-    """``X`` of a callable ``(record, output: Collector[X], ctx)``."""
+    """``X`` for a callable ``(record, output: Collector[X], ctx)``."""
     annotations = [hint for name, hint in _annotations(function).items() if name != "return"]
     given = get_args(annotations[1]) if len(annotations) == 3 else ()
     return given[0] if given else UNDECLARED
@@ -77,5 +77,5 @@ def _collected(function: object) -> Any:
 def _annotations(function: object) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function)
-    except Exception:  # a name that only type checkers know, or nothing that has annotations
+    except Exception:  # a name that exists only for type checkers, or an object without annotations
         return {}

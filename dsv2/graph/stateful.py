@@ -1,4 +1,4 @@
-"""What a function keeps from one record to the next, as far as its class shows."""
+"""Whether a function has state, as far as its class shows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _STORING_CALLS = {"setattr", "delattr", "__dict__", "__setattr__"}
 
 
 def may_keep_state(body: ProcessFunction | BaseSource[Any] | Sink[Any]) -> bool:
-    """False only for what certainly keeps nothing that a restart would have to give back.
+    """False only if ``body`` certainly has no state to restore.
 
-    Sources have offsets. ``ParallelSink``s write with each micro-batch what they have done, under their uid.
+    Sources have offsets. A ``ParallelSink`` records what it has written under its uid.
     """
     if not isinstance(body, ProcessFunction):
         return isinstance(body, BaseSource | ParallelSink)
@@ -46,7 +46,7 @@ def _has_timers(function: ProcessFunction) -> bool:
 
 
 def _has_fields(function: ProcessFunction) -> bool:
-    """Whether it has fields that can change."""
+    """Whether ``function`` has fields that can change."""
     kind = type(function)
     if kind.__getstate__ is not object.__getstate__ or not all(map(_is_constant, vars(function).values())):
         return True
@@ -59,7 +59,7 @@ def _has_fields(function: ProcessFunction) -> bool:
 
 
 def mentioned_names(function: ProcessFunction) -> set[str]:
-    """The fields that ``function`` has or may ask for: whatever name stands in it or in the code of its class."""
+    """The fields that ``function`` has or may use: all names in the object and in the code of its class."""
     called = function.wrapped if isinstance(function, WrappingFunction) else function
     names = set(vars(called)) if hasattr(called, "__dict__") else set()
     for base in type(called).__mro__[:-1]:
@@ -85,7 +85,7 @@ def _stores(code: CodeType) -> bool:
 
 
 def _names_in(code: CodeType) -> set[str]:
-    """The names and strings that ``code`` uses, with those of the functions inside of it."""
+    """The names and strings in ``code`` and in the functions nested in it."""
     return {
         name
         for part in _with_inner(code)

@@ -1,7 +1,7 @@
-"""Which states a function may declare where: checked while the plan is built.
+"""Checks of the states that functions declare, made while the plan is built.
 
-Every operator may have REDISTRIBUTABLE state. State of mode NONE belongs to keys, so it takes a keyed stream. IDENTICAL
-state is only kept alike by what reaches every subtask, so it takes a broadcast input.
+Any operator may have REDISTRIBUTABLE state. State of mode NONE belongs to a key, so it requires a keyed stream.
+IDENTICAL state is updated by records that reach every subtask, so it requires a broadcast input.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ __all__ = ("check_states",)
 
 
 def check_states(operator: Operator) -> None:
-    """Look at what the function of ``operator`` returns from ``uses_states``.
+    """Check what the function of ``operator`` returns from ``uses_states``.
 
-    Raises ``StateDeclarationError`` for what is not a declaration and for names that mean two states, and
-    ``IllegalRedistributionModeError`` for modes that the operator does not have.
+    Raises:
+        StateDeclarationError: An element is not a declaration, or two different declarations have the same name.
+        IllegalRedistributionModeError: The operator does not support the mode of a state.
     """
     where = f"{operator} at {operator.location}"
     declarations: object = operator.function.uses_states()
@@ -39,8 +40,8 @@ def check_states(operator: Operator) -> None:
         first = declared.setdefault(declaration.name, declaration)
         if first != declaration:
             raise StateDeclarationError(
-                f"{where}: state {declaration.name!r} is declared twice and differently:\n  {first!r}\n"
-                f"  {declaration!r}\nA name means one state of a function: rename one of them."
+                f"{where}: state {declaration.name!r} has two different declarations:\n  {first!r}\n"
+                f"  {declaration!r}\nThe name of a state is unique in a function: rename one of them."
             )
         _check_mode(operator, declaration, where)
 
@@ -49,10 +50,10 @@ def _check_mode(operator: Operator, declaration: StateDeclaration, where: str) -
     mode = declaration.redistribution_mode
     if mode is RedistributionMode.NONE and not operator.keyed:
         reason = "state of mode NONE belongs to a key, and this stream is not keyed"
-        advice = "Call key_by before, or declare a list with redistribute_by(...)"
+        advice = "Call key_by first, or declare a list with redistribute_by(...)"
     elif mode is RedistributionMode.IDENTICAL and operator.kind is not OperatorKind.TWO_INPUT_BROADCAST:
-        reason = "state of mode IDENTICAL is the same in all subtasks, which takes a broadcast input"
-        advice = "Connect to a broadcast stream, or declare state of keys"
+        reason = "state of mode IDENTICAL is the same in all subtasks, which requires a broadcast input"
+        advice = "Connect to a broadcast stream, or declare keyed state"
     else:
         return
     raise IllegalRedistributionModeError(f"{where}: {declaration} cannot be used here: {reason}. {advice}.")

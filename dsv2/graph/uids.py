@@ -1,9 +1,9 @@
-"""Names of operators in a checkpoint: those that the user gives, and automatic ones.
+"""The uids of operators in a checkpoint: user-defined and automatic ones.
 
-An automatic uid is made from what the operator is: the class of its function, the names of its states, and the
-operators that it reads from; of a source, its class and its name. So other operators may come and go, and lines may
-change places, and it stays the same. (Flink ``StreamGraphHasherV2`` hashes the position in the graph.) Operators that
-keep no state are passed over on the way to the inputs.
+An automatic uid is a hash of the class of the function, the names of its states, and the uids of the operators that it
+reads from. For a source it is a hash of its class and name. So it does not change when other operators are added or
+removed, or when lines are reordered. (Flink ``StreamGraphHasherV2`` hashes the position in the graph.) Stateless
+operators are skipped on the way to the inputs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ("Uid", "uids_of")
 
-_HOLDERS = ("wrapped", "function", "predicate")  # where classes of dsv2 keep what the user gave them
+_HOLDERS = ("wrapped", "function", "predicate")  # attributes of dsv2 classes that hold a function of the user
 
 
 @dataclass(frozen=True, slots=True)
 class Uid:
     """The uid of one operator.
 
-    ``automatic``: not given by the user. ``twin``: for an automatic uid, the place of another operator that is the
-    same in everything the uid is made from; only a number tells the two apart.
+    Attributes:
+        text: The uid.
+        automatic: Whether the user gave no uid.
+        twin: The location of another operator whose automatic uid differs only in a number, or None.
     """
 
     text: str
@@ -44,7 +46,7 @@ class Uid:
 
 
 def uids_of(nodes: Sequence[Node]) -> list[Uid]:
-    """The uids of ``nodes``, by id. Raises ``ConfigurationError`` for one that is given twice."""
+    """The uids of ``nodes``, indexed by id. Raises ``ConfigurationError`` for a uid that is used twice."""
     taken: dict[str, Node] = {}
     for node in nodes:
         if node.uid is None:
@@ -52,7 +54,7 @@ def uids_of(nodes: Sequence[Node]) -> list[Uid]:
         if other := taken.get(node.uid):
             raise ConfigurationError(
                 f"Two operators have the uid {node.uid!r}: {other.name} at {other.location} and "
-                f"{node.name} at {node.location}. A uid names one operator of the job."
+                f"{node.name} at {node.location}. A uid must be unique in the job."
             )
         taken[node.uid] = node
     origins = _Origins(nodes)
@@ -73,12 +75,12 @@ def uids_of(nodes: Sequence[Node]) -> list[Uid]:
 
 
 class _Origins:
-    """Automatic uids, before those that are the same get numbers."""
+    """Automatic uids, without the numbers that make equal ones unique."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._uids: dict[int, str] = {}
         self._passed_over: dict[int, InputRef] = {}
-        for node in nodes:  # inputs come first
+        for node in nodes:  # upstream nodes come first
             self._uids[node.id] = node.uid if node.uid is not None else self._new(node)
             if node.uid is None and isinstance(node.body, ProcessFunction) and not may_keep_state(node.body):
                 ref = node.inputs[0]
@@ -101,13 +103,13 @@ class _Origins:
         return f"{label if label.isidentifier() else type(node.body).__name__}-{digest}"
 
     def _origin(self, ref: InputRef) -> tuple[str, int]:
-        """The nearest operator upstream that may keep state or has a uid of the user's, and its output."""
+        """The uid of the nearest upstream operator with state or a user-defined uid, and its output."""
         ref = self._passed_over.get(ref.node.id, ref)
         return self._uids[ref.node.id], ref.output
 
 
 def _called(body: object) -> object:
-    """What the user wrote: the callable in a ``MapFunction``, the function in a window."""
+    """The user's own object: the callable in a ``MapFunction``, the function in a window."""
     if isinstance(body, functools.partial):
         return _called(body.func)
     if type(body).__module__.partition(".")[0] == "dsv2":
@@ -133,7 +135,7 @@ def _states(body: object) -> list[str]:
     names = {
         declaration.name
         for declarations in declared
-        if isinstance(declarations, Collection)  # else the plan is about to be refused
+        if isinstance(declarations, Collection)  # otherwise a later check refuses the plan
         for declaration in declarations
         if isinstance(declaration, StateDeclaration)
     }

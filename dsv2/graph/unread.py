@@ -1,4 +1,4 @@
-"""Streams that nothing reads: their records are computed for nothing."""
+"""Warnings about streams that no operator reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OUTPUTS = ("first ", "second ")
 
 
 def warn_of_unread_streams(plan: Plan) -> None:
-    """Warn of each output without a consumer, at the line that made its operator.
+    """Warn about each output without a consumer, at the line that created its operator.
 
-    A function whose declared output type is None emits nothing, so nothing has to read it.
+    An output with the declared type None is skipped, because it emits nothing.
     """
     read = {(edge.source, edge.output) for edge in plan.edges}
     for operator in plan.operators:
@@ -24,7 +24,7 @@ def warn_of_unread_streams(plan: Plan) -> None:
             if (operator.id, output) not in read and declared_type(plan, operator, output) not in (None, type(None)):
                 which = _OUTPUTS[output] if operator.kind is OperatorKind.TWO_OUTPUT else ""
                 file, _, line = operator.location.rpartition(":")
-                text = f"Nothing reads the {which}stream of {operator}: its records go nowhere. Add to_sink or process."
+                text = f"Nothing reads the {which}stream of {operator}: its records are lost. Add to_sink or process."
                 warnings.warn_explicit(text, UnreadStreamWarning, file, int(line))
 
 

@@ -1,7 +1,7 @@
-"""State of functions: declared, typed, part of the checkpoint (FLIP-433). Pure; keeping it is the runtime's matter.
+"""State of functions: declared, typed, and part of the checkpoint (FLIP-433). The runtime stores it.
 
-A function returns its declarations, made by :class:`StateDeclarations`, from ``uses_states``; it reaches a state
-through ``ctx.state_manager.get_state(declaration)``.
+A function returns its declarations, created with ``StateDeclarations``, from ``uses_states``, and accesses a state with
+``ctx.state_manager.get_state(declaration)``.
 """
 
 from dsv2.state.aggregate import AggregateFunction, aggregate_of

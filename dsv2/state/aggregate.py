@@ -1,4 +1,4 @@
-"""Aggregation step by step: from values through an accumulator to a result (Flink ``AggregateFunction``)."""
+"""Incremental aggregation of values to a result, using an accumulator (Flink ``AggregateFunction``)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 
 
 class AggregateFunction(ABC, Generic[IN_contra, ACC, OUT_co]):
-    """Subclass it, or give functions to ``aggregate_of``. Holds no values itself: one object serves every key."""
+    """Aggregates values incrementally. Subclass it, or use ``aggregate_of``.
+
+    The function itself has no state, because one object is used for every key. (Flink ``AggregateFunction``.)
+    """
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """A new accumulator, before the first value."""
+        """Create an empty accumulator."""
 
     @abstractmethod
     def add(self, value: IN_contra, accumulator: ACC) -> ACC:
-        """The accumulator with ``value`` added: the same object changed, or a new one."""
+        """Add ``value`` to the accumulator. Returns the modified accumulator or a new one."""
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT_co:
-        """What has been aggregated so far."""
+        """The result of the values added so far."""
 
     def merge(self, first: ACC, second: ACC) -> ACC:
-        """One accumulator for the values of both; only asked of functions in windows that merge (sessions)."""
-        raise ContractError("It is not said how accumulators are merged: define merge, or give aggregate_of merge=...")
+        """Merge two accumulators. Only called for windows that merge (sessions)."""
+        raise ContractError("The function cannot merge accumulators. Define merge, or pass merge=... to aggregate_of.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +72,16 @@ def aggregate_of(
     get_result: Callable[[ACC], OUT],
     merge: Callable[[ACC, ACC], ACC] | None = None,
 ) -> AggregateFunction[IN, ACC, OUT]:
-    """An ``AggregateFunction`` of plain functions, with the parameters of its methods.
+    """Create an ``AggregateFunction`` from functions.
 
-    Raises ``ConfigurationError`` for one that does not take them.
+    Args:
+        create_accumulator: Creates an empty accumulator.
+        add: Called with ``(value, accumulator)``. Returns the modified accumulator or a new one.
+        get_result: Called with ``(accumulator)``. Returns the result.
+        merge: Called with two accumulators. Returns the merged one. Only session windows require it.
+
+    Raises:
+        ConfigurationError: A function does not accept these arguments.
     """
     for name, function, parameters in (
         ("create_accumulator", create_accumulator, ()),
@@ -80,7 +90,9 @@ def aggregate_of(
         ("merge", merge, ("accumulator", "accumulator")),
     ):
         if function is not None and not takes(function, len(parameters)):
-            raise ConfigurationError(f"aggregate_of: {name} is a callable ({', '.join(parameters)}), not {function!r}.")
+            raise ConfigurationError(
+                f"aggregate_of: {name} must be a callable ({', '.join(parameters)}), not {function!r}."
+            )
     if merge is None:
         return _AggregateOf(create_accumulator, add, get_result)
     return _MergingAggregateOf(create_accumulator, add, get_result, merge)

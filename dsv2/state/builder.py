@@ -1,4 +1,4 @@
-"""``StateDeclarations``: the short way to declare a state (Flink ``StateDeclarations``)."""
+"""``StateDeclarations``: factory methods for state declarations (Flink ``StateDeclarations``)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ OUT = TypeVar("OUT")
 
 
 class StateDeclarations:
-    """Makes declarations of every kind.
+    """Creates state declarations.
 
-    A type is written as in an annotation: ``int``, ``list[str]``, ``Order | None``. Values are not held to it while the
-    job runs; type checkers are, and the classes in it are those that a checkpoint may be read back with. ``ttl``: how
-    long a value is kept, by default until it is removed. All raise ``StateDeclarationError`` for what cannot be meant.
+    Types are given as in an annotation: ``int``, ``list[str]``, ``Order | None``. They are not checked while the job
+    runs. Type checkers use them, and their classes are allowed when a checkpoint is read. ``ttl`` is how long a value
+    is kept; by default it is kept until it is removed. All methods raise ``StateDeclarationError`` for invalid
+    arguments.
+
+    Examples:
 
     >>> StateDeclarations.value_state("count", int, default=0).default
     0
@@ -55,36 +58,36 @@ class StateDeclarations:
     ) -> ValueStateDeclaration[T, T]: ...
     @staticmethod
     def value_state(name: str, value_type: Any, default: Any = None, *, ttl: StateTtl | None = None) -> Any:
-        """One value for each key; ``default`` is what stands for a value that was not stored."""
+        """Declare one value per key. ``default`` is returned if no value is stored."""
         return ValueStateDeclaration(name, value_type, default, ttl=ttl)
 
     @staticmethod
     def list_state(name: str, element_type: TypeForm[T], *, ttl: StateTtl | None = None) -> ListStateDeclaration[T]:
-        """A list for each key."""
+        """Declare a list per key."""
         return ListStateDeclaration(name, element_type, ttl=ttl)
 
     @staticmethod
     def list_state_builder(name: str, element_type: TypeForm[T], *, ttl: StateTtl | None = None) -> ListStateBuilder[T]:
-        """Start the declaration of a list of any mode; NONE, for each key, unless said otherwise."""
+        """Start the declaration of a list of any mode. The default mode is NONE: a list per key."""
         return ListStateBuilder(ListStateDeclaration(name, element_type, ttl=ttl))
 
     @staticmethod
     def map_state(
         name: str, key_type: TypeForm[K], value_type: TypeForm[V], *, ttl: StateTtl | None = None
     ) -> MapStateDeclaration[K, V]:
-        """A map for each key of the stream."""
+        """Declare a map per key of the stream."""
         return MapStateDeclaration(name, key_type, value_type, ttl=ttl)
 
     @staticmethod
     def map_state_builder(name: str, key_type: TypeForm[K], value_type: TypeForm[V]) -> MapStateBuilder[K, V]:
-        """Start the declaration of a map that is broadcast."""
+        """Start the declaration of a map, per key or as broadcast state."""
         return MapStateBuilder(name, key_type, value_type)
 
     @staticmethod
     def reducing_state(
         name: str, value_type: TypeForm[T], reduce: Callable[[T, T], T], *, ttl: StateTtl | None = None
     ) -> ReducingStateDeclaration[T]:
-        """One value for each key: ``reduce(so_far, added)``."""
+        """Declare one value per key that added values are reduced to: ``reduce(current, added)``."""
         return ReducingStateDeclaration(name, value_type, reduce, ttl=ttl)
 
     @staticmethod
@@ -95,26 +98,26 @@ class StateDeclarations:
         *,
         ttl: StateTtl | None = None,
     ) -> AggregatingStateDeclaration[IN, ACC, OUT]:
-        """One accumulator for each key. ``function``: an ``AggregateFunction``, or ``aggregate_of(...)``."""
+        """Declare one accumulator per key. ``function`` is an ``AggregateFunction`` or ``aggregate_of(...)``."""
         return AggregatingStateDeclaration(name, accumulator_type, function, ttl=ttl)
 
 
 class ListStateBuilder(Generic[T]):
-    """Says where a list belongs."""
+    """Builds the declaration of a list: per key, or per subtask."""
 
     def __init__(self, declaration: ListStateDeclaration[T]) -> None:
         self._declaration = declaration
 
     def redistribute_by(self, strategy: RedistributionStrategyChoice) -> Self:
-        """Belong to a subtask (REDISTRIBUTABLE), the elements dealt out by ``strategy``."""
+        """Set the mode to REDISTRIBUTABLE: a list per subtask, redistributed by ``strategy``."""
         return self._with(mode=RedistributionMode.REDISTRIBUTABLE, strategy=strategy)
 
     def redistribute_with_mode(self, mode: RedistributionModeChoice) -> Self:
-        """Set the mode."""
+        """Set the redistribution mode."""
         return self._with(mode=mode)
 
     def build(self) -> ListStateDeclaration[T]:
-        """The finished declaration."""
+        """Build the declaration."""
         return self._declaration
 
     def _with(self, **changes: Any) -> Self:
@@ -123,16 +126,16 @@ class ListStateBuilder(Generic[T]):
 
 @dataclasses.dataclass(frozen=True)
 class MapStateBuilder(Generic[K, V]):
-    """Says where a map belongs."""
+    """Builds the declaration of a map: per key, or per subtask as broadcast state."""
 
     name: str
     key_type: TypeForm[K]
     value_type: TypeForm[V]
 
     def build(self) -> MapStateDeclaration[K, V]:
-        """A map for each key of the stream, as ``map_state``."""
+        """Build the declaration of a map per key of the stream, as ``map_state``."""
         return MapStateDeclaration(self.name, self.key_type, self.value_type)
 
     def build_broadcast(self) -> BroadcastStateDeclaration[K, V]:
-        """A map that each subtask has a copy of (IDENTICAL)."""
+        """Build the declaration of broadcast state: a map with a copy in each subtask (IDENTICAL)."""
         return BroadcastStateDeclaration(self.name, self.key_type, self.value_type)

@@ -1,7 +1,7 @@
-"""State declarations: what a state is called, what it holds, and where its parts go when the parallelism changes.
+"""State declarations: the name, types and redistribution mode of a state (Flink ``api.common.state``).
 
-Functions return declarations from ``uses_states`` and give them to ``get_state`` (Flink ``api.common.state``). Each is
-a plain frozen dataclass; ``StateDeclarations`` writes the same ones more shortly.
+Functions return declarations from ``uses_states`` and pass them to ``get_state``. Each declaration is a frozen
+dataclass. ``StateDeclarations`` has a shorter way to create them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
 R_co = TypeVar("R_co", covariant=True, default=T | None)
 
-_CODE = {"is_code": True}  # marks fields that are part of the program, and other objects in every process
+_CODE = {"is_code": True}  # marks fields that hold functions, which are different objects in every process
 
 
 class RedistributionMode(Enum):
-    """Where a state belongs, and so where it goes when the parallelism changes.
+    """How a state is redistributed when the parallelism changes.
 
-    ``NONE``: to a key, and moves with it. ``REDISTRIBUTABLE``: to a subtask; its elements are dealt out anew.
-    ``IDENTICAL``: to a subtask; all have the same, and a new one gets a copy.
+    ``NONE``: the state belongs to a key and moves with it. ``REDISTRIBUTABLE``: it belongs to a subtask, and its
+    elements are redistributed. ``IDENTICAL``: it is the same in all subtasks, and a new subtask gets a copy.
     """
 
     NONE = "none"
@@ -59,9 +59,10 @@ class RedistributionMode(Enum):
 
 
 class RedistributionStrategy(Enum):
-    """How the elements of REDISTRIBUTABLE lists are dealt out.
+    """How the elements of REDISTRIBUTABLE lists are redistributed.
 
-    ``SPLIT``: to one subtask each, in turns. ``UNION``: every subtask gets all of them, and keeps what it needs.
+    ``SPLIT``: each element goes to one subtask, round-robin. ``UNION``: every subtask gets all elements and keeps those
+    it needs.
     """
 
     SPLIT = "split"
@@ -74,38 +75,42 @@ RedistributionStrategyChoice: TypeAlias = RedistributionStrategy | Literal["spli
 
 @dataclass(frozen=True)
 class StateDeclaration(ABC):
-    """What all declarations share. ``name`` is case-sensitive and unique within a function.
+    """Base class of state declarations.
 
-    Raises ``StateDeclarationError`` for a declaration that cannot be meant.
+    Args:
+        name: Case-sensitive and unique within a function.
+
+    Raises:
+        StateDeclarationError: The declaration is invalid.
     """
 
     name: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise StateDeclarationError(f"The name of a state is a non-empty string, not {self.name!r}.")
+            raise StateDeclarationError(f"The name of a state must be a non-empty string, not {self.name!r}.")
         for form in self.types:
             check_type(form, str(self))
         if self.time_to_live is not None and not isinstance(self.time_to_live, StateTtl):
-            raise StateDeclarationError(f"{self}: a time to live is a StateTtl, not {self.time_to_live!r}.")
+            raise StateDeclarationError(f"{self}: ttl must be a StateTtl, not {self.time_to_live!r}.")
 
     @property
     def redistribution_mode(self) -> RedistributionMode:
-        """NONE, unless the declaration can say otherwise and does."""
+        """The redistribution mode. Default: NONE."""
         return RedistributionMode.NONE
 
     @property
     @abstractmethod
     def types(self) -> tuple[object, ...]:
-        """The types of what is kept, in the order of the parameters."""
+        """The types of the stored values, in the order of the parameters."""
 
     @property
     def time_to_live(self) -> StateTtl | None:
-        """How long a value is kept; None: until it is removed."""
+        """How long a value is kept. None: until it is removed."""
         return None
 
     def matches(self, other: object) -> bool:
-        """Whether ``other`` is the same declaration, as far as that can be told without comparing functions."""
+        """Whether ``other`` is the same declaration, ignoring fields that hold functions."""
         return type(self) is type(other) and all(
             getattr(self, part.name) == getattr(other, part.name)
             for part in fields(self)
@@ -119,17 +124,21 @@ class StateDeclaration(ABC):
 @final
 @dataclass(frozen=True)
 class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
-    """Declares one value for each key.
+    """Declares one value per key.
 
-    ``default``: what ``value()`` returns where nothing is stored; a mutable one is copied each time. None: there is no
-    default. ``ttl``: how long a value is kept.
+    Args:
+        name: The name of the state.
+        value_type: The type of the value.
+        default: The result of ``value()`` if no value is stored. A mutable default is copied each time. None: no
+            default.
+        ttl: How long a value is kept. None: until it is removed.
     """
 
     value_type: TypeForm[T]
     default: T | None = field(default=None, hash=False)
     ttl: StateTtl | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # the generated constructor; but with a default, value() is never None
+    if TYPE_CHECKING:  # as the generated constructor, but with a default value() is never None
 
         @overload
         def __init__(
@@ -170,10 +179,14 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
 @final
 @dataclass(frozen=True)
 class ListStateDeclaration(StateDeclaration, Generic[T]):
-    """Declares a list: for each key, or (REDISTRIBUTABLE, IDENTICAL) for each subtask, shared by its keys.
+    """Declares a list per key, or (REDISTRIBUTABLE, IDENTICAL) a list per subtask that its keys share.
 
-    ``strategy``: how the elements of a REDISTRIBUTABLE one are dealt out. ``ttl``: how long an element is kept; only
-    for lists of keys.
+    Args:
+        name: The name of the state.
+        element_type: The type of the elements.
+        mode: How the list is redistributed. Default: NONE, a list per key.
+        strategy: How the elements of a REDISTRIBUTABLE list are redistributed.
+        ttl: How long an element is kept. Only for mode NONE. None: until it is removed.
     """
 
     element_type: TypeForm[T]
@@ -181,7 +194,7 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
     strategy: RedistributionStrategy = RedistributionStrategy.SPLIT
     ttl: StateTtl | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # the generated constructor; but choices may be given as strings
+    if TYPE_CHECKING:  # as the generated constructor, but choices may be strings
 
         def __init__(
             self,
@@ -199,9 +212,7 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
             chosen = as_choice(kind, getattr(self, parameter), f"{self}: {parameter}", error=StateDeclarationError)
             object.__setattr__(self, parameter, chosen)
         if self.ttl is not None and self.mode is not RedistributionMode.NONE:
-            raise StateDeclarationError(
-                f"{self}: only state of keys (mode NONE) has a time to live, not one of mode {self.mode.name}."
-            )
+            raise StateDeclarationError(f"{self}: ttl requires keyed state (mode NONE), not mode {self.mode.name}.")
 
     @property
     def redistribution_mode(self) -> RedistributionMode:
@@ -219,7 +230,7 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
 @final
 @dataclass(frozen=True)
 class MapStateDeclaration(StateDeclaration, Generic[K, V]):
-    """Declares a map for each key of the stream. ``ttl``: how long an entry is kept."""
+    """Declares a map per key of the stream. ``ttl`` is how long an entry is kept."""
 
     key_type: TypeForm[K]
     value_type: TypeForm[V]
@@ -237,7 +248,7 @@ class MapStateDeclaration(StateDeclaration, Generic[K, V]):
 @final
 @dataclass(frozen=True)
 class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
-    """Declares a map that each subtask has a copy of (mode IDENTICAL), for functions with a broadcast input."""
+    """Declares a map with a copy in each subtask (mode IDENTICAL), for functions with a broadcast input."""
 
     key_type: TypeForm[K]
     value_type: TypeForm[V]
@@ -254,7 +265,7 @@ class BroadcastStateDeclaration(StateDeclaration, Generic[K, V]):
 @final
 @dataclass(frozen=True)
 class ReducingStateDeclaration(StateDeclaration, Generic[T]):
-    """Declares one value for each key, which ``reduce`` makes from the value so far and the one that is added."""
+    """Declares one value per key. An added value replaces it with ``reduce(current, added)``."""
 
     value_type: TypeForm[T]
     reduce: Callable[[T, T], T] = field(metadata=_CODE)
@@ -263,7 +274,9 @@ class ReducingStateDeclaration(StateDeclaration, Generic[T]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not takes(self.reduce, 2):
-            raise StateDeclarationError(f"{self}: reduce is a callable (value, value) -> value, not {self.reduce!r}.")
+            raise StateDeclarationError(
+                f"{self}: reduce must be a callable (value, value) -> value, not {self.reduce!r}."
+            )
 
     @property
     def types(self) -> tuple[object, ...]:
@@ -277,7 +290,7 @@ class ReducingStateDeclaration(StateDeclaration, Generic[T]):
 @final
 @dataclass(frozen=True)
 class AggregatingStateDeclaration(StateDeclaration, Generic[IN, ACC, OUT]):
-    """Declares one accumulator for each key, of type ``accumulator_type``, that ``function`` works on."""
+    """Declares one accumulator per key, of type ``accumulator_type``, updated by ``function``."""
 
     accumulator_type: TypeForm[ACC]
     function: AggregateFunction[IN, ACC, OUT] = field(metadata=_CODE)
@@ -287,7 +300,7 @@ class AggregatingStateDeclaration(StateDeclaration, Generic[IN, ACC, OUT]):
         super().__post_init__()
         if not isinstance(self.function, AggregateFunction):
             raise StateDeclarationError(
-                f"{self}: it takes an AggregateFunction (or aggregate_of(...)), not {self.function!r}."
+                f"{self}: function must be an AggregateFunction (or aggregate_of(...)), not {self.function!r}."
             )
 
     @property

@@ -1,8 +1,7 @@
-"""What ``StateManager.get_state`` returns: views on a state, always of the key in hand (Flink ``api.common.state.v2``).
+"""State handles, which ``StateManager.get_state`` returns (Flink ``api.common.state.v2``).
 
-A handle may be kept in a field of the function; it follows the current key. Flink gives every method a second,
-asynchronous form (``asyncValue`` and so on); here they are not needed, because state is in memory while a key is
-processed.
+A handle accesses the state of the current key and may be stored in a field of the function. Flink's asynchronous
+methods (``asyncValue``) have no counterpart, because the state of a key is in memory while the key is processed.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ R_co = TypeVar("R_co", covariant=True, default=T_contra | None)
 
 
 class ValueState(Protocol[T_contra, R_co]):
-    """One value. ``ValueState[int]``: ``value()`` is ``int | None``; ``ValueState[int, int]``: it has a default."""
+    """One value. ``value()`` of ``ValueState[int]`` is ``int | None``; ``ValueState[int, int]`` has a default."""
 
     def value(self) -> R_co:
-        """The value, or the default (None, if the declaration names no other) where nothing was stored.
+        """The stored value, or the default of the declaration, which is None unless it is set.
 
-        Call ``update`` after changing it in place.
+        Call ``update`` after modifying the value in place.
         """
 
     def update(self, value: T_contra, /) -> None:
-        """Store ``value``; None is the same as ``clear()``."""
+        """Store ``value``. None is the same as ``clear()``."""
 
     def clear(self) -> None:
         """Remove the value."""
@@ -43,23 +42,23 @@ class ListState(Protocol[T]):
     """A list of values, in the order in which they were added."""
 
     def get(self) -> list[T]:
-        """The elements; the list is yours, changing it changes no state."""
+        """A copy of the list."""
 
     def add(self, value: T, /) -> None:
         """Append ``value``."""
 
     def add_all(self, values: Iterable[T], /) -> None:
-        """Append every one of ``values``."""
+        """Append all ``values``."""
 
     def update(self, values: Iterable[T], /) -> None:
-        """Store ``values`` instead of what was there."""
+        """Replace the list with ``values``."""
 
     def clear(self) -> None:
         """Remove all elements."""
 
 
 class _Entries(Protocol[K, V]):
-    """What ``MapState`` and ``BroadcastState`` can do. ``in``, ``len`` and ``for key in state`` work as with a dict."""
+    """The methods of ``MapState`` and ``BroadcastState``. ``in``, ``len`` and iteration work as for a dict."""
 
     @overload
     def get(self, key: K, /) -> V | None: ...
@@ -75,22 +74,22 @@ class _Entries(Protocol[K, V]):
         """Set the value of every key of ``entries``."""
 
     def remove(self, key: K, /) -> None:
-        """Remove ``key``; nothing happens if it is not there."""
+        """Remove ``key``. Does nothing if there is no such key."""
 
     def contains(self, key: K, /) -> bool:
         """Whether ``key`` has a value."""
 
     def keys(self) -> list[K]:
-        """The keys of this moment, in the order in which they were first put."""
+        """A copy of the keys, in insertion order."""
 
     def values(self) -> list[V]:
-        """The values of this moment, in the order of the keys."""
+        """A copy of the values, in the order of the keys."""
 
     def items(self) -> list[tuple[K, V]]:
-        """Keys and values of this moment (Flink's ``entries``)."""
+        """A copy of the keys and values (Flink ``entries``)."""
 
     def is_empty(self) -> bool:
-        """Whether there is no key."""
+        """Whether the map is empty."""
 
     def clear(self) -> None:
         """Remove all keys."""
@@ -101,13 +100,13 @@ class _Entries(Protocol[K, V]):
 
 
 class MapState(_Entries[K, V], Protocol[K, V]):
-    """A map for each key of the stream. What is listed of it may be gone through while the map is changed."""
+    """A map per key of the stream. It may be modified while ``keys()``, ``values()`` or ``items()`` is iterated."""
 
 
 class BroadcastState(_Entries[K, V], Protocol[K, V]):
-    """A map that each subtask has its own copy of, the same for all keys.
+    """A map with a copy in each subtask, shared by all keys.
 
-    It is up to the function to change all copies alike: by what comes from the broadcast input.
+    The function must update all copies in the same way, based only on the broadcast input.
     """
 
 
@@ -115,23 +114,23 @@ class ReducingState(Protocol[T]):
     """The values added so far, reduced to one."""
 
     def get(self) -> T | None:
-        """The reduced value; None if nothing was added."""
+        """The reduced value, or None if no value was added."""
 
     def add(self, value: T, /) -> None:
-        """Reduce what is there and ``value`` to one."""
+        """Reduce the current value and ``value`` to one."""
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Remove the value."""
 
 
 class AggregatingState(Protocol[T_contra, OUT_co]):
-    """The values added so far, aggregated to a result, maybe of another type."""
+    """The values added so far, aggregated to a result."""
 
     def get(self) -> OUT_co | None:
-        """The result; None if nothing was added."""
+        """The result, or None if no value was added."""
 
     def add(self, value: T_contra, /) -> None:
         """Add ``value`` to the accumulator."""
 
     def clear(self) -> None:
-        """Forget all values."""
+        """Remove the value."""

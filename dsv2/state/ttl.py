@@ -1,4 +1,4 @@
-"""Time to live: how long a state keeps a value that nobody writes (Flink ``StateTtlConfig``)."""
+"""Time to live of state values (Flink ``StateTtlConfig``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("StateTtl", "TtlUpdate")
 
 
 class TtlUpdate(Enum):
-    """What makes a value's time begin anew."""
+    """Which accesses restart the time to live of a value."""
 
     ON_CREATE_AND_WRITE = "on-create-and-write"
     ON_READ_AND_WRITE = "on-read-and-write"
@@ -22,11 +22,17 @@ class TtlUpdate(Enum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class StateTtl:
-    """A value expires ``duration`` of processing time after its last update.
+    """The time to live of a state.
 
-    An expired value is never returned, and is removed without anybody asking for it. Elements of a list and entries of
-    a map expire one by one. Raises ``StateDeclarationError`` for a duration that is not at least one whole millisecond,
-    and for another ``update``.
+    An expired value is never returned, and is removed in the background. Elements of a list and entries of a map expire
+    individually.
+
+    Args:
+        duration: The processing time after the last update at which a value expires, at least 1 ms.
+        update: Which accesses count as an update. Default: creation and writes.
+
+    Raises:
+        StateDeclarationError: ``duration`` or ``update`` is invalid.
     """
 
     duration: timedelta

@@ -1,4 +1,4 @@
-"""What can be told of a type as a declaration names it: ``int``, ``list[str]``, ``Order | None``, a dataclass."""
+"""Inspection of the types in a declaration: ``int``, ``list[str]``, ``Order | None``, a dataclass."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _UNIONS = (typing.Union, types.UnionType)
 
 
 def check_type(form: object, owner: str) -> None:
-    """Raise ``StateDeclarationError``, naming ``owner``, if ``form`` is not a type or holds something that is none."""
+    """Raise ``StateDeclarationError`` for ``owner`` if ``form`` or a part of it is not a type."""
     if form is None or form is Any or isinstance(form, type | NewType | TypeAliasType):
         return
     if typing.get_origin(form) is None or isinstance(form, TypeVar):
         quoted = isinstance(form, str | typing.ForwardRef)
-        advice = "Give the class itself, not its name" if quoted else "Give a class, or list[...] and the like"
+        advice = "Give the class itself, not its name" if quoted else "Give a class, or a type such as list[...]"
         raise StateDeclarationError(f"{owner}: {form!r} is not a type. {advice}.")
     for part in _parts(form):
         check_type(part, owner)
 
 
 def classes_in(form: object) -> set[type]:
-    """The classes that values of this type may consist of, as far as the type tells.
+    """The classes that values of this type may contain.
 
-    Those of the fields of dataclasses and named tuples are among them, unless the class itself says how it is pickled.
+    Includes the classes of the fields of dataclasses and named tuples, unless the class customizes pickling.
     """
     found: set[type] = set()
     _collect(form, found)
@@ -40,10 +40,10 @@ def classes_in(form: object) -> set[type]:
 
 
 def fits(value: object, form: object) -> bool:
-    """Whether ``value`` may be of this type: False only where it is surely not. Does not look into containers."""
+    """False only if ``value`` is certainly not of this type. Elements of containers are not checked."""
     if form is None:
         return value is None
-    if form is Any:  # which is a class, but one that isinstance refuses
+    if form is Any:  # a class that isinstance does not accept
         return True
     if form is float:
         return isinstance(value, float | int)  # as for a type checker
@@ -55,11 +55,11 @@ def fits(value: object, form: object) -> bool:
     if origin is typing.Literal:
         return value in typing.get_args(form)
     checkable = isinstance(origin, type) and not is_typeddict(origin) and not getattr(origin, "_is_protocol", False)
-    return not checkable or isinstance(value, origin)  # type: ignore[arg-type]  # a type, as was just checked
+    return not checkable or isinstance(value, origin)  # type: ignore[arg-type]  # checked above
 
 
 def _parts(form: object) -> Iterator[object]:
-    """The types that a composed type is made from."""
+    """The types that a composite type consists of."""
     origin, args = typing.get_origin(form), typing.get_args(form)
     if origin is typing.Literal:
         yield from map(type, args)
@@ -96,7 +96,7 @@ def _field_types(kind: type) -> list[object]:
         return []
     try:
         return list(typing.get_type_hints(kind).values())
-    except Exception:  # a name that only a type checker can look up
+    except Exception:  # a name that exists only for type checkers
         return []
 
 

@@ -136,7 +136,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         (
             lambda f: StateDeclarations.reducing_state("s", int, f),
             StateDeclarationError,
-            "ReducingState 's': reduce is a callable (value, value) -> value, not <function",
+            "ReducingState 's': reduce must be a callable (value, value) -> value, not <function",
         ),
     ],
 )
@@ -199,27 +199,33 @@ class HasTotal(One):
 
 # The pipeline, and what is said of the callback behind the place.
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda s: s.non_keyed.process(WithoutContext()), "WithoutContext.end_input is called with (ctx)"),
-    (lambda s: s.keyed.process(OfTimers()), "OfTimers.on_event_timer is called with (timestamp, output, ctx)"),
+    (lambda s: s.non_keyed.process(WithoutContext()), "WithoutContext.end_input must accept the arguments (ctx)"),
+    (
+        lambda s: s.keyed.process(OfTimers()),
+        "OfTimers.on_event_timer must accept the arguments (timestamp, output, ctx)",
+    ),
     (
         lambda s: s.keyed.connect_and_process(s.broadcast, WithCollector()),
-        "WithCollector.process_record_from_broadcast_input is called with (record, ctx)",
+        "WithCollector.process_record_from_broadcast_input must accept the arguments (record, ctx)",
     ),
-    (lambda s: s.keyed.process(window(TEN, OfWindows())), "OfWindows.on_trigger is called with (output, ctx, window)"),
+    (
+        lambda s: s.keyed.process(window(TEN, OfWindows())),
+        "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
+    ),
     (
         lambda s: s.keyed.process(with_late_output(window(TEN, OfWindows()))),
-        "OfWindows.on_trigger is called with (output, ctx, window)",
+        "OfWindows.on_trigger must accept the arguments (output, ctx, window)",
     ),
     (
         lambda s: s.keyed.connect_and_process(s.other_keyed, window(TEN, OfTwoInWindows())),
-        "OfTwoInWindows.on_late_record2 is called with (record, output, ctx)",
+        "OfTwoInWindows.on_late_record2 must accept the arguments (record, output, ctx)",
     ),
     (
         lambda s: s.keyed.connect_and_process(s.other_keyed, join(Pair())),
-        "Pair.process_record is called with (left, right, output, ctx)",
+        "Pair.process_record must accept the arguments (left, right, output, ctx)",
     ),
-    (lambda s: s.keyed.process(aggregate(TEN, Total())), "Total.get_result is called with (accumulator)"),
-    (lambda s: s.keyed.process(HasTotal()), "Total.get_result is called with (accumulator)"),
+    (lambda s: s.keyed.process(aggregate(TEN, Total())), "Total.get_result must accept the arguments (accumulator)"),
+    (lambda s: s.keyed.process(HasTotal()), "Total.get_result must accept the arguments (accumulator)"),
 ]
 
 
@@ -230,7 +236,7 @@ def test_a_callback_of_another_shape_is_refused_while_the_plan_is_built(
     build(s)
     with pytest.raises(PlanError) as refused:
         env.build_plan()
-    assert f" at {__file__}:{build.__code__.co_firstlineno}: {said}, which it does not take: " in str(refused.value)
+    assert f" at {__file__}:{build.__code__.co_firstlineno}: {said}, but it is defined as " in str(refused.value)
 
 
 def test_the_error_shows_what_was_written(env: ExecutionEnvironment, s: Any) -> None:

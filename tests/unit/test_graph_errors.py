@@ -132,9 +132,9 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
 
 # Mistakes that only the whole pipeline shows. HERE stands for the place of the call that made the operator.
 REFUSED_PLANS: list[tuple[Build, type[PlanError], str]] = [
-    (lambda s: s.non_keyed, PlanError, "Nothing to run: the pipeline has no operator behind its sources."),
+    (lambda s: s.non_keyed, PlanError, "Nothing to run: the pipeline has no operator after its sources."),
     (lambda s: s.non_keyed.map(str).with_parallelism(3).with_max_parallelism(2), ConfigurationError,
-     "Map at HERE: parallelism 3 is above max parallelism 2."),
+     "Map at HERE: parallelism 3 exceeds max parallelism 2."),
     (lambda s: s.non_keyed.process(s.declaring(["w"])), WatermarkDeclarationError,
      "HERE: declare_watermarks returned 'w', which is not a watermark declaration."),
     (lambda s: s.non_keyed.process(s.declaring([LONG])), WatermarkDeclarationError, "which is not a watermark decl"),
@@ -143,7 +143,7 @@ REFUSED_PLANS: list[tuple[Build, type[PlanError], str]] = [
     (lambda s: s.non_keyed.process(s.declaring(None)), WatermarkDeclarationError,
      "HERE: declare_watermarks returned None, not a collection of declarations."),
     (lambda s: s.env.from_source(DataGeneratorSource(str), "endless").map(str), PlanError,
-     "BATCH needs bounded sources, but endless at HERE has no end."),
+     "BATCH requires bounded sources, but endless at HERE is unbounded."),
 ]
 # fmt: on
 
@@ -222,7 +222,7 @@ def test_one_identifier_declared_differently_names_both(
     """Flink lets such a job start and fail in ``open`` with \"Duplicate key\"."""
     first = made_at(lambda: s.non_keyed.process(s.declaring([one.build()])).with_uid("first"))
     second = made_at(lambda: s.keyed.process(s.declaring([other.build()])))
-    with pytest.raises(WatermarkDeclarationError, match="'w' is declared twice and differently") as refused:
+    with pytest.raises(WatermarkDeclarationError, match="'w' has two different declarations") as refused:
         env.build_plan()
     _, one_of_them, the_other, _ = str(refused.value).splitlines()
     assert one_of_them.split() == f"Process (uid 'first') at {first}: {one.build()}".split()

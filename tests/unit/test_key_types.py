@@ -130,5 +130,5 @@ def test_keys_that_may_be_equal_are_accepted(env: ExecutionEnvironment, s: Any, 
 def test_so_are_keys_that_an_output_cannot_keep(env: ExecutionEnvironment, s: Any, build: Any, output: int) -> None:
     """Flink finds out with the first record."""
     build(s)
-    with pytest.raises(PlanError, match=f"the key selector of output {output} gives numbers: these are never equal"):
+    with pytest.raises(PlanError, match=f"the key selector of output {output} returns numbers: these are never equal"):
         env.build_plan()

@@ -283,7 +283,7 @@ class OfReservedName(OneInputStreamProcessFunction[Any, Any]):
 
 def test_an_unknown_reserved_name_is_refused(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(OfReservedName())
-    with pytest.raises(PlanError, match=r"OfReservedName\.dsv2_remember_key has no meaning.* dsv2_remember_keys"):
+    with pytest.raises(PlanError, match=r"OfReservedName\.dsv2_remember_key is unknown.* dsv2_remember_keys"):
         env.build_plan()
 
 
@@ -333,7 +333,7 @@ def test_a_stream_that_nothing_reads_is_warned_of_at_its_line() -> None:
     [(file, number, said)] = warnings_of(build)
     assert (file, number) == (__file__, line)
     assert re.fullmatch(
-        r"Nothing reads the stream of Map \(uid '.+'\): its records go nowhere. Add to_sink or process.", said
+        r"Nothing reads the stream of Map \(uid '.+'\): its records are lost. Add to_sink or process.", said
     )
 
 

@@ -155,16 +155,16 @@ def test_a_time_to_live_in_milliseconds(duration: timedelta, milliseconds: int) 
 
 # What cannot be meant, and what is said to it.
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: ValueStateDeclaration("", int), "The name of a state is a non-empty string, not ''."),
-    (lambda: ValueStateDeclaration(7, int), "The name of a state is a non-empty string, not 7."),  # type: ignore[call-overload]
+    (lambda: ValueStateDeclaration("", int), "The name of a state must be a non-empty string, not ''."),
+    (lambda: ValueStateDeclaration(7, int), "The name of a state must be a non-empty string, not 7."),  # type: ignore[call-overload]
     (lambda: ValueStateDeclaration("s", "int"), "ValueState 's': 'int' is not a type. Give the class itself, not its"),
-    (lambda: MapStateDeclaration("s", int, 7), "MapState 's': 7 is not a type. Give a class, or list[...] and the"),  # type: ignore[arg-type]
+    (lambda: MapStateDeclaration("s", int, 7), "MapState 's': 7 is not a type. Give a class, or a type such as"),  # type: ignore[arg-type]
     (lambda: ListStateDeclaration("s", list["Order"]), "'Order' is not a type."),
     (lambda: ListStateDeclaration("s", dict[str, T]), "~T is not a type."),  # type: ignore[valid-type]
     (lambda: ValueStateDeclaration("s", int, "x"), "ValueState 's': the default 'x' is not of type <class 'int'>."),
     (lambda: ValueStateDeclaration("s", list[int], ()), "the default () is not of type list[int]."),
     (lambda: ValueStateDeclaration("s", int | str, 1.5), "the default 1.5 is not of type int | str."),
-    (lambda: ValueStateDeclaration("s", int, ttl=1000), "ValueState 's': a time to live is a StateTtl, not 1000."),  # type: ignore[call-overload]
+    (lambda: ValueStateDeclaration("s", int, ttl=1000), "ValueState 's': ttl must be a StateTtl, not 1000."),  # type: ignore[call-overload]
     (lambda: ListStateDeclaration("s", int, "SPLIT"), "ListState 's': mode must be one of 'none', "),  # type: ignore[arg-type]
     (
         lambda: ListStateDeclaration("s", int, RedistributionMode.NONE, "SPLIT"),  # type: ignore[arg-type]
@@ -172,16 +172,22 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: ListStateDeclaration("s", int, RedistributionMode.REDISTRIBUTABLE, ttl=TTL),
-        "ListState 's': only state of keys (mode NONE) has a time to live, not one of mode REDISTRIBUTABLE.",
+        "ListState 's': ttl requires keyed state (mode NONE), not mode REDISTRIBUTABLE.",
     ),
     (
         lambda: StateDeclarations.list_state_builder("s", int, ttl=TTL).redistribute_with_mode(
             RedistributionMode.IDENTICAL
         ),
-        "has a time to live, not one of mode IDENTICAL.",
+        "ttl requires keyed state (mode NONE), not mode IDENTICAL.",
     ),
-    (lambda: ReducingStateDeclaration("s", int, 7), "ReducingState 's': reduce is a callable (value, value) -> value"),  # type: ignore[arg-type]
-    (lambda: AggregatingStateDeclaration("s", int, max), "AggregatingState 's': it takes an AggregateFunction (or"),  # type: ignore[arg-type]
+    (
+        lambda: ReducingStateDeclaration("s", int, 7),
+        "ReducingState 's': reduce must be a callable (value, value) -> value",
+    ),  # type: ignore[arg-type]
+    (
+        lambda: AggregatingStateDeclaration("s", int, max),
+        "AggregatingState 's': function must be an AggregateFunction (or",
+    ),  # type: ignore[arg-type]
     (lambda: StateTtl(ms(0)), "duration must be at least 1 ms, not 0 ms."),
     (lambda: StateTtl(60_000), "duration must be a datetime.timedelta, such as timedelta(seconds=5), not 60000."),  # type: ignore[arg-type]
     (lambda: StateTtl(timedelta(microseconds=999)), "duration must be a whole number of milliseconds, not 0.999 ms."),
@@ -201,7 +207,7 @@ def test_an_aggregate_of_functions() -> None:
     for value in (1, 2, 6):
         accumulator = MEAN.add(value, accumulator)
     assert MEAN.get_result(accumulator) == 3
-    with pytest.raises(ContractError, match="give aggregate_of merge="):
+    with pytest.raises(ContractError, match="pass merge=... to aggregate_of"):
         MEAN.merge(accumulator, accumulator)
     assert aggregate_of(int, max, str, merge=max).merge(2, 3) == 3
 

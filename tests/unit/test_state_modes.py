@@ -125,7 +125,7 @@ def test_the_error_says_what_to_do(env: ExecutionEnvironment, s: Any) -> None:
         env.build_plan()
     assert str(refused.value) == (
         f"Global Process (uid 'bad') at {__file__}:{place}: ValueState 's' cannot be used here: state of mode "
-        f"NONE belongs to a key, and this stream is not keyed. Call key_by before, or declare a list with "
+        f"NONE belongs to a key, and this stream is not keyed. Call key_by first, or declare a list with "
         f"redistribute_by(...)."
     )
 
@@ -164,11 +164,14 @@ REFUSED: list[tuple[Any, str]] = [
     ([ValueStateDeclaration], "declaration.ValueStateDeclaration'>, which is not a state declaration. Make one with"),
     ([StateDeclarations.list_state_builder("s", int)], "which is not a state declaration. Call its build()."),
     ([StateDeclarations.map_state_builder("s", int, int)], "which is not a state declaration. Call its build()."),
-    ([VALUE, StateDeclarations.value_state("s", int, 0)], "state 's' is declared twice and differently:\n  ValueState"),
-    ([VALUE, StateDeclarations.list_state("s", int)], "\nA name means one state of a function: rename one of them."),
+    ([VALUE, StateDeclarations.value_state("s", int, 0)], "state 's' has two different declarations:\n  ValueState"),
+    (
+        [VALUE, StateDeclarations.list_state("s", int)],
+        "\nThe name of a state is unique in a function: rename one of them.",
+    ),
     (
         [StateDeclarations.reducing_state("s", int, lambda a, b: a + b) for _ in range(2)],
-        "state 's' is declared twice and differently:\n  ReducingState",
+        "state 's' has two different declarations:\n  ReducingState",
     ),
 ]
 
