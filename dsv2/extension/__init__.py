@@ -1,3 +1,3 @@
-"""What is built on the core: event time, windows, joins (Flink ``datastream.api.extension``)."""
+"""Extensions of the core API: event time, windows and joins (Flink ``datastream.api.extension``)."""
 
 __all__ = ()

@@ -121,17 +121,17 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         (
             lambda f: any_interval_join(pair, ms(0), ms(5), on_late_left=f),
             ConfigurationError,
-            "on_late_left is a callable (record, output, ctx), not <function",
+            "on_late_left must be a callable (record, output, ctx), not <function",
         ),
         (
             lambda f: any_window_join(TEN, pair, on_late_right=f),
             ConfigurationError,
-            "on_late_right is a callable (record, output, ctx), not <function",
+            "on_late_right must be a callable (record, output, ctx), not <function",
         ),
         (
             lambda f: EventTimeExtension.new_watermark_generator_builder(lambda: 1),  # type: ignore[arg-type, misc]
             ConfigurationError,
-            "A generator takes a callable (record) -> ms, not <function",
+            "extract_timestamp must be a callable (record) -> ms, not <function",
         ),
         (
             lambda f: StateDeclarations.reducing_state("s", int, f),

@@ -47,7 +47,7 @@ class TestRefused:
             return
         with pytest.raises(ConfigurationError) as refused:
             join(pair, join_type)
-        assert f"so it is INNER only, not {join_type}. Use interval_join or window_join, which" in str(refused.value)
+        assert f"join_type of join must be INNER, not {join_type}, because" in str(refused.value)
 
     @pytest.mark.parametrize(
         ("function", "said"),
@@ -78,7 +78,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("lower", "upper", "said"),
         [
-            (SECOND, -SECOND, "No timestamp is between lower (1000 ms) and upper (-1000 ms)."),
+            (SECOND, -SECOND, "lower must not exceed upper: lower is 1000 ms and upper is -1000 ms."),
             (
                 SECOND / 1_000_000,
                 SECOND,
@@ -96,7 +96,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("function", "name"),
         [
-            (join(pair), "A join works on two keyed streams"),
+            (join(pair), "A join requires two keyed streams"),
             (any_join(pair, SECOND, SECOND), "An interval join works"),
             (any_window_join(WindowStrategy.tumbling(SECOND), pair), "A window join works"),
             (any_window_join(WindowStrategy.global_(), pair), "A window join works"),
@@ -243,7 +243,7 @@ class TestFunction:
         with pytest.raises(UserFunctionError) as failed:
             env.execute()
         assert failed.value.cause_type == "ContractError"
-        assert failed.value.cause_message.startswith("An interval join needs records with timestamps, and this one has")
+        assert failed.value.cause_message.startswith("An interval join requires records with timestamps, but this")
         assert failed.value.record == "('a', 1)"
 
 

@@ -207,7 +207,7 @@ def test_an_aggregate_of_functions() -> None:
     for value in (1, 2, 6):
         accumulator = MEAN.add(value, accumulator)
     assert MEAN.get_result(accumulator) == 3
-    with pytest.raises(ContractError, match="pass merge=... to aggregate_of"):
+    with pytest.raises(ContractError, match=r"pass merge=\.\.\. to aggregate_of"):
         MEAN.merge(accumulator, accumulator)
     assert aggregate_of(int, max, str, merge=max).merge(2, 3) == 3
 

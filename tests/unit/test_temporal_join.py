@@ -63,7 +63,7 @@ class TestRefused:
         if join_type in (JoinType.INNER, JoinType.LEFT):
             any_join(pair, join_type)
             return
-        with pytest.raises(ConfigurationError, match=f"so it is INNER or LEFT, not {join_type}"):
+        with pytest.raises(ConfigurationError, match=f"must be INNER or LEFT, not {join_type}"):
             any_join(pair, join_type)
 
     @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ class TestRefused:
             ({"snapshot_timeout": ms(0)}, "snapshot_timeout must be at least 1 ms, not 0 ms."),
             ({"snapshot_timeout": -SECOND}, "snapshot_timeout must be at least 1 ms, not -1000 ms."),
             ({"snapshot_timeout": 1.5}, "snapshot_timeout must be a datetime.timedelta, such as"),
-            ({"is_deletion": "value"}, "is_deletion is a callable (row) -> bool, not 'value'."),
-            ({"is_deletion": lambda: True}, "is_deletion is a callable (row) -> bool, not <function"),
+            ({"is_deletion": "value"}, "is_deletion must be a callable (row) -> bool, not 'value'."),
+            ({"is_deletion": lambda: True}, "is_deletion must be a callable (row) -> bool, not <function"),
         ],
     )
     def test_options_that_make_no_sense(self, options: dict[str, Any], said: str) -> None:
@@ -95,7 +95,7 @@ class TestRefused:
         with pytest.raises(PlanError) as refused:
             env.build_plan()
         assert f"{__file__}:" in str(refused.value)
-        assert "A processing-time temporal join works on two keyed streams" in str(refused.value)
+        assert "A processing-time temporal join requires two keyed streams" in str(refused.value)
 
 
 class TestWaiting:
@@ -292,7 +292,7 @@ class TestFoundOut:
         assert (error.callback, error.cause_type, error.key) == ("on_processing_timer", "ContractError", "'a'")
         assert error.location.startswith(__file__)
         assert "2 probe records in subtask 0 wait for the snapshot of the build side, some for 0:02:00" in str(error)
-        assert "USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or ends." in str(error)
+        assert "USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end." in str(error)
 
     def test_else_it_is_a_warning_each_time(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Event time: generators, functions with event timers, and the two watermarks they share (FLIP-499)."""
+"""Event time: watermark generators, functions with event timers, and the watermarks they use (FLIP-499)."""
 
 from dsv2.extension.event_time.extension import EventTimeExtension
 from dsv2.extension.event_time.functions import (

@@ -1,4 +1,4 @@
-"""The watermarks of event time, which are those of every job (Flink ``EventTimeExtension``, FLIP-326)."""
+"""The watermark declarations of event time (Flink ``EventTimeExtension``, FLIP-326)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsv2.watermark.event_time import USE_PROCESSING_TIME as USE_PROCESSING_TIME
 
 __all__ = ("EVENT_TIME", "IDLE_STATUS", "USE_PROCESSING_TIME")
 
-# Not by new_builder, which keeps these identifiers from programs.
+# Not with new_builder, which reserves these identifiers.
 _MIN = WatermarkCombinationPolicy(NumericWatermarkCombinationFunction.MIN, combine_wait_for_all_channels=True)
 _AND = WatermarkCombinationPolicy(BoolWatermarkCombinationFunction.AND, combine_wait_for_all_channels=True)
 _FORWARD = WatermarkHandlingStrategy.FORWARD

@@ -1,4 +1,4 @@
-"""``EventTimeExtension``: the way in (Flink ``EventTimeExtension``)."""
+"""``EventTimeExtension``: the entry point to event time (Flink ``EventTimeExtension``)."""
 
 from __future__ import annotations
 
@@ -16,49 +16,57 @@ T = TypeVar("T")
 
 
 class EventTimeExtension:
-    """Event time as three generalized watermarks, and what makes and uses them.
+    """Event time as three generalized watermarks, and the builders of generators.
 
-    Functions with event time need no wrapping, as in Flink: ``process`` knows them by their class.
+    Unlike in Flink, event-time functions are not wrapped: ``process`` recognizes their class.
     """
 
     EVENT_TIME_WATERMARK_DECLARATION: Final[LongWatermarkDeclaration] = declarations.EVENT_TIME
-    """The greatest event time (ms) up to which all records have come."""
+    """The event time (ms) up to which all records have arrived."""
     IDLE_STATUS_WATERMARK_DECLARATION: Final[BoolWatermarkDeclaration] = declarations.IDLE_STATUS
-    """True: nothing comes for now, do not wait."""
+    """True: the sender is idle, so receivers do not wait for it."""
     USE_PROCESSING_TIME_WATERMARK_DECLARATION: Final[BoolWatermarkDeclaration] = declarations.USE_PROCESSING_TIME
-    """True: event time is the wall clock from now on (FLIP-326's ``new Watermark(timestamp, true)``).
+    """True: event time is the wall clock from now on (FLIP-326: ``new Watermark(timestamp, true)``).
 
-    Who has sent it sends no event time any more, and not before the wall clock is where event time is. What combines
-    several channels or inputs has it once all of them have, those that are idle included.
+    It can be emitted once the wall clock has reached the event time of the sender, which cannot emit event time
+    afterwards. A receiver with several channels or inputs follows the wall clock once all of them have sent the flag,
+    including idle ones.
     """
 
     @staticmethod
     def is_event_time_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is that of event time."""
+        """Whether a watermark, or an identifier, is the event-time watermark."""
         return _identifier(watermark) == EVENT_TIME
 
     @staticmethod
     def is_idle_status_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is that of idleness."""
+        """Whether a watermark, or an identifier, is the idle-status watermark."""
         return _identifier(watermark) == IDLE_STATUS
 
     @staticmethod
     def is_use_processing_time_watermark(watermark: Watermark | str) -> bool:
-        """Whether a watermark, or an identifier, is the flag that makes event time the wall clock."""
+        """Whether a watermark, or an identifier, is the flag that switches event time to the wall clock."""
         return _identifier(watermark) == USE_PROCESSING_TIME
 
     @staticmethod
     def new_watermark_generator_builder(
         extract_timestamp: Callable[[T], int],
     ) -> EventTimeWatermarkGeneratorBuilder[T]:
-        """Start a generator. ``extract_timestamp(record)`` gives the record's event time in ms since the epoch."""
+        """Start a generator for ``process`` or ``from_source``.
+
+        Args:
+            extract_timestamp: Returns the event time of a record in ms since the epoch.
+
+        Raises:
+            ConfigurationError: ``extract_timestamp`` is not a callable (record) -> ms.
+        """
         return EventTimeWatermarkGeneratorBuilder(extract_timestamp)
 
     @staticmethod
     def new_watermark_strategy_builder() -> WatermarkStrategyBuilder[object]:
-        """Start watermarks of a source that gives its records timestamps: those of Kafka's messages, say.
+        """Start a watermark strategy for a source that assigns timestamps itself, such as Kafka.
 
-        (Flink ``WatermarkStrategy`` without ``withTimestampAssigner``)
+        (Flink ``WatermarkStrategy`` without ``withTimestampAssigner``.)
         """
         return WatermarkStrategyBuilder()
 

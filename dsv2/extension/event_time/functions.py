@@ -1,6 +1,6 @@
-"""The process functions with event time, one for each shape (Flink ``*EventTimeStreamProcessFunction``).
+"""The base classes of event-time process functions (Flink ``*EventTimeStreamProcessFunction``).
 
-The runtime knows them by their class: there is nothing to wrap, and so nothing to forget.
+The runtime recognizes them by their class, so they need no wrapper.
 """
 
 from __future__ import annotations
@@ -40,50 +40,60 @@ OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class EventTimeManager(Protocol):
-    """Event timers of the current key, and event time itself."""
+    """Event timers of the current key, and the current event time."""
 
     def register_timer(self, timestamp: int, /) -> None:
-        """Have ``on_event_timer`` called for the current key once event time has reached ``timestamp`` (ms).
+        """Call ``on_event_timer`` for the current key once event time has reached ``timestamp``.
 
-        There is one timer for each key and time; one in the past fires when event time moves next. What is left when
-        all input has ended fires then. Raises ``ContractError`` in a function that is not keyed.
+        There is at most one timer per key and timestamp. A timer in the past fires when event time next advances. The
+        remaining timers fire when all input has ended.
+
+        Args:
+            timestamp: The event time in ms since the epoch.
+
+        Raises:
+            ContractError: The function is not keyed.
         """
 
     def delete_timer(self, timestamp: int, /) -> None:
-        """Take a timer of the current key back; nothing happens if there is none. Raises as ``register_timer``."""
+        """Delete a timer of the current key. Does nothing if there is none. Raises as ``register_timer``."""
 
     def current_time(self) -> int:
-        """Event time here, in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of all input."""
+        """The current event time in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of input."""
 
     def uses_processing_time(self) -> bool:
-        """Whether event time is the wall clock, because all that comes in has sent the flag that says so.
+        """Whether event time is the wall clock, because all inputs have sent the flag.
 
-        From then on timers fire by the wall clock, at the beginning and at the end of a micro-batch, and
-        ``on_event_time_watermark`` is called when it has moved. No event time goes on downstream, but the flag has.
+        Timers then fire by the wall clock, at the beginning and the end of a micro-batch, and
+        ``on_event_time_watermark`` is called when it has advanced. The flag is forwarded downstream instead of event
+        time.
         """
 
 
 class EventTimeProcessFunction(ProcessFunction):
-    """What the four kinds share."""
+    """Base class of event-time process functions."""
 
     dsv2_has_event_time = True
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
-        """Called before ``open``, and again whenever the function is rebuilt from a checkpoint; keep ``manager``."""
+        """Called before ``open``, and again when the function is restored from a checkpoint. Store ``manager``."""
 
 
 class OneInputEventTimeStreamProcessFunction(
     EventTimeProcessFunction, OneInputStreamProcessFunction[IN_contra, OUT_co], Generic[IN_contra, OUT_co]
 ):
-    """One input, one output. ``on_watermark`` gets all watermarks but those of event time and idleness."""
+    """An event-time function with one input and one output.
+
+    ``on_watermark`` receives all watermarks except event time and idle status.
+    """
 
     def on_event_time_watermark(
         self, timestamp: int, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> None:
-        """Called when event time has reached ``timestamp`` (ms), after the timers that are due, before it goes on."""
+        """Called when event time has advanced to ``timestamp`` (ms), after due timers and before it is forwarded."""
 
     def on_event_timer(self, timestamp: int, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for the key of a timer; what it collects has the timer's time as timestamp."""
+        """Called when an event timer fires, for the key of the timer. Collected records get its timestamp."""
 
 
 class TwoOutputEventTimeStreamProcessFunction(
@@ -91,7 +101,7 @@ class TwoOutputEventTimeStreamProcessFunction(
     TwoOutputStreamProcessFunction[IN_contra, OUT1_co, OUT2_co],
     Generic[IN_contra, OUT1_co, OUT2_co],
 ):
-    """One input, two outputs."""
+    """An event-time function with one input and two outputs."""
 
     def on_event_time_watermark(
         self,
@@ -117,7 +127,7 @@ class TwoInputNonBroadcastEventTimeStreamProcessFunction(
     TwoInputNonBroadcastStreamProcessFunction[IN1_contra, IN2_contra, OUT_co],
     Generic[IN1_contra, IN2_contra, OUT_co],
 ):
-    """Two inputs. Event time is the lesser of the two, of those that are not idle."""
+    """An event-time function with two inputs. Its event time is the minimum of the inputs that are not idle."""
 
     def on_event_time_watermark(
         self, timestamp: int, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
@@ -133,7 +143,10 @@ class TwoInputBroadcastEventTimeStreamProcessFunction(
     TwoInputBroadcastStreamProcessFunction[IN1_contra, IN2_contra, OUT_co],
     Generic[IN1_contra, IN2_contra, OUT_co],
 ):
-    """A partitioned input and a broadcast one. Event time is the lesser of the two, of those that are not idle."""
+    """An event-time function with a partitioned input and a broadcast input.
+
+    Its event time is the minimum of the inputs that are not idle.
+    """
 
     def on_event_time_watermark(
         self, timestamp: int, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]

@@ -1,8 +1,8 @@
-"""Functions that give records their timestamps and emit event-time watermarks (Flink ``EventTimeWatermarkGenerator``).
+"""Functions that assign timestamps and emit event-time watermarks (Flink ``EventTimeWatermarkGenerator``).
 
-A watermark ``t`` says that no record with a timestamp up to ``t`` is to come. So it is one less than the greatest
-timestamp seen (and less by the out-of-order time): another record with that timestamp is not late. (Flink's generator
-leaves the one out and loses such records.)
+A watermark ``t`` declares that no more records with timestamps up to ``t`` will arrive. So it is the greatest timestamp
+minus the out-of-order time minus 1 ms: another record with the greatest timestamp is not late. (Flink's generator does
+not subtract 1 ms and loses such records.)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = (
 T = TypeVar("T")
 
 EventTimeExtractor: TypeAlias = Callable[[T], int]
-"""From a record to its event time, in ms since the epoch."""
+"""Returns the event time of a record, in ms since the epoch."""
 
 _DEFAULT_INTERVAL = timedelta(milliseconds=200)  # Flink's pipeline.auto-watermark-interval
 
@@ -50,9 +50,9 @@ class Mode(Enum):
 
 
 class WatermarkStrategyBuilder(Generic[T]):
-    """Says what watermarks there are; the last call of a kind wins.
+    """Builds the watermark strategy of a source that assigns timestamps itself. A later call replaces an earlier one.
 
-    Made by ``EventTimeExtension.new_watermark_strategy_builder``: the timestamps are those that a source gives.
+    Create one with ``EventTimeExtension.new_watermark_strategy_builder``.
     """
 
     def __init__(self) -> None:
@@ -63,47 +63,61 @@ class WatermarkStrategyBuilder(Generic[T]):
         self._slack = 0
 
     def with_idleness(self, idleness: timedelta) -> Self:
-        """Call a subtask idle that has had no record for so long (by the wall clock). Default, and 0: never.
+        """Set after how long without records a subtask is idle.
 
-        Raises ``ConfigurationError`` for a negative duration, or for what is none.
+        Args:
+            idleness: The duration by the wall clock. 0 (default): never idle.
+
+        Raises:
+            ConfigurationError: ``idleness`` is not a duration, or is negative.
         """
         self._idle_after = as_milliseconds(idleness, "idleness", at_least=0)
         return self
 
     def with_max_out_of_order_time(self, out_of_order: timedelta) -> Self:
-        """How far a record may lag behind the newest one without being late. Default: not at all.
+        """Set how far the timestamp of a record may be behind the greatest one without the record being late.
 
-        Raises ``ConfigurationError`` for a negative duration, or for what is none.
+        Args:
+            out_of_order: The maximum delay. Default: 0.
+
+        Raises:
+            ConfigurationError: ``out_of_order`` is not a duration, or is negative.
         """
         self._slack = as_milliseconds(out_of_order, "out_of_order", at_least=0)
         return self
 
     def no_watermark(self) -> Self:
-        """Only give records their timestamps, and say that event time is the wall clock, so that nobody waits for it.
+        """Only assign timestamps. Event time follows the wall clock, so that receivers do not wait for it.
 
-        (FLIP-326: a watermark ``(MIN_VALUE, true)``. Flink 2.3 says nothing, and holds event time back for ever.)
+        (FLIP-326: a watermark ``(MIN_VALUE, true)``. Flink 2.3 emits nothing and holds event time back forever.)
         """
         self._mode = Mode.NO_WATERMARK
         return self
 
     def periodic_watermark(self, interval: timedelta = _DEFAULT_INTERVAL) -> Self:
-        """Emit a watermark each ``interval`` (by the wall clock; at most once in a micro-batch). The default.
+        """Emit watermarks periodically. This is the default.
 
-        Raises ``ConfigurationError`` for a duration below 1 ms, or for what is none.
+        Args:
+            interval: The interval by the wall clock, at least 1 ms. Default: 200 ms. There is at most one watermark in
+                a micro-batch.
+
+        Raises:
+            ConfigurationError: ``interval`` is not a duration, or is below 1 ms.
         """
         self._interval = as_milliseconds(interval, "interval", at_least=1)
         self._mode = Mode.PERIODIC
         return self
 
     def per_event_watermark(self) -> Self:
-        """Emit a watermark behind every record that moves event time on."""
+        """Emit a watermark after every record that advances event time."""
         self._mode = Mode.PER_EVENT
         return self
 
     def build_as_watermark_strategy(self) -> WatermarkStrategy[T]:
-        """For ``from_source(..., watermarks=...)``: event time of each split, put together in the readers.
+        """Build the strategy for ``from_source(..., watermarks=...)``.
 
-        Periodic watermarks come once in each micro-batch then.
+        The readers track the event time of each split and combine it. Periodic watermarks are emitted once per
+        micro-batch.
         """
         return WatermarkStrategy(
             self._extract,
@@ -116,23 +130,26 @@ class WatermarkStrategyBuilder(Generic[T]):
 
 
 class EventTimeWatermarkGeneratorBuilder(WatermarkStrategyBuilder[T], Generic[T]):
-    """The same with an extractor of timestamps; made by ``EventTimeExtension.new_watermark_generator_builder``."""
+    """Builds a generator that extracts timestamps from the records.
+
+    Create one with ``EventTimeExtension.new_watermark_generator_builder``.
+    """
 
     def __init__(self, extract_timestamp: EventTimeExtractor[T]) -> None:
         if not takes(extract_timestamp, 1):
-            raise ConfigurationError(f"A generator takes a callable (record) -> ms, not {extract_timestamp!r}.")
+            raise ConfigurationError(f"extract_timestamp must be a callable (record) -> ms, not {extract_timestamp!r}.")
         super().__init__()
         self._extract: EventTimeExtractor[T] = extract_timestamp
 
     def build_as_process_function(self) -> OneInputStreamProcessFunction[T, T]:
-        """The generator, for ``process``."""
+        """Build the generator for ``process``."""
         return WatermarkGenerator(self._extract, self._mode, self._interval, self._idle_after, self._slack)
 
 
 class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, TickingFunction, Generic[T]):
-    """Made by the builder. ``interval``, ``idle_after`` (0: never) and ``slack`` in ms.
+    """The generator that the builder creates. ``interval``, ``idle_after`` (0: never) and ``slack`` are in ms.
 
-    Its fields, the greatest timestamp among them, are checkpointed. (Flink's generator begins anew at a restart.)
+    Its fields, including the greatest timestamp, are checkpointed. (Flink's generator starts over at a restart.)
     """
 
     def __init__(self, extract: EventTimeExtractor[T], mode: Mode, interval: int, idle_after: int, slack: int) -> None:
@@ -143,8 +160,8 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         self._behind = slack + 1
         self._per_event = mode is Mode.PER_EVENT
         self._periodic = mode is Mode.PERIODIC
-        self._next: int | None = None  # the watermark that the records so far give
-        self._last: int | None = None  # the watermark that was emitted
+        self._next: int | None = None  # the watermark for the records so far
+        self._last: int | None = None  # the watermark emitted last
         self._due: int | None = None  # when a periodic one may be emitted again
         self._idle = False
         self._active_since_tick = False
@@ -167,12 +184,12 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
 
     @property
     def takes_batches(self) -> bool:
-        # Else watermarks stand between the records.
+        # Otherwise watermarks are emitted between records.
         return super().takes_batches and not self._per_event and not self._idle_after
 
     @property
     def keeps_within_portions(self) -> bool:
-        # A watermark that is less than one before, from an earlier portion, is passed over by all who receive it.
+        # Receivers ignore a watermark that is less than an earlier one.
         return type(self) is WatermarkGenerator and self.takes_batches and self._periodic
 
     def end_portion(self, watermarks: WatermarkManager) -> None:
@@ -204,7 +221,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         if self._periodic and (falls_idle or self._due is None or now_ms >= self._due) and self._emit(watermarks):
             self._due = now_ms + self._interval
         if falls_idle:
-            # Behind the last watermark: those of idle subtasks do not count. (Flink keeps it for when records come.)
+            # After the last watermark, because receivers ignore those of idle subtasks. (Flink emits it later.)
             self._idle = True
             watermarks.emit_watermark(declarations.IDLE_STATUS.new_watermark(True))
 

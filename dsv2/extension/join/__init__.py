@@ -1,5 +1,4 @@
-"""Joins of two keyed streams: over all time, in intervals of event time, in windows, with a table as it is (FLIP-500,
-FLIP-326, and what they lack)."""
+"""Joins of two keyed streams: unbounded, interval, window and processing-time temporal joins (FLIP-500, FLIP-326)."""
 
 from dsv2.extension.join.api import (
     interval_join,

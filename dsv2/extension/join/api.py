@@ -1,4 +1,4 @@
-"""The ways in: ``join`` and its short forms (Flink ``BuiltinFuncs.join``), and the other joins."""
+"""The functions that create joins: ``join`` (Flink ``BuiltinFuncs.join``), interval, window and temporal joins."""
 
 from __future__ import annotations
 
@@ -34,20 +34,24 @@ OUT = TypeVar("OUT")
 def join(
     function: Joining[IN1, IN2, OUT], join_type: JoinTypeChoice = JoinType.INNER, *, ttl: StateTtl | None = None
 ) -> TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT]:
-    """Join every record with every record of the other side that has an equal key, whenever that comes.
+    """Join every record with all records of the other side with an equal key.
 
-    For ``keyed.connect_and_process(other_keyed, join(function))``, also with a key selector that keeps the result
-    keyed. A result has the timestamp of the record that came later.
+    Use it as ``keyed.connect_and_process(other_keyed, join(function))``, also with a key selector that keeps the result
+    keyed. A result has the timestamp of the record that arrived later.
 
-    Both sides are kept for ever, or, with ``ttl``, each record for so long, in processing time. So a record is never
-    known to have no partner, and ``join_type`` can only be INNER. Raises ``ConfigurationError`` for another one, and
-    for a ``function`` that cannot be called with a pair.
+    Args:
+        function: Called with every pair.
+        join_type: Only INNER is possible, because a partner may still arrive at any time.
+        ttl: How long, in processing time, each record is kept. None (default): forever.
+
+    Raises:
+        ConfigurationError: ``join_type`` is not INNER, or ``function`` cannot be called with a pair.
     """
     chosen = as_choice(JoinType, join_type, "join_type")
     if chosen is not JoinType.INNER:
         raise ConfigurationError(
-            f"join always waits for more partners and never knows that a record has none, so it is INNER only, not "
-            f"{chosen}. Use interval_join or window_join, which end the wait by event time."
+            f"join_type of join must be INNER, not {chosen}, because a partner may still arrive at any time. Use "
+            f"interval_join or window_join, which stop waiting by event time."
         )
     return UnboundedJoin(as_join_function(function), ttl)
 
@@ -75,7 +79,7 @@ def join_by_key(
     ttl: StateTtl | None = None,
     version: int | None = None,
 ) -> ConfiguredStream[OUT]:
-    """``join_keyed`` of two streams that are keyed first. ``version``: of both key selectors, as in ``key_by``."""
+    """Key both streams and join them. ``version`` is that of both key selectors, as in ``key_by``."""
     left_keyed, right_keyed = left.key_by(left_key, version=version), right.key_by(right_key, version=version)
     return join_keyed(left_keyed, right_keyed, function, join_type, ttl=ttl)
 
@@ -139,26 +143,32 @@ def interval_join(
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
 ) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
-    """Join records with equal keys whose timestamps fit: ``left + lower <= right <= left + upper``.
+    """Join records with equal keys and timestamps in an interval: ``left + lower <= right <= left + upper``.
 
-    For ``keyed.connect_and_process(other_keyed, interval_join(...))``, also with a key selector that keeps the result
-    keyed. ``lower`` and ``upper`` are negative for the time before the left record.
-    Partners come in the order of their timestamps. A pair's results have the later timestamp of the two.
+    Use it as ``keyed.connect_and_process(other_keyed, interval_join(...))``, also with a key selector that keeps the
+    result keyed. Partners are joined in the order of their timestamps. The results of a pair have the greater timestamp
+    of the two. A record is late if event time has reached its timestamp.
 
-    ``join_type``: which records the function gets, see ``JoinType``. One without a partner is joined with None as soon
-    as event time says that none can come; the result has that time as timestamp (or the record's own, if that is
-    later), so it is not late downstream. SEMI gives a left record when it meets its first partner.
+    Args:
+        function: Called with every pair, and with None in place of a missing partner.
+        lower: The lower bound relative to the left timestamp. Negative: before the left record.
+        upper: The upper bound relative to the left timestamp.
+        join_type: Which records the function is called with, see ``JoinType``. A record without a partner is joined
+            with None once event time excludes further partners. The result has that event time as timestamp, or that
+            of the record if it is greater, so it is not late downstream. SEMI emits a left record with its first
+            partner.
+        on_late_left: Called with (record, output, ctx) for late left records. None (default): they are dropped and
+            counted in the metric ``late_records_dropped``.
+        on_late_right: The same for late right records.
 
-    A record is late if event time has reached its timestamp. Late ones are dropped, and counted as the metric
-    ``late_records_dropped``, or given to ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
-
-    Raises ``ConfigurationError`` for bounds that no pair can fit or that are not whole milliseconds, and for what
-    cannot be called with a pair or a late record.
+    Raises:
+        ConfigurationError: ``lower`` exceeds ``upper``, a bound is not a duration in whole milliseconds, or a callable
+            does not accept a pair or a late record.
     """
     chosen = as_choice(JoinType, join_type, "join_type")
     earliest, latest = as_milliseconds(lower, "lower"), as_milliseconds(upper, "upper")
     if earliest > latest:
-        raise ConfigurationError(f"No timestamp is between lower ({earliest} ms) and upper ({latest} ms).")
+        raise ConfigurationError(f"lower must not exceed upper: lower is {earliest} ms and upper is {latest} ms.")
     check_late(on_late_left=on_late_left, on_late_right=on_late_right)
     return new_interval_join(as_join_function(function), chosen, earliest, latest, on_late_left, on_late_right)
 
@@ -216,18 +226,24 @@ def window_join(
     on_late_left: LateRecord[Any, Any] | None = None,
     on_late_right: LateRecord[Any, Any] | None = None,
 ) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
-    """Join records with equal keys that are in the same window.
+    """Join records with equal keys in the same window.
 
-    For ``keyed.connect_and_process(other_keyed, window_join(...))``, also with a key selector that keeps the result
-    keyed. A window joins when it fires, and its results have its last ms as timestamp. Should it fire several times
-    (early, or for records that are late but allowed), it joins all it has each time.
+    Use it as ``keyed.connect_and_process(other_keyed, window_join(...))``, also with a key selector that keeps the
+    result keyed. A window is joined when it fires. Its results have the last ms of the window as timestamp. A window
+    that fires several times, early or for allowed late records, joins all of its records each time. A record is late
+    if its windows have been removed.
 
-    ``join_type``: which records the function gets, see ``JoinType``; a partner is one in the same window. Late records
-    (of windows that are gone) are dropped, and counted as the metric ``late_records_dropped``, or given to
-    ``on_late_left`` and ``on_late_right`` as (record, output, ctx).
+    Args:
+        strategy: The windows.
+        function: Called with every pair, and with None in place of a missing partner.
+        join_type: Which records the function is called with, see ``JoinType``. Partners are in the same window.
+        on_late_left: Called with (record, output, ctx) for late left records. None (default): they are dropped and
+            counted in the metric ``late_records_dropped``.
+        on_late_right: The same for late right records.
 
-    Raises ``ConfigurationError`` for what is not a window strategy, and for what cannot be called with a pair or a late
-    record.
+    Raises:
+        ConfigurationError: ``strategy`` is not a window strategy, or a callable does not accept a pair or a late
+            record.
     """
     if not isinstance(strategy, WindowStrategy):
         raise ConfigurationError(
@@ -265,32 +281,37 @@ def processing_time_temporal_join(
     snapshot_timeout: timedelta = timedelta(minutes=10),
     on_snapshot_timeout: OnSnapshotTimeout | Literal["warn", "fail"] = OnSnapshotTimeout.WARN,
 ) -> TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]:
-    """Join each record of the left side, the probe side, with the latest row of its key on the right, the build side.
+    """Join each record of the left (probe) side with the latest row of its key on the right (build) side.
 
-    For ``probes.connect_and_process(rows, processing_time_temporal_join(...))``, both keyed, also with a key selector
-    that keeps the result keyed. The build side tells of a table: a snapshot first, then changes (FLIP-326). Probe
-    records wait, in their order, until its snapshot is over; then each is joined as soon as it comes, with the row of
-    that moment. Results have the timestamp of the probe record.
+    Use it as ``probes.connect_and_process(rows, processing_time_temporal_join(...))`` on keyed streams, also with a key
+    selector that keeps the result keyed. The build side is the changelog of a table: a snapshot, then changes
+    (FLIP-326). Probe records are buffered in order until the snapshot is complete. Then each is joined on arrival with
+    the current row. Results have the timestamp of the probe record. The counter ``probe_records_waiting`` shows the
+    number of buffered probe records.
 
-    The snapshot is over when all of the build side has emitted the watermark
+    The snapshot is complete when every subtask of the build side has emitted the watermark
     ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)``, or has ended.
 
-    ``join_type``: INNER, or LEFT, for which a probe record without a row is joined with None. ``is_deletion(row)``:
-    whether a row of the build side takes that of its key away. ``snapshot_timeout``: how long, by the wall clock, probe
-    records may wait. Then ``on_snapshot_timeout`` says whether the job fails, or a warning is logged (and
-    ``snapshot_timeouts`` counted) each time this span has passed. The counter ``probe_records_waiting`` is how many
-    wait now.
+    Args:
+        function: Called with a probe record and a row.
+        join_type: INNER, or LEFT, which joins a probe record without a row with None.
+        is_deletion: Whether a row of the build side deletes the row of its key. None (default): rows are not deleted.
+        snapshot_timeout: How long probe records may be buffered by the wall clock, at least 1 ms. Default: 10 minutes.
+        on_snapshot_timeout: Then ``"fail"`` fails the job; ``"warn"`` (default) logs a warning and increments the
+            counter ``snapshot_timeouts``, again each time the timeout passes.
 
-    Raises ``ConfigurationError`` for another join type, a timeout of less than 1 ms, and for callables that are none.
+    Raises:
+        ConfigurationError: ``join_type`` is neither INNER nor LEFT, ``snapshot_timeout`` is out of range, or a callable
+            does not accept its arguments.
     """
     chosen = as_choice(JoinType, join_type, "join_type")
     if chosen not in (JoinType.INNER, JoinType.LEFT):
         raise ConfigurationError(
-            f"processing_time_temporal_join joins the left records when they come, and the right ones never wait for "
-            f"them, so it is INNER or LEFT, not {chosen}."
+            f"join_type of processing_time_temporal_join must be INNER or LEFT, not {chosen}, because left records are "
+            f"joined on arrival and right records do not wait for them."
         )
     if is_deletion is not None and not takes(is_deletion, 1):
-        raise ConfigurationError(f"is_deletion is a callable (row) -> bool, not {is_deletion!r}.")
+        raise ConfigurationError(f"is_deletion must be a callable (row) -> bool, not {is_deletion!r}.")
     timeout = as_milliseconds(snapshot_timeout, "snapshot_timeout", at_least=1)
     on_timeout = as_choice(OnSnapshotTimeout, on_snapshot_timeout, "on_snapshot_timeout")
     return TemporalJoin(as_join_function(function), chosen, is_deletion, timeout, on_timeout)

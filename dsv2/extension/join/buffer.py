@@ -1,7 +1,7 @@
-"""What waits for partners in an interval join: the rows of one side, in panes by time.
+"""The buffer of one side of an interval join: rows that wait for partners, in panes by event time.
 
-A pane holds what all keys got within a span of event time, so rows go by the pane and no key needs a timer. Only rows
-that are owed a result if nobody meets them are looked at one by one, in order of time.
+A pane holds the rows of all keys in a range of event time, so rows are evicted by pane and keys need no timers. Only
+rows that are emitted if unmatched are visited individually, in order of time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dsv2.spi import Pane, Panes, check_window_end
 __all__ = ("MATCHED", "RECORD", "TIME", "BufferedRecord", "JoinBuffer")
 
 BufferedRecord: TypeAlias = list[Any]
-"""Timestamp (ms), record, and whether it was met (or has got what it is owed)."""
+"""Timestamp (ms), record, and whether it is matched (or has been emitted as unmatched)."""
 
 TIME: Final = 0
 RECORD: Final = 1
@@ -25,30 +25,34 @@ _time = itemgetter(TIME)
 
 
 class JoinBuffer:
-    """The rows of one side.
+    """The buffered rows of one side.
 
-    ``latest``: how long after its own time a row may be matched, in ms; may be negative. ``span``: how far
-    the partners of one record are apart, in ms. ``emit_unmatched``: rows without a partner are returned by ``due``.
-    ``alike``: of rows with the same time one is enough.
+    Args:
+        panes: The panes of the subtask.
+        side: 0 for the left side, 1 for the right side.
+        span: The maximum distance between two partners of one record, in ms.
+        latest: How long after its own timestamp a row can be matched, in ms. May be negative.
+        emit_unmatched: ``due`` returns rows without a partner.
+        distinct: Keep only one of several rows with the same timestamp.
     """
 
-    def __init__(self, panes: Panes, side: int, span: int, latest: int, *, emit_unmatched: bool, alike: bool) -> None:
+    def __init__(
+        self, panes: Panes, side: int, span: int, latest: int, *, emit_unmatched: bool, distinct: bool
+    ) -> None:
         self._panes = panes
         self._side = side
-        self._width = span + 1  # so that the partners of a record are in two panes at most
+        self._width = span + 1  # the partners of a record are in at most two panes
         self._latest = latest
         self._emit_unmatched = emit_unmatched
-        self._alike = alike
-        self._in_order: dict[
-            int, list[tuple[int, Any, BufferedRecord]]
-        ] = {}  # by slot the rows of panes that have come due
-        self._bucket: int | None = None  # the pane that ``add`` used last
+        self._distinct = distinct
+        self._in_order: dict[int, list[tuple[int, Any, BufferedRecord]]] = {}  # by slot the rows of panes that were due
+        self._bucket: int | None = None  # the last pane that ``add`` used
         self._pane: Pane
         self._layout = (self._width, latest)
-        self._move_in()
+        self._relayout()
 
     def add(self, key: Any, row: BufferedRecord) -> None:
-        """Let ``row`` wait."""
+        """Buffer ``row``."""
         time = row[TIME]
         bucket = time // self._width
         if bucket != self._bucket:
@@ -59,19 +63,19 @@ class JoinBuffer:
             rows = pane.take(key)
             if rows is None:
                 rows = pane.live[key] = []
-        if self._alike and any(other[TIME] == time for other in rows):
+        if self._distinct and any(other[TIME] == time for other in rows):
             return
         if rows and rows[-1][TIME] > time:
             insort(rows, row, key=_time)
         else:
             rows.append(row)
         if self._emit_unmatched:
-            self._owe(pane, bucket, key, row)
+            self._track_unmatched(pane, bucket, key, row)
         elif time + self._latest > pane.deadline:
             pane.deadline = time + self._latest
 
     def between(self, key: Any, first: int, last: int) -> list[BufferedRecord]:
-        """The rows of ``key`` from ``first`` to ``last`` ms, in order of time."""
+        """The rows of ``key`` with timestamps from ``first`` to ``last`` ms, in order of time."""
         found: list[BufferedRecord] = []
         width, side = self._width, self._side
         for bucket in range(first // width, last // width + 1):
@@ -89,9 +93,9 @@ class JoinBuffer:
                 found += [row for row in rows if first <= row[TIME] <= last]
         return found
 
-    def remove_met(self, key: Any, gone: list[BufferedRecord]) -> None:
-        """Take rows away that ``between`` has returned, and that are marked as met."""
-        for bucket in {row[TIME] // self._width for row in gone}:
+    def remove_matched(self, key: Any, rows: list[BufferedRecord]) -> None:
+        """Remove ``rows``, which ``between`` has returned and which are marked as matched."""
+        for bucket in {row[TIME] // self._width for row in rows}:
             pane = self._panes.get(bucket * 2 + self._side)
             if pane is None:
                 continue
@@ -100,7 +104,7 @@ class JoinBuffer:
                 del pane.live[key]
 
     def due(self, slot: int, now: int) -> list[tuple[int, Any, BufferedRecord]]:
-        """The pane ``slot`` has come due: it goes, or is put off. Returns time, key and row of those that are owed."""
+        """Evict the pane ``slot``, or postpone it. Returns time, key and row of the rows to emit as unmatched."""
         unmatched: list[tuple[int, Any, BufferedRecord]] = []
         if self._emit_unmatched and (pane := self._panes.get(slot)) is not None:
             rows = self._rows_in_order(pane, slot)
@@ -117,8 +121,8 @@ class JoinBuffer:
         self._bucket = None
         return unmatched
 
-    def _move_in(self) -> None:
-        """Put the rows of an earlier program, which had other bounds, where this one looks for them."""
+    def _relayout(self) -> None:
+        """Move rows into the panes of this program if an earlier program with other bounds has stored them."""
         for pane in self._panes:
             if pane.slot % 2 == self._side and pane.layout != self._layout:
                 all_rows = pane.take_all()
@@ -136,7 +140,7 @@ class JoinBuffer:
         )
         self._bucket = bucket
 
-    def _owe(self, pane: Pane, bucket: int, key: Any, row: BufferedRecord) -> None:
+    def _track_unmatched(self, pane: Pane, bucket: int, key: Any, row: BufferedRecord) -> None:
         rows = self._in_order.get(bucket * 2 + self._side)
         if rows is not None:
             insort(rows, (row[TIME], key, row), key=_time)
@@ -144,7 +148,7 @@ class JoinBuffer:
             self._panes.hasten(pane, row[TIME] + self._latest)
 
     def _rows_in_order(self, pane: Pane, slot: int) -> list[tuple[int, Any, BufferedRecord]]:
-        contents = pane.take_all()  # rows that are owed something will change
+        contents = pane.take_all()  # unmatched rows will be modified
         rows = self._in_order.get(slot)
         if rows is None:
             every = [(row[TIME], key, row) for key, of_key in contents.items() for row in of_key]

@@ -1,7 +1,7 @@
-"""The join on event time: records meet whose timestamps are not too far apart (Flink ``IntervalJoinOperator``).
+"""The interval join: joins records with timestamps within bounds of each other (Flink ``IntervalJoinOperator``).
 
-A record waits for partners until event time says that no more can come. So the state holds what the bounds span,
-however long the job runs.
+A record is buffered until event time excludes further partners. So the size of the state depends on the bounds, not on
+how long the job runs.
 """
 
 from __future__ import annotations
@@ -43,16 +43,20 @@ T = TypeVar("T")
 class Side(Generic[T, OUT]):
     """One input of an interval join.
 
-    ``earliest``, ``latest``: where the partners of a record are, in ms from its own timestamp. ``pads``: a record that
-    was never met is joined with None in the end. ``parts``: a record that was met goes. ``counts``: all that matters is
-    whether there is one. ``on_late``: takes late records; None: they are dropped and counted.
+    Attributes:
+        earliest: The lower bound of partner timestamps, in ms relative to the record.
+        latest: The upper bound of partner timestamps, in ms relative to the record.
+        emits_unmatched: Join a record that was never matched with None.
+        removes_matched: Remove a record once it is matched.
+        only_existence: Only the existence of a record matters, so the record itself is not stored.
+        on_late: Called with late records. None: they are dropped and counted.
     """
 
     earliest: int
     latest: int
-    pads: bool
-    parts: bool
-    counts: bool
+    emits_unmatched: bool
+    removes_matched: bool
+    only_existence: bool
     on_late: LateRecord[T, OUT] | None
 
 
@@ -63,7 +67,7 @@ class IntervalJoin(
     PaneFunction,
     Generic[IN1, IN2, OUT],
 ):
-    """What the kinds of interval joins share: lateness, waiting, leaving. Made by ``new_interval_join``."""
+    """Base class of interval joins: lateness, buffering and eviction. Created by ``new_interval_join``."""
 
     dsv2_remember_keys = False
 
@@ -118,7 +122,7 @@ class IntervalJoin(
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        if self._ctx is None:  # the first record of the subtask gets the join ready
+        if self._ctx is None:  # the first record of the subtask initializes the join
             ((first, time),) = batch.slice(0, 1).pairs()
             process_one(first, time)
             batch = batch.slice(1)
@@ -136,7 +140,7 @@ class IntervalJoin(
         except FailedCallbackError as error:
             raise FailedRecordError(record) from error
         except BaseException as error:
-            process_one(record, timestamp)  # has words for what cannot be joined at all
+            process_one(record, timestamp)  # raises the specific error for a record that cannot be joined
             raise FailedRecordError(record) from error
 
     def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
@@ -146,19 +150,19 @@ class IntervalJoin(
         after = max(self._sides[number].latest, 0)
         for time, key, row in self._buffers[number].due(slot, self._time.current_time()):
             self._key.key = key
-            self._pad(number, row[RECORD], time + after)
+            self._join_unmatched(number, row[RECORD], time + after)
 
     @abstractmethod
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
-        """Join ``record`` of side ``number`` with ``partners``, of which there is at least one."""
+    def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
+        """Join ``record`` of side ``number`` with ``partners``, which is not empty."""
 
     def _process(self, record: Any, number: int, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
         self._enter(output, ctx)
         timestamp, now = ctx.timestamp, self._time.current_time()
         if timestamp is None:
             raise ContractError(
-                "An interval join needs records with timestamps, and this one has none: process the stream with a "
-                "generator of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
+                "An interval join requires records with timestamps, but this record has none. Process the stream with "
+                "a generator of EventTimeExtension.new_watermark_generator_builder(...) before key_by."
             )
         if timestamp <= now:
             name = ("on_late_left", "on_late_right")[number]
@@ -167,7 +171,7 @@ class IntervalJoin(
             self._take(number, record, timestamp, ctx.state_manager.current_key, now)
 
     def _enter(self, output: Collector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        """Get ready: only with the first record or pane is it known where they come from and go to."""
+        """Initialize the join with the context of the first record or pane."""
         if ctx is self._ctx:
             return
         self._ctx = ctx
@@ -179,8 +183,8 @@ class IntervalJoin(
                 number,
                 side.latest - side.earliest,
                 side.latest,
-                emit_unmatched=side.pads,
-                alike=side.counts,
+                emit_unmatched=side.emits_unmatched,
+                distinct=side.only_existence,
             )
             for number, side in enumerate(self._sides)
         )
@@ -192,20 +196,20 @@ class IntervalJoin(
         if partners:
             self._key.key = key
             try:
-                self._meet(number, record, timestamp, partners)
+                self._join_partners(number, record, timestamp, partners)
             except BaseException as error:
                 raise FailedCallbackError("process_record") from error
-            if self._sides[1 - number].parts:
-                other.remove_met(key, partners)
-            if side.parts:
+            if self._sides[1 - number].removes_matched:
+                other.remove_matched(key, partners)
+            if side.removes_matched:
                 return
         if timestamp + side.latest > now:
-            self._buffers[number].add(key, [timestamp, None if side.counts else record, bool(partners)])
-        elif side.pads and not partners:
+            self._buffers[number].add(key, [timestamp, None if side.only_existence else record, bool(partners)])
+        elif side.emits_unmatched and not partners:
             self._key.key = key
-            self._pad(number, record, timestamp)
+            self._join_unmatched(number, record, timestamp)
 
-    def _pad(self, number: int, record: Any, timestamp: int) -> None:
+    def _join_unmatched(self, number: int, record: Any, timestamp: int) -> None:
         left, right = (None, record) if number else (record, None)
         try:
             process: Callable[..., object] = self._function.process_record
@@ -215,9 +219,9 @@ class IntervalJoin(
 
 
 class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """INNER, LEFT, RIGHT and FULL: the function gets every pair, and its results the later timestamp of the two."""
+    """INNER, LEFT, RIGHT and FULL joins. The results of a pair have the greater timestamp of the two."""
 
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
+    def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         join_pair: Callable[..., object] = self._function.process_record
         stamping, ctx = self._stamping, cast(RuntimeContext, self._ctx)
         for row in partners:
@@ -235,17 +239,17 @@ class PairJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 
 
 class ExistenceJoin(IntervalJoin[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """SEMI and ANTI: all that counts is whether a left record is met. It goes when it is."""
+    """SEMI and ANTI joins. A left record is removed once it is matched."""
 
-    def _meet(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
+    def _join_partners(self, number: int, record: Any, timestamp: int, partners: list[BufferedRecord]) -> None:
         if number:
             for row in partners:
                 row[MATCHED] = True
-                self._found(row[RECORD], max(timestamp, row[TIME]))
+                self._matched(row[RECORD], max(timestamp, row[TIME]))
         else:
-            self._found(record, max(timestamp, partners[0][TIME]))
+            self._matched(record, max(timestamp, partners[0][TIME]))
 
-    def _found(self, left: Any, timestamp: int) -> None:
+    def _matched(self, left: Any, timestamp: int) -> None:
         if self._type is JoinType.SEMI:
             collector = self._stamping.at(timestamp)
             process: Callable[..., object] = self._function.process_record
@@ -260,11 +264,11 @@ def new_interval_join(
     on_late_left: LateRecord[IN1, OUT] | None,
     on_late_right: LateRecord[IN2, OUT] | None,
 ) -> IntervalJoin[IN1, IN2, OUT]:
-    """The join of a type; ``lower`` and ``upper``: where right records are, in ms from the left one."""
-    pads_left = join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
-    pads_right = join_type in (JoinType.RIGHT, JoinType.FULL)
-    asks_only = join_type in (JoinType.SEMI, JoinType.ANTI)
-    left = Side(lower, upper, pads_left, asks_only, False, on_late_left)
-    right = Side(-upper, -lower, pads_right, False, asks_only, on_late_right)
-    kind = ExistenceJoin if asks_only else PairJoin
+    """Create an interval join. ``lower`` and ``upper`` bound the right timestamp, in ms relative to the left one."""
+    emits_left = join_type in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI)
+    emits_right = join_type in (JoinType.RIGHT, JoinType.FULL)
+    only_existence = join_type in (JoinType.SEMI, JoinType.ANTI)
+    left = Side(lower, upper, emits_left, only_existence, False, on_late_left)
+    right = Side(-upper, -lower, emits_right, False, only_existence, on_late_right)
+    kind = ExistenceJoin if only_existence else PairJoin
     return kind(function, join_type, left, right)

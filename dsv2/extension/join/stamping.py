@@ -1,4 +1,4 @@
-"""Results that have another timestamp than the record in hand."""
+"""A collector for results with a timestamp other than that of the current record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OUT = TypeVar("OUT")
 
 
 class Stamping(Generic[OUT]):
-    """The collector of a function, for results that have a timestamp of their own."""
+    """Wraps the collector of a function and assigns a given timestamp to the results."""
 
     __slots__ = ("_collect_stamped", "_output", "_timestamp")
 
@@ -23,14 +23,14 @@ class Stamping(Generic[OUT]):
         self._timestamp = 0
 
     def at(self, timestamp: int) -> Self:
-        """Give ``timestamp`` (ms) to what is collected from now on."""
+        """Assign ``timestamp`` (ms) to the records collected from now on."""
         self._timestamp = timestamp
         return self
 
     def collect(self, record: OUT) -> None:
-        """Emit ``record`` with that timestamp."""
+        """Emit ``record`` with the assigned timestamp."""
         self._collect_stamped(record, self._timestamp)
 
     def collect_and_overwrite_timestamp(self, record: OUT, timestamp: int) -> None:
-        """Emit ``record`` with another one."""
+        """Emit ``record`` with ``timestamp`` (ms)."""
         self._output.collect_and_overwrite_timestamp(record, timestamp)

@@ -1,9 +1,8 @@
-"""The join with a table as it is: a probe record meets the latest row of the build side (FLIP-326).
+"""The processing-time temporal join: a probe record is joined with the latest row of the build side (FLIP-326).
 
-The build side tells of a table: first all of its rows, the snapshot, then how they change. A probe record must see the
-snapshot at least, so it waits in the state until the build side says that it is over: by the flag of event time, or by
-its end. From then on nothing waits. Until then event time of the build side goes no further, or what waits would be
-late downstream.
+The build side is the changelog of a table: all of its rows (the snapshot), then changes. Probe records are buffered in
+the state until the snapshot is complete, which the build side signals with the use-processing-time flag or by its end.
+Until then the event time of the build side is not forwarded, so that the buffered records are not late downstream.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ OUT = TypeVar("OUT")
 
 _Entry: TypeAlias = dict[Any, Any]
 
-# Under what an entry has them. Strings are the names of states, and numbers from 0 the runtime's own.
+# Keys of an entry. Strings are names of states; numbers from 0 are used by the runtime.
 _LATEST = -1
 _WAITING = -2
-"""Records, timestamps, and the time of the timer that finds out that they wait for too long."""
+"""Records, timestamps, and the time of the timer for the timeout."""
 
 _PROBES_WAITING = "probe_records_waiting"
 _TIMEOUTS = "snapshot_timeouts"
@@ -44,14 +43,14 @@ _logger = logging.getLogger(__name__)
 
 
 class OnSnapshotTimeout(Enum):
-    """What becomes of a job whose probe records wait too long for the snapshot of the build side."""
+    """What happens when probe records wait too long for the snapshot of the build side."""
 
     WARN = "warn"
     FAIL = "fail"
 
 
 class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """Made by ``processing_time_temporal_join``. ``timeout``: ms."""
+    """The join that ``processing_time_temporal_join`` creates. ``timeout`` is in ms."""
 
     dsv2_remember_keys = False
     kept_fields = ("_is_over",)
@@ -88,14 +87,14 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         require_keyed("A processing-time temporal join", position)
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        # What it looks out for. Idleness may come from a source, undeclared, and would then not be shown.
+        # Declared so that on_watermark receives them, even if a source emits idleness without declaring it.
         return (
             EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION,
             EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION,
         )
 
     def open(self, ctx: NonPartitionedContext[OUT]) -> None:
-        ctx.metric_group.counter(_PROBES_WAITING)  # so that there is a 0 to see
+        ctx.metric_group.counter(_PROBES_WAITING)  # so that 0 is shown
 
     def process_record_from_first_input(
         self, record: IN1, output: Collector[OUT], ctx: PartitionedContext[OUT]
@@ -133,25 +132,25 @@ class TemporalJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[I
         timers = ctx.processing_time_manager
         now = timers.current_time()
         if now < timestamp:
-            return  # it fires because all input ends, and so does the snapshot
+            return  # it fires because all input has ended, which also completes the snapshot
         if self._on_timeout is OnSnapshotTimeout.FAIL:
-            raise ContractError(self._complaint(ctx))
+            raise ContractError(self._timeout_message(ctx))
         ctx.metric_group.counter(_TIMEOUTS).inc()
         if self._warned_at != now:
             self._warned_at = now
-            _logger.warning("%s: %s", ctx.task_info.task_name, self._complaint(ctx))
+            _logger.warning("%s: %s", ctx.task_info.task_name, self._timeout_message(ctx))
         state: Any = ctx.state_manager
         state.entry()[_WAITING][2] = now + self._timeout
         timers.register_timer(now + self._timeout)
 
-    def _complaint(self, ctx: RuntimeContext) -> str:
+    def _timeout_message(self, ctx: RuntimeContext) -> str:
         return (
             f"{ctx.metric_group.counter(_PROBES_WAITING).count} probe records in subtask "
             f"{ctx.task_info.index_of_this_subtask} wait for the snapshot of the build side, some for "
-            f"{timedelta(milliseconds=self._timeout)} or longer, and it has not said that the snapshot is over. To say "
-            f"so, every subtask of its source (or of a function behind it) emits the watermark "
-            f"EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or ends. One that is "
-            f"idle has to emit it as well. If the snapshot just takes long, raise snapshot_timeout."
+            f"{timedelta(milliseconds=self._timeout)} or longer, but the build side has not signaled the end of the "
+            f"snapshot. To signal it, every subtask of its source (or of a function after it) must emit the watermark "
+            f"EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end. Idle subtasks "
+            f"must emit it as well. If the snapshot takes longer, increase snapshot_timeout."
         )
 
     def _wait(self, record: IN1, ctx: PartitionedContext[OUT]) -> None:

@@ -1,4 +1,4 @@
-"""The join over all time: records meet that have the same key, however far apart they come (FLIP-500)."""
+"""The unbounded join: joins all records with the same key, however far apart they arrive (FLIP-500)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ OUT = TypeVar("OUT")
 
 
 class UnboundedJoin(WrappingFunction, TwoInputNonBroadcastStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """Made by ``join``. A new record meets those of the other side in the order in which they came; then it is kept."""
+    """The join that ``join`` creates.
+
+    A new record is joined with the records of the other side in the order of their arrival, then stored.
+    """
 
     dsv2_remember_keys = False
 

@@ -1,4 +1,4 @@
-"""The join in windows: records meet that have the same key and are in the same window."""
+"""The window join: joins records with the same key in the same window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUT = TypeVar("OUT")
 
 
 class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """Made by ``window_join``: ``window`` of a function that joins."""
+    """The join that ``window_join`` creates: the ``window`` of a ``JoinInWindow`` function."""
 
     def __init__(self, strategy: WindowStrategy, function: JoinInWindow[IN1, IN2, OUT]) -> None:
         super().__init__(strategy, function)
@@ -51,7 +51,7 @@ class WindowJoin(TwoInputWindowed[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
 
 
 class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """What becomes of the window of a key, where all records of one side are partners of all those of the other."""
+    """The window function of a join: all records of one side are partners of all records of the other side."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class JoinInWindow(TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT
 
 
 class ExistenceInWindow(JoinInWindow[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
-    """SEMI and ANTI: of the right side one record is as good as many."""
+    """The window function of SEMI and ANTI joins, which keeps at most one record of the right side."""
 
     def on_record2(
         self,
@@ -104,5 +104,5 @@ class ExistenceInWindow(JoinInWindow[IN1, IN2, OUT], Generic[IN1, IN2, OUT]):
             window.put_record2(record)
 
     def _pairs(self, lefts: list[Any], rights: list[Any]) -> Iterable[tuple[Any, Any]]:
-        is_met, wants_met = bool(rights), self.join_type is JoinType.SEMI
-        return ((left, None) for left in lefts if is_met is wants_met)
+        is_matched, wants_matched = bool(rights), self.join_type is JoinType.SEMI
+        return ((left, None) for left in lefts if is_matched is wants_matched)
