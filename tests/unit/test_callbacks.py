@@ -103,10 +103,14 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         (
             lambda f: aggregate(TEN, aggregated(), f),
             PlanError,
-            "aggregate: emit is a callable (result, window, ctx) -> rec",
+            "aggregate: emit must be a callable (result, window, ctx) -> rec",
         ),
         (lambda f: reduce(TEN, f), PlanError, "reduce takes a callable (record, record) -> record, not <function"),
-        (lambda f: reduce(TEN, max, f), PlanError, "reduce: emit is a callable (result, window, ctx) -> record, not <"),
+        (
+            lambda f: reduce(TEN, max, f),
+            PlanError,
+            "reduce: emit must be a callable (result, window, ctx) -> record, not <",
+        ),
         (lambda f: join(f), ConfigurationError, "or a callable (left, right, output, ctx), not <function"),
         (
             lambda f: any_interval_join(f, ms(0), ms(5)),

@@ -68,7 +68,7 @@ class TestAggregate:
 
     def test_a_function_without_merge_cannot_have_sessions(self) -> None:
         count = aggregate_of(lambda: 0, one_more, str)
-        with pytest.raises(PlanError, match="the function does not say how accumulators are merged"):
+        with pytest.raises(PlanError, match="the function cannot merge accumulators"):
             aggregate(WindowStrategy.session(ms(10)), count)
 
     def test_a_failing_function_is_named(self) -> None:

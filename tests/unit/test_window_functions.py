@@ -124,7 +124,7 @@ class TestWindowStates:
                 self.handle.update(1)
 
         driver = WindowDriver(window(TEN, Keeping())).record("a1", 3).event_time(9)
-        with pytest.raises(UserFunctionError, match="There is no current window here") as caught:
+        with pytest.raises(UserFunctionError, match="There is no current window") as caught:
             driver.record("a2", 3)
         assert caught.value.callback == "on_late_record"
 
@@ -136,14 +136,14 @@ class TestWindowStates:
                 .redistribute_with_mode(RedistributionMode.REDISTRIBUTABLE)
                 .build(),
                 IllegalRedistributionModeError,
-                "List.* 'x' cannot be a state of windows: these belong to keys, and its mode is REDISTRIBUTABLE",
+                "List.* 'x' cannot be a window state: .* its mode is REDISTRIBUTABLE",
             ),
             (
                 ValueStateDeclaration("x", int, ttl=StateTtl(ms(5))),
                 StateDeclarationError,
-                "'x' cannot be a state of windows: these live as long as their window",
+                "'x' cannot be a window state: window states are removed with",
             ),
-            (StateDeclarations.value_state("sum", str), StateDeclarationError, "Window state 'sum' is declared twice"),
+            (StateDeclarations.value_state("sum", str), StateDeclarationError, "Window state 'sum' has two different"),
             (SUM.name, StateDeclarationError, "use_window_states returned 'sum', which is not a state declaration"),
         ],
     )
@@ -155,7 +155,7 @@ class TestWindowStates:
             WindowDriver(window(TEN, Summing(state)))
 
     def test_sessions_have_none(self) -> None:
-        with pytest.raises(StateDeclarationError, match="cannot be a state of sessions: they merge"):
+        with pytest.raises(StateDeclarationError, match="cannot be a state of sessions, because sessions merge"):
             WindowDriver(window(WindowStrategy.session(ms(10)), Summing()))
 
 
@@ -214,7 +214,7 @@ class TestEarlyFiring:
         assert driver.record("a2", 5).event_time(30).out() == ["a1", "a2"]
 
     def test_windows_of_processing_time_know_no_event_time(self) -> None:
-        with pytest.raises(ConfigurationError, match="Windows of processing time cannot fire early by event time"):
+        with pytest.raises(ConfigurationError, match="Windows in processing time cannot fire early in event time"):
             WindowStrategy.tumbling(ms(10), TimeType.PROCESSING).with_early_firing(ms(5), TimeType.EVENT)
 
 
@@ -348,7 +348,7 @@ class TestHooks:
                 assert ctx.processing_time_manager.current_time() == 5
                 ctx.processing_time_manager.register_timer(10)
 
-        with pytest.raises(UserFunctionError, match="Window functions have no timers") as caught:
+        with pytest.raises(UserFunctionError, match="Window functions cannot register timers") as caught:
             WindowDriver(window(TEN, Timing())).clock(5).record("a1", 3)
         assert caught.value.callback == "on_record"
 
@@ -403,7 +403,9 @@ class TestPositions:
     def test_non_keyed_streams_have_only_the_global_one(self, strategy: WindowStrategy) -> None:
         env = local_environment()
         env.from_collection(["a"]).process(window(strategy, Told())).with_uid("w")  # here
-        with pytest.raises(PlanError, match=r"Process at .*test_window_functions.py:\d+: Told runs in .* need a keyed"):
+        with pytest.raises(
+            PlanError, match=r"Process at .*test_window_functions.py:\d+: Told runs in .* require a keyed"
+        ):
             env.build_plan()
 
     def test_on_non_keyed_streams_each_subtask_has_its_global_window(self) -> None:
@@ -445,8 +447,8 @@ class TestRefusedArguments:
             (lambda w: w.tumbling(ms(5), allowed_lateness=ms(-1)), "allowed_lateness must be 0 or more, not -1 ms"),
             (lambda w: w.tumbling(ms(5), offset="1h"), "offset must be a datetime.timedelta, such as .* not '1h'"),
             (lambda w: w.session(ms(0)), "gap must be at least 1 ms"),
-            (lambda w: w.count(0), "The size of count windows is a number of records, not 0"),
-            (lambda w: w.count(5, 1.0), "The slide of count windows is a number of records, not 1.0"),
+            (lambda w: w.count(0), "The size of count windows must be a number of records, not 0"),
+            (lambda w: w.count(5, 1.0), "The slide of count windows must be a number of records, not 1.0"),
             (lambda w: w.global_().with_early_firing(ms(0)), "interval must be at least 1 ms"),
         ],
     )
@@ -461,9 +463,12 @@ class TestRefusedArguments:
             (lambda: window(TEN, Told), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
             (lambda: window(TEN, one_input()), "window takes a window function"),  # type: ignore[call-overload]
             (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
-            (lambda: aggregate(TEN, CountLetters(), 7), "emit is a callable .result, window, ctx. -> record, not 7"),  # type: ignore[call-overload]
+            (
+                lambda: aggregate(TEN, CountLetters(), 7),
+                "emit must be a callable .result, window, ctx. -> record, not 7",
+            ),  # type: ignore[call-overload]
             (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
-            (lambda: with_late_output(one_input()), "takes what window, aggregate or reduce return"),
+            (lambda: with_late_output(one_input()), "takes the result of window, aggregate or reduce"),
             (lambda: with_late_output(window(TEN, Told())), "Told defines on_late_record, which would never be called"),
         ],
     )

@@ -59,7 +59,7 @@ class EventTimeManager(Protocol):
         """Delete a timer of the current key. Does nothing if there is none. Raises as ``register_timer``."""
 
     def current_time(self) -> int:
-        """The current event time in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of input."""
+        """Event time in ms: ``-(2**63)`` before the first watermark, ``2**63 - 1`` after the end of all input."""
 
     def uses_processing_time(self) -> bool:
         """Whether event time is the wall clock, because all inputs have sent the flag.

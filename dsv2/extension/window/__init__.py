@@ -1,4 +1,4 @@
-"""Windows: tumbling, sliding, session, global and count windows over event time or processing time (FLIP-501)."""
+"""Tumbling, sliding, session, global and count windows over event time or processing time (FLIP-501)."""
 
 from dsv2.extension.window.builtin import aggregate, reduce, window, with_late_output
 from dsv2.extension.window.contexts import OneInputWindowContext, TwoInputWindowContext, WindowContext

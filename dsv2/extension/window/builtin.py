@@ -1,4 +1,4 @@
-"""From a window strategy and a function to a process function (Flink ``BuiltinFuncs.window``, and what it lacks)."""
+"""Functions that create a process function from windows and a function (Flink ``BuiltinFuncs.window``)."""
 
 from __future__ import annotations
 
@@ -51,11 +51,17 @@ def window(
     strategy: WindowStrategy, function: TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]
 ) -> TwoOutputStreamProcessFunction[IN, OUT1, OUT2]: ...
 def window(strategy: Any, function: Any) -> Any:
-    """The process function, for ``process`` or ``connect_and_process``, that runs ``function`` in windows.
+    """Create a process function that runs a window function, for ``process`` or ``connect_and_process``.
 
-    It runs on keyed streams (each key has windows of its own) and on global ones; with ``WindowStrategy.global_()`` on
-    non-keyed ones too. Anywhere else it is refused while the plan is built. Raises ``PlanError`` for what are not a
-    strategy and a window function.
+    It requires a keyed stream, where each key has its own windows, or a global stream. ``WindowStrategy.global_()``
+    also runs on non-keyed streams. Other streams are refused while the plan is built.
+
+    Args:
+        strategy: The windows.
+        function: The window function.
+
+    Raises:
+        PlanError: ``strategy`` is not a ``WindowStrategy``, or ``function`` is not a window function.
     """
     _check_strategy("window", strategy)
     if isinstance(function, OneInputWindowStreamProcessFunction):
@@ -76,18 +82,26 @@ def aggregate(
     strategy: WindowStrategy, function: AggregateFunction[IN, ACC, RESULT], emit: EmitResult[RESULT, OUT]
 ) -> OneInputStreamProcessFunction[IN, OUT]: ...
 def aggregate(strategy: Any, function: Any, emit: Any = None) -> Any:
-    """Aggregate the records of each window as they come; only accumulators are kept.
+    """Aggregate the records of each window incrementally. Only accumulators are stored.
 
-    A window emits its result, or ``emit(result, window, ctx)``: for results that say whose they are, and of when.
-    Sessions need a ``function`` that can ``merge`` accumulators. Runs where ``window`` runs, and raises what it raises.
+    Runs on the same streams as ``window``.
+
+    Args:
+        strategy: The windows.
+        function: The aggregation. Sessions require a function with ``merge``.
+        emit: Called with (result, window, ctx). Returns the record to emit, for example with the key and the time of
+            the window. None (default): the result is emitted.
+
+    Raises:
+        PlanError: An argument is invalid, or ``function`` has no ``merge`` for sessions.
     """
     _check_strategy("aggregate", strategy)
     if not isinstance(function, AggregateFunction):
         raise PlanError(f"aggregate takes an AggregateFunction (an instance, or aggregate_of(...)), not {function!r}.")
     if isinstance(strategy, SessionWindowStrategy) and type(function).merge is AggregateFunction.merge:
         raise PlanError(
-            "aggregate: sessions that meet become one, and the function does not say how accumulators are merged. "
-            "Define merge, or give it to aggregate_of."
+            "aggregate: sessions merge, but the function cannot merge accumulators. Define merge, or pass merge=... to "
+            "aggregate_of."
         )
     _check_emit("aggregate", emit)
     return OneInputWindowed(strategy, AggregatingFunction(function, emit))
@@ -100,9 +114,17 @@ def reduce(
     strategy: WindowStrategy, function: Callable[[T, T], T], emit: EmitResult[T, OUT]
 ) -> OneInputStreamProcessFunction[T, OUT]: ...
 def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
-    """Reduce the records of each window to one as they come: ``function(function(first, second), third)`` and so on.
+    """Reduce the records of each window incrementally: ``function(function(first, second), third)`` and so on.
 
-    For the rest as ``aggregate``. ``function`` must not change what it is given.
+    Runs on the same streams as ``window``.
+
+    Args:
+        strategy: The windows.
+        function: Reduces two records to one. It must not modify its arguments.
+        emit: As for ``aggregate``.
+
+    Raises:
+        PlanError: An argument is invalid.
     """
     _check_strategy("reduce", strategy)
     if isinstance(function, type) or not takes(function, 2):
@@ -112,21 +134,25 @@ def reduce(strategy: Any, function: Any, emit: Any = None) -> Any:
 
 
 def with_late_output(function: OneInputStreamProcessFunction[IN, OUT]) -> TwoOutputStreamProcessFunction[IN, OUT, IN]:
-    """The same windows, with a second output that gets the records which come too late for them.
+    """Add a second output for late records.
 
-    ``function`` is what ``window``, ``aggregate`` or ``reduce`` returned; else, or if it has an ``on_late_record``
-    already, ``PlanError`` is raised.
+    Args:
+        function: The result of ``window`` for a function with one input and one output, of ``aggregate`` or of
+            ``reduce``.
+
+    Raises:
+        PlanError: ``function`` is something else, or its window function defines ``on_late_record``.
     """
     if not isinstance(function, OneInputWindowed):
         raise PlanError(
-            f"with_late_output takes what window, aggregate or reduce return for functions of one input and one "
+            f"with_late_output takes the result of window, aggregate or reduce for a function with one input and one "
             f"output, not {function!r}."
         )
     inner = function.function
     if type(inner).on_late_record is not OneInputWindowStreamProcessFunction.on_late_record:
         raise PlanError(
             f"with_late_output: {type(inner).__name__} defines on_late_record, which would never be called. "
-            f"Take one of the two away."
+            f"Remove on_late_record or with_late_output."
         )
     return LateOutputWindowed(function.strategy, inner)
 
@@ -138,4 +164,4 @@ def _check_strategy(what: str, strategy: object) -> None:
 
 def _check_emit(what: str, emit: object) -> None:
     if emit is not None and not takes(emit, 3):
-        raise PlanError(f"{what}: emit is a callable (result, window, ctx) -> record, not {emit!r}.")
+        raise PlanError(f"{what}: emit must be a callable (result, window, ctx) -> record, not {emit!r}.")

@@ -1,4 +1,4 @@
-"""A window function's callbacks, with everything that they are given but the record."""
+"""Calls the callbacks of a window function for the current window."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dsv2.spi import (
 )
 from dsv2.watermark.event_time import LONG_MAX
 
-__all__ = ("Callbacks", "FoldingCallbacks", "Shape")
+__all__ = ("Callbacks", "IncrementalCallbacks", "Shape")
 
 _BATCH_RECORDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``base``: the class that window functions of this shape extend. The other two: names of callbacks, by input."""
+    """The base class of a kind of window functions, and the names of its record callbacks by input."""
 
     base: type[ProcessFunction]
     on_record: tuple[str, ...]
@@ -35,7 +35,7 @@ class Shape:
 
 
 class _WindowCollector:
-    """Gives what is collected the timestamp of a window."""
+    """Assigns the timestamp of a window to collected records."""
 
     __slots__ = ("_collect_stamped", "collect_and_overwrite_timestamp", "timestamp")
 
@@ -49,7 +49,7 @@ class _WindowCollector:
 
 
 class Callbacks:
-    """Calls the callbacks of ``function``. Raises ``FailedCallbackError`` from what they raise."""
+    """Calls the callbacks of ``function``. An exception in one is raised as ``FailedCallbackError``."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Callbacks:
         window: CurrentWindow,
         late_output: Any = None,
     ) -> None:
-        """``late_output``: takes the late records of which ``function`` is not told then."""
+        """``late_output`` receives late records instead of ``function``."""
         self._window = window
         self._ctx = ctx
         self._args = (*outputs, ctx)
@@ -74,14 +74,14 @@ class Callbacks:
         self._on_trigger = function.on_trigger
         self._on_clear = function.on_clear
         self.only_keeps = tuple(not _overrides(function, shape.base, name) for name in shape.on_record)
-        """For each input, whether ``on_record`` does nothing but to put the record into the window."""
+        """For each input, whether ``on_record`` only puts the record into the window."""
         self.trigger_all: Callable[[dict[Any, Any], int], None] | None = None
-        """Takes what all keys have in a window, and its end; only if nobody else sees the windows and the keys."""
+        """Fires a window of all keys, given its contents by key and its end. None: each key fires separately."""
         self.clears = _overrides(function, shape.base, "on_clear")
-        """Whether there is anything in ``on_clear``."""
+        """Whether the function overrides ``on_clear``."""
 
     def on_record(self, record: Any, side: int) -> None:
-        """A record of the input ``side`` for the window in hand."""
+        """Call ``on_record`` for a record of the input ``side`` in the current window."""
         try:
             returned = self._on_record[side](record, *self._record_args)
             if returned is not None:
@@ -90,7 +90,7 @@ class Callbacks:
             raise FailedCallbackError(self._shape.on_record[side]) from error
 
     def on_trigger(self, end: int) -> None:
-        """The window in hand, which ends before ``end``, fires."""
+        """Fire the current window, whose exclusive end is ``end``."""
         self._stamp(end)
         try:
             check_returned(self._on_trigger(*self._window_args))
@@ -98,7 +98,7 @@ class Callbacks:
             raise FailedCallbackError("on_trigger") from error
 
     def on_clear(self, end: int) -> None:
-        """The window in hand, which ends before ``end``, is removed."""
+        """Call ``on_clear`` for the current window, whose exclusive end is ``end``."""
         self._stamp(end)
         try:
             check_returned(self._on_clear(*self._window_args))
@@ -106,7 +106,7 @@ class Callbacks:
             raise FailedCallbackError("on_clear") from error
 
     def on_late_record(self, record: Any, side: int) -> None:
-        """A record of the input ``side`` has come too late for all of its windows."""
+        """Pass on a record of the input ``side`` that is too late for all of its windows."""
         if self._late_output is not None:
             self._late_output.collect(record)
             return
@@ -122,15 +122,15 @@ class Callbacks:
             output.timestamp = timestamp
 
     def _timestamp_of(self, end: int) -> int | None:
-        """That of what a window emits that ends before ``end``."""
+        """The timestamp of the results of a window with the exclusive end ``end``."""
         if end <= LONG_MAX:
             return end - 1
-        timestamp: int | None = self._ctx.timestamp  # it has no end
-        return None if timestamp == LONG_MAX else timestamp  # the end of the input is no time of day
+        timestamp: int | None = self._ctx.timestamp  # the window has no end
+        return None if timestamp == LONG_MAX else timestamp  # LONG_MAX is the end of input, not a timestamp
 
 
-class FoldingCallbacks(Callbacks):
-    """Those of a ``IncrementalFunction``, which has no ``on_trigger`` but a result."""
+class IncrementalCallbacks(Callbacks):
+    """The callbacks of an ``IncrementalFunction``, which emits a result instead of ``on_trigger``."""
 
     def __init__(self, function: Any, shape: Shape, outputs: Sequence[Any], ctx: Any, *more: Any) -> None:
         super().__init__(function, shape, outputs, ctx, *more)
@@ -143,7 +143,7 @@ class FoldingCallbacks(Callbacks):
             self.trigger_all = partial(self._emit_all, output.emit_batch)
 
     def on_trigger(self, end: int) -> None:
-        """Emit the result of the window in hand."""
+        """Emit the result of the current window."""
         result = self._window.content
         try:
             if self._result_of is not None:
@@ -164,9 +164,9 @@ class FoldingCallbacks(Callbacks):
             emit_batch(RecordBatch(batch, [timestamp] * len(batch)))
 
     def _all_results(self, contents: dict[Any, Any]) -> list[Any]:
-        result_of, in_hand, results = self._result_of, self._partition, list[Any]()
+        result_of, partition, results = self._result_of, self._partition, list[Any]()
         try:
-            for in_hand.key, content in contents.items():
+            for partition.key, content in contents.items():
                 results.append(result_of(content))
         except BaseException as error:
             raise FailedCallbackError("get_result") from error

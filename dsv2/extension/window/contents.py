@@ -1,4 +1,4 @@
-"""What a window holds: the records, or what they have been folded into."""
+"""The contents of windows: records, accumulators or reduced records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from dsv2.state import AggregateFunction
 __all__ = ("NOTHING", "Contents", "Put", "accumulators", "pairs_of_lists", "record_lists", "reduced_records")
 
 Put: TypeAlias = Callable[[Any, Any], Any]
-"""From the content so far and a record to the new content, which may be the same object."""
+"""Puts a record into a content. Returns the new content, which may be the same object."""
 
 NOTHING: Any = object()
-"""Content that the first record replaces. A window is made for a record, so it is there for a moment only."""
+"""The content of a new window that its first record replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     """One kind of content.
 
-    ``empty`` makes the content of a new window. ``puts``: for each input how a record is put into it. ``merge`` makes
-    one content of two, which are given up. ``layout`` says what it is; ``callback``, whose failure that of ``puts`` is.
+    Attributes:
+        layout: A description, part of the checkpoint.
+        empty: Creates the content of a new window.
+        puts: For each input the function that puts a record into a content.
+        merge: Merges two contents to one. Neither may be used afterwards.
+        callback: The callback named in the error if ``puts`` fails.
     """
 
     layout: str
@@ -33,17 +37,17 @@ class Contents:
     callback: str = "put_record"
 
     def put(self, content: Any, record: Any, side: int) -> Any:
-        """The new content of a window that gets a record of the input ``side``."""
+        """The content with a record of the input ``side`` added."""
         return record if content is NOTHING else self.puts[side](content, record)
 
 
 def record_lists() -> Contents:
-    """The records of one input."""
+    """Content: the records of one input."""
     return Contents("records", list, (_append,), add)
 
 
 def pairs_of_lists() -> Contents:
-    """The records of two inputs, each in a list of its own."""
+    """Content: the records of two inputs, in separate lists."""
     return Contents(
         "records of two inputs",
         lambda: ([], []),
@@ -53,7 +57,7 @@ def pairs_of_lists() -> Contents:
 
 
 def accumulators(function: AggregateFunction[Any, Any, Any]) -> Contents:
-    """Accumulators of ``function``."""
+    """Content: an accumulator of ``function``."""
     add_to = function.add
 
     def put(content: Any, record: Any) -> Any:
@@ -63,7 +67,7 @@ def accumulators(function: AggregateFunction[Any, Any, Any]) -> Contents:
 
 
 def reduced_records(reduce: Callable[[Any, Any], Any]) -> Contents:
-    """What ``reduce(reduce(first, second), third)`` and so on gives."""
+    """Content: the records reduced to one, ``reduce(reduce(first, second), third)`` and so on."""
 
     return Contents("reduced records", lambda: NOTHING, (reduce,), reduce, "reduce")
 

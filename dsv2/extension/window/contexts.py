@@ -1,4 +1,4 @@
-"""What window functions see of the window in hand (Flink ``WindowContext`` and its kin)."""
+"""The contexts through which window functions access the current window (Flink ``WindowContext``)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ IN2 = TypeVar("IN2")
 
 
 class WindowContext(Protocol):
-    """The window in hand. Only for the callback that it is given to: the next one finds another window in it."""
+    """The current window. Valid only during the callback, because the object is reused for other windows."""
 
     @property
     def start_time(self) -> int:
-        """Where the window begins, in ms; -1 for one that is not cut by time."""
+        """The start of the window in ms, or -1 if it is a global or count window."""
 
     @property
     def end_time(self) -> int:
-        """Where it ends, in ms, and what begins there is not in it; -1 for one that is not cut by time.
+        """The exclusive end of the window in ms, or -1 if it is a global or count window.
 
-        In ``on_record`` of a session, the end it would have if the record were alone; likewise ``start_time``.
+        In ``on_record`` of a session, ``start_time`` and ``end_time`` are those of a session with only this record.
         """
 
     @overload
@@ -57,34 +57,34 @@ class WindowContext(Protocol):
         self, declaration: AggregatingStateDeclaration[IN, ACC, OUT], /
     ) -> AggregatingState[IN, OUT]: ...
     def get_window_state(self, declaration: Any, /) -> Any:
-        """The handle on a state that the window has for itself, and that goes with it, after ``on_clear``.
+        """The handle on a state of the current window. The state is removed with the window, after ``on_clear``.
 
-        It is that of the window in hand. Raises ``UndeclaredStateError`` if the function does not return
-        ``declaration`` from ``use_window_states``.
+        Raises:
+            UndeclaredStateError: The function does not return ``declaration`` from ``use_window_states``.
         """
 
 
 class OneInputWindowContext(WindowContext, Protocol[IN]):
-    """The window in hand of a function with one input."""
+    """The current window of a function with one input."""
 
     def put_record(self, record: IN, /) -> None:
-        """Keep ``record`` in the window."""
+        """Store ``record`` in the window."""
 
     def get_all_records(self) -> list[IN]:
-        """The records kept in the window, in the order they were put; the list is yours. Empty in ``on_clear``."""
+        """A copy of the records in the window, in the order they were put. Empty in ``on_clear``."""
 
 
 class TwoInputWindowContext(WindowContext, Protocol[IN1, IN2]):
-    """The window in hand of a function with two inputs, which it keeps apart."""
+    """The current window of a function with two inputs, which are stored separately."""
 
     def put_record1(self, record: IN1, /) -> None:
-        """Keep a record of the first input in the window."""
+        """Store a record of the first input in the window."""
 
     def put_record2(self, record: IN2, /) -> None:
-        """Keep a record of the second input in the window."""
+        """Store a record of the second input in the window."""
 
     def get_all_records1(self) -> list[IN1]:
-        """The records of the first input that are kept in the window; the list is yours. Empty in ``on_clear``."""
+        """A copy of the records of the first input in the window. Empty in ``on_clear``."""
 
     def get_all_records2(self) -> list[IN2]:
-        """The records of the second input that are kept in the window; the list is yours. Empty in ``on_clear``."""
+        """A copy of the records of the second input in the window. Empty in ``on_clear``."""

@@ -1,4 +1,4 @@
-"""The current window, as window functions see it."""
+"""The current window: the implementation of ``WindowContext``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ("OneInputCurrentWindow", "TwoInputCurrentWindow", "CurrentWindow")
 
 
 class CurrentWindow:
-    """``WindowContext``. One object shows one window after the other."""
+    """``WindowContext``. One object is reused for all windows."""
 
     __slots__ = ("_contents", "_handles", "_key", "_place", "_put_into", "_slot", "end_time", "start_time")
 
     def __init__(self, contents: Contents, states: Collection[StateDeclaration], key: PartitionAccess) -> None:
-        """``states``: what each window has for itself."""
+        """``states`` are the states that each window has."""
         self._put_into = contents.put
         self._key = key
         self._handles = {state.name: (state, key.new_handle(state, self._states)) for state in states}
@@ -31,11 +31,11 @@ class CurrentWindow:
 
     @property
     def has_states(self) -> bool:
-        """Whether windows have states for themselves."""
+        """Whether windows have states."""
         return bool(self._handles)
 
     def activate(self, contents: dict[Any, Any], place: Any, slot: int, start: int, end: int) -> None:
-        """Become the window ``slot`` of the current key, ``[start, end)``, which holds ``contents[place]``."""
+        """Switch to the window ``slot`` of the current key, ``[start, end)``, with the content ``contents[place]``."""
         self._contents = contents
         self._place = place
         self._slot = slot
@@ -48,7 +48,7 @@ class CurrentWindow:
 
     @property
     def content(self) -> Any:
-        """What the window holds."""
+        """The content of the window."""
         return self._active_contents()[self._place]
 
     def get_window_state(self, declaration: Any) -> Any:
@@ -59,7 +59,7 @@ class CurrentWindow:
                 return handle
         known = ", ".join(str(state) for state, _ in self._handles.values()) or "none"
         raise UndeclaredStateError(
-            f"{declaration} is not declared as a state of windows (declared: {known}). Return its declaration from "
+            f"{declaration} is not declared as a window state (declared: {known}). Return its declaration from "
             f"use_window_states()."
         )
 
@@ -74,7 +74,7 @@ class CurrentWindow:
 
     def _active_contents(self) -> dict[Any, Any]:
         if self._contents is None:
-            raise ContractError("There is no current window here: a late record has none.")
+            raise ContractError("There is no current window: a late record has no window.")
         return self._contents
 
 
@@ -84,11 +84,11 @@ class OneInputCurrentWindow(CurrentWindow):
     __slots__ = ()
 
     def put_record(self, record: Any) -> None:
-        """Keep ``record``."""
+        """Store ``record``."""
         self._put(record, 0)
 
     def get_all_records(self) -> list[Any]:
-        """The records kept."""
+        """The records of the window."""
         return list(self.content)
 
 
@@ -98,17 +98,17 @@ class TwoInputCurrentWindow(CurrentWindow):
     __slots__ = ()
 
     def put_record1(self, record: Any) -> None:
-        """Keep a record of the first input."""
+        """Store a record of the first input."""
         self._put(record, 0)
 
     def put_record2(self, record: Any) -> None:
-        """Keep a record of the second input."""
+        """Store a record of the second input."""
         self._put(record, 1)
 
     def get_all_records1(self) -> list[Any]:
-        """The records kept of the first input."""
+        """The records of the first input in the window."""
         return list(self.content[0])
 
     def get_all_records2(self) -> list[Any]:
-        """The records kept of the second input."""
+        """The records of the second input in the window."""
         return list(self.content[1])

@@ -1,4 +1,4 @@
-"""Firing windows before their time."""
+"""Early firing of windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("EarlyFirings",)
 
 
 class EarlyFirings:
-    """When the windows of the key in hand fire early. A window without new records does not."""
+    """The early firings of the windows of the current key. A window without new records does not fire early."""
 
     def __init__(self, early: EarlyFiring, ctx: Any, event_time: EventTimeManager) -> None:
         self.time_type = early.time_type
@@ -24,7 +24,7 @@ class EarlyFirings:
         self._ctx = ctx
 
     def expect(self, entry: KeyEntry, slot: int, end: int) -> None:
-        """The window under ``slot`` has a new record. ``end``: where it ends, by the same time."""
+        """Register an early firing of the window ``slot``, which has a new record, unless it is after ``end``."""
         expected = entry.get(EARLY)
         if expected is not None and slot in expected:
             return
@@ -36,7 +36,7 @@ class EarlyFirings:
         self._timers.register_timer(time)
 
     def due(self, entry: KeyEntry, time: int) -> list[int]:
-        """The windows that the timer ``time`` was set for, each once. None, if that is because the input has ended."""
+        """The windows that fire early at ``time``. Empty if the timer fires because the input has ended."""
         expected = entry[EARLY]
         slots = [slot for slot, expected_time in expected.items() if expected_time == time]
         for slot in slots:

@@ -1,4 +1,4 @@
-"""What windows keep in the entry of a key, and under which names."""
+"""The keys under which windows store their data in the entry of a key."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from typing import Final
 
 __all__ = ("CONTENTS", "COUNT", "EARLY", "ENDS", "STATES")
 
-# Strings are the names of the user's states, and numbers from 0 the runtime's own. All but COUNT map a window to
-# something; windows are known by their start.
+# Strings are names of user states; numbers from 0 are used by the runtime. All but COUNT hold a dict by window start.
 CONTENTS: Final = -1
-"""What it holds. Every window of the key is in here, but for those that end for all keys at once: these have panes."""
+"""The content of each window of the key, except for tumbling and sliding windows, which are stored in panes."""
 ENDS: Final = -2
-"""Where it ends: for sessions only, others know."""
+"""The end of each window, for sessions only."""
 EARLY: Final = -3
-"""When it fires before its time."""
+"""The next early firing of each window."""
 COUNT: Final = -4
-"""Records of the key so far, for count windows."""
+"""The number of records of the key so far, for count windows."""
 
 STATES: Final = -5
-"""Its states, by name."""
+"""The states of each window, by name."""

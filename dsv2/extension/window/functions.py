@@ -1,6 +1,6 @@
-"""The window functions that users subclass, one base class for each shape (Flink ``*WindowStreamProcessFunction``).
+"""The base classes of window functions (Flink ``*WindowStreamProcessFunction``).
 
-``window(strategy, function)`` makes a process function of one.
+``window(strategy, function)`` creates a process function from a window function.
 """
 
 from __future__ import annotations
@@ -37,26 +37,25 @@ OUT2_co = TypeVar("OUT2_co", covariant=True)
 
 
 class WindowProcessFunction(ProcessFunction):
-    """What the three shapes share.
+    """Base class of window functions.
 
-    Instance fields are part of the checkpoint, as those of any process function are. Timers cannot be registered in a
-    window function: windows are its timers.
+    Instance fields are part of the checkpoint, as for any process function. Window functions cannot register timers.
     """
 
     def use_window_states(self) -> Collection[StateDeclaration]:
-        """The states that each window has for itself; read while the plan is built, and by each subtask.
+        """The declarations of the states that each window has. Called while the plan is built, and in each subtask.
 
-        They belong to keys (mode NONE), live as long as their window (no time to live), and there are none in sessions,
-        because these merge. What is shared by the windows of a key is declared in ``uses_states``.
+        They must be keyed (mode NONE) and have no time to live, because they are removed with the window. Sessions
+        cannot have states, because they merge. Declare state that the windows of a key share in ``uses_states``.
         """
         return ()
 
 
 class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN_contra, OUT_co]):
-    """Windows over one input."""
+    """A window function with one input and one output."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     def on_record(
         self,
@@ -65,9 +64,9 @@ class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN
         ctx: PartitionedContext[OUT_co],
         window: OneInputWindowContext[IN_contra],
     ) -> None:
-        """Called for every record, once for each window that it belongs to; by default it is kept there.
+        """Called for every record, once for each of its windows. By default the record is stored in the window.
 
-        What is collected has the timestamp of the record.
+        Collected records have the timestamp of the record.
         """
         window.put_record(record)
 
@@ -75,37 +74,37 @@ class OneInputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN
     def on_trigger(
         self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN_contra]
     ) -> None:
-        """Called when time has reached the end of the window, and again for each record that is late but not too late.
+        """Called when time has reached the end of the window, and again for each allowed late record.
 
-        What is collected has the last ms of the window as timestamp; of a window without end, that of the record or
-        timer in hand, and none at the end of the input.
+        Collected records have the last ms of the window as timestamp. For a window without end they have the timestamp
+        of the current record or timer, and none at the end of the input.
         """
 
     def on_clear(
         self, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co], window: OneInputWindowContext[IN_contra]
     ) -> None:
-        """Called when the window is removed; its records are gone already. What is left of it goes afterwards."""
+        """Called when the window is removed, after its records and before its states."""
 
     def on_late_record(self, record: IN_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for a record whose windows have all been removed; by default it is dropped."""
+        """Called for a record whose windows have all been removed. By default it is dropped."""
 
     def end_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when every channel of the input has ended and all windows have fired; may still emit."""
+        """Called once when every channel of the input has ended and all windows have fired. May emit."""
 
     def on_watermark(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
-        """Called for every combined watermark but those of event time, as in other process functions."""
+        """Called for every combined watermark except those of event time, as in other process functions."""
         return WatermarkHandlingResult.PEEK
 
 
 class TwoInputNonBroadcastWindowStreamProcessFunction(
     WindowProcessFunction, ABC, Generic[IN1_contra, IN2_contra, OUT_co]
 ):
-    """Windows over two inputs that are partitioned alike; event time is the lesser of the two."""
+    """A window function with two inputs of the same partitioning. Event time is the minimum of both."""
 
     def open(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     def on_record1(
         self,
@@ -114,7 +113,7 @@ class TwoInputNonBroadcastWindowStreamProcessFunction(
         ctx: PartitionedContext[OUT_co],
         window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
-        """Called for every record of the first input, once for each of its windows; by default it is kept there."""
+        """Called for every record of the first input, once for each of its windows. By default it is stored there."""
         window.put_record1(record)
 
     def on_record2(
@@ -124,7 +123,7 @@ class TwoInputNonBroadcastWindowStreamProcessFunction(
         ctx: PartitionedContext[OUT_co],
         window: TwoInputWindowContext[IN1_contra, IN2_contra],
     ) -> None:
-        """Called for every record of the second input, once for each of its windows; by default it is kept there."""
+        """Called for every record of the second input, once for each of its windows. By default it is stored there."""
         window.put_record2(record)
 
     @abstractmethod
@@ -145,35 +144,35 @@ class TwoInputNonBroadcastWindowStreamProcessFunction(
         """As in the one-input function."""
 
     def on_late_record1(self, record: IN1_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for a record of the first input whose windows have all been removed; by default it is dropped."""
+        """Called for a record of the first input whose windows have all been removed. By default it is dropped."""
 
     def on_late_record2(self, record: IN2_contra, output: Collector[OUT_co], ctx: PartitionedContext[OUT_co]) -> None:
-        """Called for a record of the second input whose windows have all been removed; by default it is dropped."""
+        """Called for a record of the second input whose windows have all been removed. By default it is dropped."""
 
     def end_first_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the first input has ended; may still emit."""
+        """Called once when the first input has ended. May emit."""
 
     def end_second_input(self, ctx: NonPartitionedContext[OUT_co]) -> None:
-        """Called once, when the second input has ended; may still emit."""
+        """Called once when the second input has ended. May emit."""
 
     def on_watermark_from_first_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
-        """Called for every combined watermark of the first input but those of event time."""
+        """Called for every combined watermark of the first input except those of event time."""
         return WatermarkHandlingResult.PEEK
 
     def on_watermark_from_second_input(
         self, watermark: Watermark, output: Collector[OUT_co], ctx: NonPartitionedContext[OUT_co]
     ) -> WatermarkHandlingResult:
-        """Called for every combined watermark of the second input but those of event time."""
+        """Called for every combined watermark of the second input except those of event time."""
         return WatermarkHandlingResult.PEEK
 
 
 class TwoOutputWindowStreamProcessFunction(WindowProcessFunction, ABC, Generic[IN_contra, OUT1_co, OUT2_co]):
-    """Windows over one input, with two outputs."""
+    """A window function with one input and two outputs."""
 
     def open(self, ctx: TwoOutputNonPartitionedContext[OUT1_co, OUT2_co]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask before the first record. May emit watermarks."""
 
     def on_record(
         self,

@@ -1,4 +1,4 @@
-"""Window functions that keep no records, but what records have been folded into."""
+"""Window functions that aggregate or reduce records incrementally instead of storing them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ OUT = TypeVar("OUT")
 RESULT = TypeVar("RESULT")
 
 EmitResult: TypeAlias = Callable[[RESULT, WindowContext, PartitionedContext[OUT]], OUT]
-"""From the result of a window, the window, and the context (``ctx.state_manager.current_key``) to a record."""
+"""Creates a record from the result of a window, the window, and the context (``ctx.state_manager.current_key``)."""
 
 
 class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[IN, OUT]):
-    """What ``aggregate`` and ``reduce`` run."""
+    """Base class of the window functions of ``aggregate`` and ``reduce``."""
 
     def __init__(self, emit: EmitResult[Any, OUT] | None) -> None:
         self.emit = emit
-        """Makes what is emitted from the result, if it is not the result itself."""
+        """Creates the emitted record from the result. None: the result is emitted."""
 
     @property
     @abstractmethod
     def result_of(self) -> Callable[[Any], Any] | None:
-        """Makes the result of a window from its content, if it is not the content itself."""
+        """Computes the result of a window from its content. None: the content is the result."""
 
     @property
     @abstractmethod
@@ -44,16 +44,16 @@ class IncrementalFunction(OneInputWindowStreamProcessFunction[IN, OUT], Generic[
 
     @abstractmethod
     def new_contents(self) -> Contents:
-        """How records are folded."""
+        """The kind of content of its windows."""
 
     def on_trigger(
         self, output: Collector[OUT], ctx: PartitionedContext[OUT], window: OneInputWindowContext[IN]
     ) -> None:
-        raise InternalError("FoldingCallbacks stands for this.")
+        raise InternalError("on_trigger of an IncrementalFunction is replaced by IncrementalCallbacks.")
 
 
 class AggregatingFunction(IncrementalFunction[IN, OUT], Generic[IN, ACC, RESULT, OUT]):
-    """``aggregate``."""
+    """The window function of ``aggregate``."""
 
     def __init__(self, function: AggregateFunction[IN, ACC, RESULT], emit: EmitResult[RESULT, OUT] | None) -> None:
         super().__init__(emit)
@@ -72,7 +72,7 @@ class AggregatingFunction(IncrementalFunction[IN, OUT], Generic[IN, ACC, RESULT,
 
 
 class ReducingFunction(IncrementalFunction[T, OUT], Generic[T, OUT]):
-    """``reduce``."""
+    """The window function of ``reduce``."""
 
     result_of = None
 

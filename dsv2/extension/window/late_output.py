@@ -1,4 +1,4 @@
-"""Late records to an output of their own: a one-input window function in a process function with two outputs."""
+"""The process function that runs a one-input window function and emits late records to a second output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dsv2.context import Collector, TwoOutputNonPartitionedContext, TwoOutputPartitionedContext
 from dsv2.extension.event_time import TwoOutputEventTimeStreamProcessFunction
-from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks
+from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow
 from dsv2.extension.window.functions import OneInputWindowStreamProcessFunction
@@ -25,7 +25,7 @@ OUT = TypeVar("OUT")
 
 
 class _FirstOutput:
-    """``NonPartitionedContext`` of the first output."""
+    """A ``NonPartitionedContext`` that only shows the first output."""
 
     def __init__(self, ctx: Any) -> None:
         self._ctx = ctx
@@ -44,7 +44,7 @@ class LateOutputWindowed(
     OneInputRecordsWindowed[OneInputWindowStreamProcessFunction[IN, OUT]],
     TwoOutputEventTimeStreamProcessFunction[IN, OUT, IN],
 ):
-    """Made by ``with_late_output``."""
+    """The process function that ``with_late_output`` creates."""
 
     shape = OneInputWindowed.shape
 
@@ -94,6 +94,6 @@ class LateOutputWindowed(
         return contents_of(self.function)
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
-        guarded = TimerlessContext(ctx, _FirstOutput(ctx.non_partitioned_context))
-        kind = FoldingCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
-        return kind(self.function, self.shape, outputs[:1], guarded, window, outputs[1])
+        timerless = TimerlessContext(ctx, _FirstOutput(ctx.non_partitioned_context))
+        kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
+        return kind(self.function, self.shape, outputs[:1], timerless, window, outputs[1])

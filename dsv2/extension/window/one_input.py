@@ -24,7 +24,7 @@ class OneInputWindowed(
     OneInputRecordsWindowed[OneInputWindowStreamProcessFunction[IN, OUT]],
     OneInputEventTimeStreamProcessFunction[IN, OUT],
 ):
-    """Made by ``window``, ``aggregate`` and ``reduce``."""
+    """The process function that ``window``, ``aggregate`` and ``reduce`` create."""
 
     shape = Shape(OneInputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
 
@@ -55,5 +55,5 @@ class OneInputWindowed(
 
 
 def contents_of(function: OneInputWindowStreamProcessFunction[IN, OUT]) -> Contents:
-    """What the windows of ``function`` hold."""
+    """The kind of content of the windows of ``function``."""
     return function.new_contents() if isinstance(function, IncrementalFunction) else record_lists()

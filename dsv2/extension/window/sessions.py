@@ -1,4 +1,4 @@
-"""Session windows: they grow with their records, and become one where they meet."""
+"""Session windows, which grow with their records and merge if they overlap."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ __all__ = ("SessionWindows",)
 
 
 class SessionWindows(Windows):
-    """The sessions of a key never meet, so that each is known by its start; its entry says where it ends."""
+    """Session windows. The sessions of a key do not overlap, so their start identifies them."""
 
     def __init__(self, strategy: SessionWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
         self._gap = strategy.gap
 
     def add(self, record: Any, side: int) -> None:
-        """Put ``record`` into the session that it belongs to, or makes."""
+        """Put ``record`` into its session, which may be new."""
         time = self._time()
         end = time + self._gap
         entry = self._current_entry()
-        # Those that only touch belong together as well.
-        met = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
-        if not met and end - 1 <= self._watermark():
+        # Adjacent sessions merge too.
+        overlapping = [(s, e) for s, e in entry.get(ENDS, {}).items() if s <= end and time <= e]
+        if not overlapping and end - 1 <= self._watermark():
             self._callbacks.on_late_record(record, side)
             return
         check_window_end(end - 1, f"The session from {time} ms on")
-        slot = self._merge(entry, sorted(met), time, end)
+        slot = self._merge(entry, sorted(overlapping), time, end)
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)
         self._put(contents, slot, record, side)
         self._expect_early(entry, slot)
 
-    def _merge(self, entry: KeyEntry, met: list[tuple[int, int]], start: int, end: int) -> int:
-        """Make one session of those that a record has ``met`` and its own; returns its start."""
-        start, end = min([start, *(s for s, _ in met)]), max([end, *(e for _, e in met)])
-        if met == [(start, end)]:
+    def _merge(self, entry: KeyEntry, overlapping: list[tuple[int, int]], start: int, end: int) -> int:
+        """Merge the ``overlapping`` sessions with that of a new record, ``[start, end)``. Returns the start."""
+        start, end = min([start, *(s for s, _ in overlapping)]), max([end, *(e for _, e in overlapping)])
+        if overlapping == [(start, end)]:
             return start
         windows, ends = entry.setdefault(CONTENTS, {}), entry.setdefault(ENDS, {})
-        contents = [windows.pop(s) for s, _ in met]
+        contents = [windows.pop(s) for s, _ in overlapping]
         content = contents[0] if contents else self._contents.empty()
         for other in contents[1:]:
             content = self._contents.merge(content, other)
-        for s, e in met:
+        for s, e in overlapping:
             del ends[s]
             if e != end and e - 1 not in entry.get(EARLY, {}).values():
                 self._timers.delete_timer(e - 1)
         windows[start] = content
         ends[start] = end
         self._timers.register_timer(end - 1)
-        self._merge_early(entry, [s for s, _ in met], start)
+        self._merge_early(entry, [s for s, _ in overlapping], start)
         return start
 
     @staticmethod
-    def _merge_early(entry: KeyEntry, met: list[int], start: int) -> None:
+    def _merge_early(entry: KeyEntry, merged: list[int], start: int) -> None:
         expected = entry.get(EARLY, {})
-        times = [expected.pop(s) for s in met if s in expected]
+        times = [expected.pop(s) for s in merged if s in expected]
         if times:
             expected[start] = min(times)
 

@@ -1,4 +1,4 @@
-"""Which states windows may have: checked while the plan is built."""
+"""Checks of the window states that functions declare, made while the plan is built."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ __all__ = ("check_window_states",)
 
 
 def check_window_states(function: WindowProcessFunction, strategy: WindowStrategy) -> None:
-    """Look at what ``function`` returns from ``use_window_states``.
+    """Check what ``function`` returns from ``use_window_states``.
 
-    Raises ``IllegalRedistributionModeError`` for modes other than NONE, and ``StateDeclarationError`` for what is not a
-    declaration, names that mean two states, a time to live, and any state in windows that merge.
+    Raises:
+        IllegalRedistributionModeError: A state has a mode other than NONE.
+        StateDeclarationError: An element is not a declaration, two different declarations have the same name, a state
+            has a time to live, or the windows are sessions.
     """
     declarations: object = function.use_window_states()
     if not isinstance(declarations, Collection):
@@ -33,24 +35,24 @@ def check_window_states(function: WindowProcessFunction, strategy: WindowStrateg
         first = declared.setdefault(declaration.name, declaration)
         if first != declaration:
             raise StateDeclarationError(
-                f"Window state {declaration.name!r} is declared twice and differently:\n  {first!r}\n"
-                f"  {declaration!r}\nA name means one state of a window: rename one of them."
+                f"Window state {declaration.name!r} has two different declarations:\n  {first!r}\n"
+                f"  {declaration!r}\nThe name of a state is unique in a window: rename one of them."
             )
         _check(declaration)
     if declared and isinstance(strategy, SessionWindowStrategy):
         raise StateDeclarationError(
-            f"{', '.join(map(str, declared.values()))} cannot be a state of sessions: they merge, and nobody knows how "
-            f"to merge their states. Keep records in them, aggregate, or keep state of the key (uses_states)."
+            f"{', '.join(map(str, declared.values()))} cannot be a state of sessions, because sessions merge and their "
+            f"states cannot be merged. Store records in the window, aggregate, or use keyed state (uses_states)."
         )
 
 
 def _check(declaration: StateDeclaration) -> None:
     if declaration.redistribution_mode is not RedistributionMode.NONE:
         raise IllegalRedistributionModeError(
-            f"{declaration} cannot be a state of windows: these belong to keys, and its mode is "
+            f"{declaration} cannot be a window state: window states are keyed (mode NONE), but its mode is "
             f"{declaration.redistribution_mode.name}."
         )
     if declaration.time_to_live is not None:
         raise StateDeclarationError(
-            f"{declaration} cannot be a state of windows: these live as long as their window, and have no time to live."
+            f"{declaration} cannot be a window state: window states are removed with their window and have no ttl."
         )

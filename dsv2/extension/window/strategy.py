@@ -1,4 +1,4 @@
-"""How records are put into windows (Flink ``WindowStrategy``, FLIP-501): plain values, checked when they are made."""
+"""Window strategies: how records are assigned to windows (Flink ``WindowStrategy``, FLIP-501)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ZERO = timedelta(0)
 
 
 class TimeType(Enum):
-    """Which time windows follow.
+    """The time that windows are based on.
 
-    ``EVENT``: the timestamps of the records, and the watermarks. ``PROCESSING``: the wall clock.
+    ``EVENT``: the timestamps of the records and event-time watermarks. ``PROCESSING``: the wall clock.
     """
 
     EVENT = "event"
@@ -40,7 +40,7 @@ TimeTypeChoice: TypeAlias = TimeType | Literal["event", "processing"]
 
 @dataclass(frozen=True, slots=True)
 class EarlyFiring:
-    """Fires a window every ``interval`` ms before its time, if it has got records since."""
+    """Fires a window every ``interval`` ms before its end if it has received records since."""
 
     interval: int
     time_type: TimeType
@@ -48,24 +48,24 @@ class EarlyFiring:
 
 @dataclass(frozen=True)
 class WindowStrategy(ABC):
-    """Says which windows there are. Made by its static methods, and given to ``window`` and its kin.
+    """How records are assigned to windows.
 
-    All raise ``ConfigurationError`` for a duration, a time type or a number that cannot be used. Durations are whole
-    milliseconds.
+    Create a strategy with one of the static methods and pass it to ``window``, ``aggregate`` or ``reduce``. All methods
+    raise ``ConfigurationError`` for an invalid duration, time type or number. Durations are whole milliseconds.
     """
 
     time_type: TimeType = field(default=TimeType.EVENT, kw_only=True)
-    """What windows end by. Those that do not end by time follow event time, which ends when all input has."""
+    """The time that ends windows. Global and count windows use event time, which ends with the input."""
     early_firing: EarlyFiring | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
     def layout(self) -> str:
-        """What must be the same for state that was written before to be understood."""
+        """The state layout in the checkpoint, which must not change between restarts."""
 
     @staticmethod
     def global_() -> GlobalWindowStrategy:
-        """One window for everything, which fires at the end of the input."""
+        """One window for all records. It fires at the end of the input."""
         return GlobalWindowStrategy()
 
     @staticmethod
@@ -76,10 +76,14 @@ class WindowStrategy(ABC):
         *,
         offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
-        """Windows of ``size``, one after the other: ``[n * size + offset, (n + 1) * size + offset)``.
+        """Tumbling windows: ``[n * size + offset, (n + 1) * size + offset)``.
 
-        ``allowed_lateness`` (event time only): how long a window is kept behind the watermark; each record that comes
-        for it meanwhile fires it again. ``offset`` moves the windows, for days that begin elsewhere than in Greenwich.
+        Args:
+            size: The size of the windows, at least 1 ms.
+            time_type: Event time (default) or processing time.
+            allowed_lateness: How long a window is kept after the watermark has passed its end. Each record that
+                arrives meanwhile fires it again. Default: 0. Event time only.
+            offset: Shifts the windows relative to the epoch, for example to days in a time zone. Default: 0.
         """
         return _sliding(size, size, time_type, allowed_lateness, offset)
 
@@ -92,42 +96,52 @@ class WindowStrategy(ABC):
         *,
         offset: timedelta = _ZERO,
     ) -> SlidingWindowStrategy:
-        """Windows of ``size`` that begin every ``slide``: a record is in several, or in none where there are gaps."""
+        """Sliding windows of ``size`` that start every ``slide``.
+
+        A record may be in several windows, or in none if ``slide`` exceeds ``size``. The other parameters are those of
+        ``tumbling``.
+        """
         return _sliding(size, slide, time_type, allowed_lateness, offset)
 
     @staticmethod
     def session(gap: timedelta, time_type: TimeTypeChoice = TimeType.EVENT) -> SessionWindowStrategy:
-        """Windows of records that follow each other by at most ``gap``; a record between two makes them one."""
+        """Session windows: records with gaps of at most ``gap``. A record between two sessions merges them."""
         return SessionWindowStrategy(as_milliseconds(gap, "gap", at_least=1), time_type=_time_type(time_type))
 
     @staticmethod
     def count(size: int, slide: int | None = None) -> CountWindowStrategy:
-        """Windows of ``size`` records of a key, in the order they come; one begins every ``slide`` records.
+        """Count windows of a key, in the order of arrival. Incomplete windows fire at the end of the input.
 
-        Without ``slide`` one follows the other. Those that are not full when the input ends fire then. (Flink's
-        DataStream V2 has none of these.)
+        Args:
+            size: Number of records in a window, at least 1.
+            slide: Number of records after which a new window starts. None (default): ``size``.
+
+        (Flink's DataStream V2 has no count windows.)
         """
         slide = size if slide is None else slide
         for what, number in (("size", size), ("slide", slide)):
             if not is_whole_number(number) or number < 1:
-                raise ConfigurationError(f"The {what} of count windows is a number of records, not {number!r}.")
+                raise ConfigurationError(f"The {what} of count windows must be a number of records, not {number!r}.")
         return CountWindowStrategy(size, slide)
 
     def with_early_firing(self, interval: timedelta, time_type: TimeTypeChoice = TimeType.PROCESSING) -> Self:
-        """The same windows, which also fire before their time: at multiples of ``interval``, if they got records since.
+        """The same windows with early firing at multiples of ``interval``, if they have received records since.
 
-        ``time_type`` says by which time the interval counts; windows of processing time know only that one.
+        Args:
+            interval: The interval, at least 1 ms.
+            time_type: The time of the interval. Default: processing time. Windows of processing time cannot use event
+                time.
         """
         milliseconds = as_milliseconds(interval, "interval", at_least=1)
         counted_in = _time_type(time_type)
         if counted_in is TimeType.EVENT and self.time_type is TimeType.PROCESSING:
-            raise ConfigurationError("Windows of processing time cannot fire early by event time.")
+            raise ConfigurationError("Windows in processing time cannot fire early in event time.")
         return replace(self, early_firing=EarlyFiring(milliseconds, counted_in))
 
 
 @dataclass(frozen=True)
 class GlobalWindowStrategy(WindowStrategy):
-    """``WindowStrategy.global_()``."""
+    """The strategy of ``WindowStrategy.global_()``."""
 
     @property
     def layout(self) -> str:
@@ -136,7 +150,7 @@ class GlobalWindowStrategy(WindowStrategy):
 
 @dataclass(frozen=True)
 class SlidingWindowStrategy(WindowStrategy):
-    """``WindowStrategy.sliding(...)``, and ``tumbling(...)``: windows that slide by their size. All in ms."""
+    """The strategy of ``WindowStrategy.sliding(...)`` and ``tumbling(...)``, whose slide is the size. All in ms."""
 
     size: int
     slide: int
@@ -151,18 +165,18 @@ class SlidingWindowStrategy(WindowStrategy):
 
 @dataclass(frozen=True)
 class SessionWindowStrategy(WindowStrategy):
-    """``WindowStrategy.session(...)``; ``gap`` in ms."""
+    """The strategy of ``WindowStrategy.session(...)``. ``gap`` is in ms."""
 
     gap: int
 
     @property
     def layout(self) -> str:
-        return f"sessions in {self.time_type.value} time"  # each knows its end: the gap may change
+        return f"sessions in {self.time_type.value} time"  # the end of each session is stored, so the gap may change
 
 
 @dataclass(frozen=True)
 class CountWindowStrategy(WindowStrategy):
-    """``WindowStrategy.count(...)``, in records."""
+    """The strategy of ``WindowStrategy.count(...)``, in records."""
 
     size: int
     slide: int
@@ -183,7 +197,7 @@ def _sliding(
         size=length,
         slide=every,
         time_type=chosen,
-        allowed_lateness=late if chosen is TimeType.EVENT else 0,  # by the wall clock nothing is late
+        allowed_lateness=late if chosen is TimeType.EVENT else 0,  # no record is late in processing time
         offset=as_milliseconds(offset, "offset") % every,
     )
 

@@ -1,6 +1,6 @@
-"""Tumbling and sliding windows: all of one size, each known by its start.
+"""Tumbling and sliding windows, identified by their start.
 
-They begin and end for all keys at once, so what the keys have in one window is together in a pane.
+They start and end at the same time for all keys, so the contents of all keys in one window are stored in a pane.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ABSENT: Any = object()
 
 
 class TimeWindows(Windows):
-    """Tumbling windows are sliding windows that slide by their size."""
+    """Tumbling and sliding windows. The slide of tumbling windows is their size."""
 
     def __init__(self, strategy: SlidingWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
@@ -32,13 +32,13 @@ class TimeWindows(Windows):
         self._lateness = strategy.allowed_lateness
         self._panes = self._key.panes
         self._has_entries = around.window.has_states or self._early is not None
-        self._leaves_more = self._callbacks.clears or self._has_entries
-        # Whether a record before the end of its window has nothing to do but to go into it.
+        self._clears_keys = self._callbacks.clears or self._has_entries
+        # Whether a record that is not late only has to be put into its window.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
         self._takes_batches = tumbles and self._callbacks.only_keeps[0]
 
     def add(self, record: Any, side: int) -> None:
-        """Put ``record`` into the windows of its time."""
+        """Put ``record`` into its windows."""
         time, watermark = self._time(), self._watermark()
         start = time - (time - self._offset) % self._slide
         is_late = True
@@ -47,7 +47,7 @@ class TimeWindows(Windows):
                 is_late = False
                 self._add_to(start, record, side, watermark)
             start -= self._slide
-        # A record may also be in a gap between windows: then it is late if its time is over.
+        # A record in a gap between windows is late if its own time has passed.
         if is_late and time + self._lateness <= watermark:
             self._callbacks.on_late_record(record, side)
 
@@ -57,17 +57,17 @@ class TimeWindows(Windows):
         select: Callable[[Any], Any],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
-        """As ``add``, in a loop with nothing to call for a record that finds its window but ``select`` and the put."""
+        """As ``add``, but without further calls for a record whose window exists than ``select`` and the put."""
         if not self._takes_batches:
             super().add_batch(batch, select, add_one)
             return
         size, offset, watermark = self._size, self._offset, self._watermark()
         put, empty, absent, nothing = self._contents.puts[0], self._contents.empty, _ABSENT, NOTHING
-        start = stop = 0  # of the window in hand: none
+        start = stop = 0  # no current window
         record = timestamp = None
         try:
             for record, timestamp in batch.pairs():
-                if not start <= timestamp < stop:  # type: ignore[operator]  # None: see _fail
+                if not start <= timestamp < stop:  # type: ignore[operator]  # _fail handles None
                     first = timestamp - (timestamp - offset) % size  # type: ignore[operator]
                     if first + size - 1 <= watermark:
                         add_one(record, timestamp)
@@ -81,7 +81,7 @@ class TimeWindows(Windows):
                     content = take(key, absent)
                     if content is absent:
                         if key is None:
-                            add_one(record, timestamp)  # is refused there
+                            add_one(record, timestamp)  # refuses the key
                         content = empty()
                         if content is nothing:
                             live[key] = record
@@ -95,28 +95,28 @@ class TimeWindows(Windows):
             self._fail(error, record, timestamp, select, add_one)
 
     def on_pane_due(self, slot: int) -> None:
-        """Fire the window ``slot``; remove it, if it is not kept for late records."""
+        """Fire the window ``slot``, and remove it unless it is kept for late records."""
         pane, end = self._existing(slot), slot + self._size
         contents = pane.take_all()
-        fires, goes = pane.deadline == end - 1, pane.deadline == end - 1 + self._lateness
+        fires, expires = pane.deadline == end - 1, pane.deadline == end - 1 + self._lateness
         if fires and self._callbacks.trigger_all is not None:
             self._callbacks.trigger_all(contents, end)
             fires = False
-        if fires or (goes and self._leaves_more):
+        if fires or (expires and self._clears_keys):
             for self._key.key in list(contents):
-                self._end(contents, slot, fires, goes)
-        if goes:
+                self._end(contents, slot, fires, expires)
+        if expires:
             self._panes.drop(slot)
         else:
             pane.deadline = end - 1 + self._lateness
 
-    def _end(self, contents: dict[Any, Any], slot: int, fires: bool, goes: bool) -> None:
-        """The same for the key in hand."""
+    def _end(self, contents: dict[Any, Any], slot: int, fires: bool, expires: bool) -> None:
+        """Fire and remove the window ``slot`` of the current key."""
         key, end = self._key.key, slot + self._size
         if fires:
             self._window.activate(contents, key, slot, slot, end)
             self._callbacks.on_trigger(end)
-        if goes:
+        if expires:
             if self._callbacks.clears:
                 contents[key] = self._contents.empty()
                 self._window.activate(contents, key, slot, slot, end)
@@ -151,7 +151,7 @@ class TimeWindows(Windows):
         return pane
 
     def _content(self, start: int, key: Any) -> Any:
-        """What ``key`` has in a window, brought into its ``live``; else ``_ABSENT``."""
+        """The content of ``key`` in a window, loaded into ``live``, or ``_ABSENT``."""
         pane = self._existing(start)
         content = pane.live.get(key, _ABSENT)
         return pane.take(key, _ABSENT) if content is _ABSENT else content
@@ -171,7 +171,7 @@ class TimeWindows(Windows):
         select: Callable[[Any], Any],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Raise what ``error`` is: the usual way has words for all but what the put has raised."""
+        """Raise the error for ``record``: from ``add_one``, unless the put raised ``error``."""
         try:
             hash(select(record))
             is_put = timestamp is not None

@@ -1,4 +1,4 @@
-"""The contexts that window functions get: those of the runtime, without timers."""
+"""The context of window functions: that of the runtime without timers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ __all__ = ("TimerlessContext",)
 
 
 class _ClockOnly:
-    """``ProcessingTimeManager`` that only tells the time."""
+    """A ``ProcessingTimeManager`` without timers."""
 
     def __init__(self, manager: Any) -> None:
         self.current_time = manager.current_time
 
     def register_timer(self, timestamp: int) -> NoReturn:
-        """Refuses."""
+        """Raise ``ContractError``."""
         raise ContractError(
-            "Window functions have no timers: their windows set them. Fire earlier with "
-            "WindowStrategy.with_early_firing, or write an event-time process function."
+            "Window functions cannot register timers. Fire windows earlier with WindowStrategy.with_early_firing, or "
+            "write an event-time process function."
         )
 
     delete_timer = register_timer
 
 
 class TimerlessContext:
-    """``PartitionedContext`` of a window function, of one or two outputs."""
+    """``PartitionedContext`` of a window function with one or two outputs."""
 
     def __init__(self, ctx: Any, non_partitioned_context: Any) -> None:
         self._ctx = ctx
@@ -39,6 +39,6 @@ class TimerlessContext:
 
     @property
     def timestamp(self) -> int | None:
-        """The timestamp of the record or timer in hand, in ms."""
+        """The timestamp of the current record or timer, in ms."""
         timestamp: int | None = self._ctx.timestamp
         return timestamp

@@ -26,7 +26,7 @@ class TwoInputWindowed(
     Windowed[TwoInputNonBroadcastWindowStreamProcessFunction[IN1, IN2, OUT]],
     TwoInputNonBroadcastEventTimeStreamProcessFunction[IN1, IN2, OUT],
 ):
-    """Made by ``window``."""
+    """The process function that ``window`` creates for a two-input window function."""
 
     shape = Shape(
         TwoInputNonBroadcastWindowStreamProcessFunction,

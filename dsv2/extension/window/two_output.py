@@ -28,7 +28,7 @@ class TwoOutputWindowed(
     OneInputRecordsWindowed[TwoOutputWindowStreamProcessFunction[IN, OUT1, OUT2]],
     TwoOutputEventTimeStreamProcessFunction[IN, OUT1, OUT2],
 ):
-    """Made by ``window``."""
+    """The process function that ``window`` creates for a two-output window function."""
 
     shape = Shape(TwoOutputWindowStreamProcessFunction, ("on_record",), ("on_late_record",))
 

@@ -1,6 +1,6 @@
-"""Windows that no time ends: the global window, and windows that count their records.
+"""Windows that do not end by time: the global window and count windows.
 
-Each key has a timer at the end of all time for them, which is when the input has ended.
+Each key has a timer at ``LONG_MAX``, which fires at the end of the input.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _UntimedWindows(Windows):
         self._window.activate(entry[CONTENTS], slot, slot, _NO_TIME, _NO_TIME)
 
     def _end_due(self, entry: KeyEntry, time: int) -> None:
-        if time == LONG_MAX:  # else it is a timer of early firing
+        if time == LONG_MAX:  # otherwise it is a timer of early firing
             entry.pop(COUNT, None)
             for slot in list(entry[CONTENTS]):
                 self._fire(entry, slot)
@@ -43,7 +43,7 @@ class _UntimedWindows(Windows):
 
 
 class GlobalWindow(_UntimedWindows):
-    """One window for everything."""
+    """The global window, which contains all records."""
 
     def add(self, record: Any, side: int) -> None:
         """Put ``record`` into the window."""
@@ -54,7 +54,7 @@ class GlobalWindow(_UntimedWindows):
 
 
 class CountWindows(_UntimedWindows):
-    """Windows over the records of a key by their number, which takes the place of time."""
+    """Count windows, which contain the records of a key by number instead of time."""
 
     def __init__(self, strategy: CountWindowStrategy, around: WindowEnvironment) -> None:
         super().__init__(strategy, around)
@@ -62,7 +62,7 @@ class CountWindows(_UntimedWindows):
         self._slide = strategy.slide
 
     def add(self, record: Any, side: int) -> None:
-        """Put ``record`` into the windows that are not full, and fire the one that it fills."""
+        """Put ``record`` into the windows that are not full, and fire the window that it completes."""
         entry = self._current_entry()
         number = entry.get(COUNT, 0)
         if number % self._slide == 0:
@@ -75,7 +75,7 @@ class CountWindows(_UntimedWindows):
         if number % self._slide or CONTENTS in entry:
             entry[COUNT] = number
         else:
-            entry.pop(COUNT, None)  # counting can begin anew: nothing is left of the key
+            entry.pop(COUNT, None)  # no windows remain, so the count restarts at 0
 
     def _close(self, entry: KeyEntry, slot: int) -> None:
         self._fire(entry, slot)

@@ -1,4 +1,4 @@
-"""What the process functions that run window functions share."""
+"""The base class of process functions that run window functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsv2.errors import InternalError, PlanError
 from dsv2.extension.event_time import EventTimeManager, EventTimeProcessFunction
-from dsv2.extension.window.callbacks import Callbacks, FoldingCallbacks, Shape
+from dsv2.extension.window.callbacks import Callbacks, IncrementalCallbacks, Shape
 from dsv2.extension.window.contents import Contents
 from dsv2.extension.window.current_window import CurrentWindow, OneInputCurrentWindow
 from dsv2.extension.window.functions import WindowProcessFunction
@@ -37,12 +37,12 @@ F = TypeVar("F", bound=WindowProcessFunction)
 
 
 class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic[F]):
-    """Puts records into the windows of ``strategy``, and tells ``function`` of them.
+    """Assigns records to the windows of ``strategy`` and calls the callbacks of ``function``.
 
-    Its own fields are not kept: the windows are in the keyed state, and the rest is made anew from the program.
+    Its own fields are not checkpointed: the windows are in keyed state, and the program recreates the rest.
     """
 
-    dsv2_remember_keys = False  # or state would not go back to nothing
+    dsv2_remember_keys = False  # otherwise the state would grow with the number of keys
     dsv2_partition_by_constant = True
     shape: ClassVar[Shape]
 
@@ -73,8 +73,8 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
     def dsv2_check_position(self, position: Position) -> None:
         if position.parallel and not position.keyed and not isinstance(self.strategy, GlobalWindowStrategy):
             raise PlanError(
-                f"{type(self.function).__name__} runs in {self.strategy.layout}, which need a keyed or a global "
-                f"stream: call key_by or global_ before. On a non-keyed stream there is only WindowStrategy.global_()."
+                f"{type(self.function).__name__} runs in {self.strategy.layout}, which require a keyed or a global "
+                f"stream: call key_by or global_ first. A non-keyed stream supports only WindowStrategy.global_()."
             )
         check_window_states(self.function, self.strategy)
 
@@ -109,9 +109,9 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
         raise NotImplementedError
 
     def _new_callbacks(self, ctx: Any, outputs: Sequence[Any], window: CurrentWindow) -> Callbacks:
-        kind = FoldingCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
-        guarded = TimerlessContext(ctx, ctx.non_partitioned_context)
-        return kind(self.function, self.shape, outputs, guarded, window)
+        kind = IncrementalCallbacks if isinstance(self.function, IncrementalFunction) else Callbacks
+        timerless = TimerlessContext(ctx, ctx.non_partitioned_context)
+        return kind(self.function, self.shape, outputs, timerless, window)
 
     def _windows_of(self, ctx: Any, *outputs: Any) -> Windows:
         if ctx is not self._ctx:
@@ -119,7 +119,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
         return self._windows
 
     def _enter(self, ctx: Any, *outputs: Any) -> None:
-        """Get ready for the first record or timer: only now is it known where they come from and go to."""
+        """Create the windows with the context and outputs of the first record or timer."""
         contents = self._new_contents()
         window = self._new_window(contents, partition_access(ctx.state_manager))
         callbacks = self._new_callbacks(ctx, outputs, window)
@@ -130,7 +130,7 @@ class Windowed(WrappingFunction, EventTimeProcessFunction, PaneFunction, Generic
 
 
 class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
-    """What those with one input share."""
+    """Base class of those with one input."""
 
     def process_keyed_batch(
         self,
@@ -139,7 +139,7 @@ class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        if self._ctx is None:  # the first record of the subtask gets the windows ready
+        if self._ctx is None:  # the first record of the subtask creates the windows
             ((record, timestamp),) = batch.slice(0, 1).pairs()
             process_one(record, timestamp)
             batch = batch.slice(1)
@@ -159,4 +159,4 @@ def _new_windows(strategy: WindowStrategy, around: WindowEnvironment) -> Windows
             return CountWindows(strategy, around)
         case GlobalWindowStrategy():
             return GlobalWindow(strategy, around)
-    raise InternalError(f"Nobody knows how to run {strategy}.")
+    raise InternalError(f"There is no implementation of {strategy}.")

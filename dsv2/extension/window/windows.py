@@ -1,7 +1,7 @@
-"""The windows of one function in one subtask: what all kinds of them share.
+"""The base class of the windows of one function in one subtask.
 
-A window comes into being with its first record and then sees to it that its end is heard of. So a record for a window
-that is there costs no more than to find it.
+The first record creates the window and registers a timer for its end, or opens a pane. Further records only look up the
+window.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dsv2.watermark.event_time import LONG_MAX, LONG_MIN
 __all__ = ("NEVER", "WindowEnvironment", "Windows")
 
 NEVER: Final = LONG_MAX + 1
-"""Where a window ends that has no end: it fires when the input has ended."""
+"""The end of a window without end, which fires when the input has ended."""
 
 _PARTS = (CONTENTS, ENDS, EARLY, STATES)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowEnvironment:
-    """What windows work with: the function's context, event time, what windows hold, and who is told of them."""
+    """The environment of windows: context, event time, kind of content, current window and callbacks."""
 
     ctx: Any
     event_time: EventTimeManager
@@ -43,7 +43,7 @@ class WindowEnvironment:
 
 
 class Windows(ABC):
-    """The windows of one strategy, of whatever key is in hand. ``slot``: under what a window is kept, its start."""
+    """The windows of one strategy and the current key. ``slot`` is the start of a window, which identifies it."""
 
     def __init__(self, strategy: WindowStrategy, around: WindowEnvironment) -> None:
         processing_time = around.ctx.processing_time_manager
@@ -61,7 +61,7 @@ class Windows(ABC):
 
     @abstractmethod
     def add(self, record: Any, side: int) -> None:
-        """Put a record of the input ``side`` into its windows."""
+        """Put a record of the input ``side`` into its windows. Passes late records to the function."""
 
     def add_batch(
         self,
@@ -69,55 +69,55 @@ class Windows(ABC):
         select: Callable[[Any], Any],
         add_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Put records of the first input into their windows: see ``KeyedBatchFunction``."""
+        """Put records of the first input into their windows. See ``KeyedBatchFunction``."""
         for record, timestamp in batch.pairs():
             add_one(record, timestamp)
 
     def on_timer(self, time: int, time_type: TimeType) -> None:
-        """A timer of the key in hand is due."""
+        """Handle a timer of the current key."""
         entry = self._current_entry()
         if time_type is self._time_type and CONTENTS in entry:
             self._end_due(entry, time)
         if self._early is not None and time_type is self._early.time_type and EARLY in entry:
             for slot in self._early.due(entry, time):
-                if self._end_of(entry, slot) - 1 > self._timers.current_time():  # else it fires anyway
+                if self._end_of(entry, slot) - 1 > self._timers.current_time():  # otherwise it fires at its end anyway
                     self._fire(entry, slot)
 
     def on_pane_due(self, slot: int) -> None:
-        """The window ``slot`` has ended for all keys, or has been kept for so long as late records may come."""
-        raise InternalError(f"There are no panes of {type(self).__name__}.")
+        """Handle the end of the window ``slot`` for all keys, or the end of its allowed lateness."""
+        raise InternalError(f"{type(self).__name__} has no panes.")
 
     def _end_due(self, entry: KeyEntry, time: int) -> None:
-        """Fire and remove the windows of the key in hand whose last ms is ``time``."""
-        raise InternalError(f"{type(self).__name__} set no timer.")
+        """Fire and remove the windows of the current key whose last ms is ``time``."""
+        raise InternalError(f"{type(self).__name__} registers no timers.")
 
     @abstractmethod
     def _end_of(self, entry: KeyEntry, slot: int) -> int:
-        """Where a window ends, or ``NEVER``."""
+        """The exclusive end of a window, or ``NEVER``."""
 
     def _show(self, entry: KeyEntry, slot: int) -> None:
         self._window.activate(entry[CONTENTS], slot, slot, slot, self._end_of(entry, slot))
 
     def _time(self) -> int:
-        """The time of the record in hand, by which it is put into windows."""
+        """The time by which the current record is assigned to windows."""
         if not self._by_event:
             now: int = self._timers.current_time()
             return now
         timestamp: int | None = self._ctx.timestamp
         if timestamp is None:
             raise ContractError(
-                "The record has no timestamp, without which it belongs to no window of event time. Put a generator "
+                "Windows in event time require records with timestamps, but this record has none. Put a generator "
                 "before the window (EventTimeExtension.new_watermark_generator_builder), collect the record with "
-                "collect_and_overwrite_timestamp, or use windows of TimeType.PROCESSING."
+                "collect_and_overwrite_timestamp, or use windows with TimeType.PROCESSING."
             )
         return timestamp
 
     def _watermark(self) -> int:
-        """Up to when windows have fired. In processing time it is timers alone that say so."""
+        """The time up to which windows have fired. In processing time only timers fire windows."""
         return self._timers.current_time() if self._by_event else LONG_MIN
 
     def _put(self, contents: dict[Any, Any], place: Any, record: Any, side: int) -> None:
-        """Show a record to the function, or keep it, in the window that is in hand."""
+        """Put a record into the current window: by ``on_record``, or directly if it is not overridden."""
         if not self._callbacks.only_keeps[side]:
             self._callbacks.on_record(record, side)
             return
