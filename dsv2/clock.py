@@ -1,4 +1,4 @@
-"""The only place that reads the wall clock."""
+"""The clock interface and the system clock, which is the only code that reads the wall clock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Clock(Protocol):
     """A source of the current time. Tests inject their own."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """The current time in ms since the epoch."""
 
 
 class SystemClock:
     """The wall clock of the machine."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """The current time in ms since the epoch."""
         return time.time_ns() // 1_000_000

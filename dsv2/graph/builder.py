@@ -277,7 +277,7 @@ def _declarations(operators: Iterable[Operator]) -> dict[str, WatermarkDeclarati
             if not isinstance(declaration, LongWatermarkDeclaration | BoolWatermarkDeclaration):
                 raise WatermarkDeclarationError(
                     f"{operator} at {operator.location}: declare_watermarks returned {declaration!r}, "
-                    f"which is not a watermark declaration. Make one with new_builder(...)....build()."
+                    f"which is not a watermark declaration. Create one with new_builder(...)....build()."
                 )
             first, owner = declared.setdefault(declaration.identifier, (declaration, operator))
             if first != declaration:

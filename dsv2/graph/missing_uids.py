@@ -19,7 +19,7 @@ def check_uids(plan: Plan) -> None:
     """
     unnamed = [operator for operator in plan.operators if operator.automatic_uid and may_keep_state(operator.body)]
     if twins := [operator for operator in unnamed if operator.twin is not None]:
-        listed = "\n".join(f"  - {_shown(operator)} as the one at {operator.twin}" for operator in twins)
+        listed = "\n".join(f"  - {_shown(operator)} like the operator at {operator.twin}" for operator in twins)
         raise ConfigurationError(
             f"These stateful operators differ from others of the same class with the same inputs only in their "
             f"order:\n{listed}\n"

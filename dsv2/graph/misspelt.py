@@ -21,7 +21,7 @@ def check_names(operator: Operator, kind: type) -> None:
     """Raise ``PlanError`` for an unused method of ``kind`` with a name similar to a callback's."""
     ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dsv2"]
     if not ours:
-        return  # the class of a plain callable
+        return  # the class of a callable object
     own_classes = [base for base in kind.__mro__ if base not in ours]
     callbacks = {name for base in ours for name in vars(base) if not name.startswith("_")}
     _check_reserved(operator, kind, own_classes, callbacks)

@@ -33,7 +33,7 @@ def check_states(operator: Operator) -> None:
     for declaration in declarations:
         if not isinstance(declaration, StateDeclaration):
             unfinished = isinstance(declaration, ListStateBuilder | MapStateBuilder)
-            advice = "Call its build()" if unfinished else "Make one with StateDeclarations"
+            advice = "Call its build()" if unfinished else "Create one with StateDeclarations"
             raise StateDeclarationError(
                 f"{where}: uses_states returned {declaration!r}, which is not a state declaration. {advice}."
             )

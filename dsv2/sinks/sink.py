@@ -43,7 +43,7 @@ class DriverSink(Sink[T], Generic[T]):
     """Base class of sinks that are written on the driver, for small results. An object writes one stream."""
 
     def conflict_with(self, other: Sink[T]) -> str | None:
-        return "they are one object, which cannot tell their micro-batches apart" if other is self else None
+        return "they are the same object, which cannot distinguish their micro-batches" if other is self else None
 
     def write(self, info: SinkInfo, batches: Sequence[RecordBatch[T]], batch_id: int) -> None:
         """Called by the runtime for each micro-batch; calls ``write_batch``. Override it to use ``info``."""

@@ -89,7 +89,7 @@ def test_one_file_sink_for_two_streams_is_refused() -> None:
 def test_one_function_object_for_two_streams_is_refused(make: Callable[[], Sink[Any]]) -> None:
     """It would get each batch id twice, and is told to drop repeats by it."""
     sink = make()
-    with pytest.raises(ConfigurationError, match="cannot tell their micro-batches apart"):
+    with pytest.raises(ConfigurationError, match="cannot distinguish their micro-batches"):
         plan_with(sink, sink)
     plan_with(make(), make())
 

@@ -162,7 +162,7 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         self._periodic = mode is Mode.PERIODIC
         self._next: int | None = None  # the watermark for the records so far
         self._last: int | None = None  # the watermark emitted last
-        self._due: int | None = None  # when a periodic one may be emitted again
+        self._due: int | None = None  # when the next periodic watermark may be emitted
         self._idle = False
         self._active_since_tick = False
         self._last_active: int | None = None

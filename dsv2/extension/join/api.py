@@ -64,7 +64,7 @@ def join_keyed(
     *,
     ttl: StateTtl | None = None,
 ) -> ConfiguredStream[OUT]:
-    """``left.connect_and_process(right, join(function, join_type, ttl=ttl))``."""
+    """Join two keyed streams: ``left.connect_and_process(right, join(function, join_type, ttl=ttl))``."""
     return left.connect_and_process(right, join(function, join_type, ttl=ttl)).with_name("Keyed-Join-Process")
 
 

@@ -134,7 +134,9 @@ class JoinBuffer:
     def _open(self, bucket: int, time: int) -> None:
         slot = bucket * 2 + self._side
         if self._emit_unmatched:
-            check_window_end((bucket + 1) * self._width - 1 + self._latest, f"The wait of a record of {time} ms")
+            check_window_end(
+                (bucket + 1) * self._width - 1 + self._latest, f"The join interval of a record with timestamp {time} ms"
+            )
         self._pane = self._panes.get(slot) or self._panes.open(
             slot, time + self._latest, by_event=True, layout=self._layout
         )

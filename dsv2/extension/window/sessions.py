@@ -15,8 +15,8 @@ __all__ = ("SessionWindows",)
 class SessionWindows(Windows):
     """Session windows. The sessions of a key do not overlap, so their start identifies them."""
 
-    def __init__(self, strategy: SessionWindowStrategy, around: WindowEnvironment) -> None:
-        super().__init__(strategy, around)
+    def __init__(self, strategy: SessionWindowStrategy, environment: WindowEnvironment) -> None:
+        super().__init__(strategy, environment)
         self._gap = strategy.gap
 
     def add(self, record: Any, side: int) -> None:
@@ -29,7 +29,7 @@ class SessionWindows(Windows):
         if not overlapping and end - 1 <= self._watermark():
             self._callbacks.on_late_record(record, side)
             return
-        check_window_end(end - 1, f"The session from {time} ms on")
+        check_window_end(end - 1, f"The session that starts at {time} ms")
         slot = self._merge(entry, sorted(overlapping), time, end)
         contents = entry[CONTENTS]
         self._window.activate(contents, slot, slot, time, end)

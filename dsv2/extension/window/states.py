@@ -29,8 +29,8 @@ def check_window_states(function: WindowProcessFunction, strategy: WindowStrateg
     for declaration in declarations:
         if not isinstance(declaration, StateDeclaration):
             raise StateDeclarationError(
-                f"use_window_states returned {declaration!r}, which is not a state declaration. Make one with "
-                f"StateDeclarations."
+                f"use_window_states returned {declaration!r}, which is not a state declaration. Create one "
+                f"with StateDeclarations."
             )
         first = declared.setdefault(declaration.name, declaration)
         if first != declaration:

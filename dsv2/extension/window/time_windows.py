@@ -24,14 +24,14 @@ _ABSENT: Any = object()
 class TimeWindows(Windows):
     """Tumbling and sliding windows. The slide of tumbling windows is their size."""
 
-    def __init__(self, strategy: SlidingWindowStrategy, around: WindowEnvironment) -> None:
-        super().__init__(strategy, around)
+    def __init__(self, strategy: SlidingWindowStrategy, environment: WindowEnvironment) -> None:
+        super().__init__(strategy, environment)
         self._size = strategy.size
         self._slide = strategy.slide
         self._offset = strategy.offset
         self._lateness = strategy.allowed_lateness
         self._panes = self._key.panes
-        self._has_entries = around.window.has_states or self._early is not None
+        self._has_entries = environment.window.has_states or self._early is not None
         self._clears_keys = self._callbacks.clears or self._has_entries
         # Whether a record that is not late only has to be put into its window.
         tumbles = strategy.size == strategy.slide and self._by_event and self._early is None
@@ -141,7 +141,7 @@ class TimeWindows(Windows):
         pane = self._panes.get(start)
         if pane is None:
             last = start + self._size - 1
-            check_window_end(last + self._lateness, f"The window from {start} ms on")
+            check_window_end(last + self._lateness, f"The window that starts at {start} ms")
             pane = self._panes.open(start, last if last > watermark else last + self._lateness, self._by_event)
         return pane
 

@@ -56,8 +56,8 @@ class GlobalWindow(_UntimedWindows):
 class CountWindows(_UntimedWindows):
     """Count windows, which contain the records of a key by number instead of time."""
 
-    def __init__(self, strategy: CountWindowStrategy, around: WindowEnvironment) -> None:
-        super().__init__(strategy, around)
+    def __init__(self, strategy: CountWindowStrategy, environment: WindowEnvironment) -> None:
+        super().__init__(strategy, environment)
         self._size = strategy.size
         self._slide = strategy.slide
 

@@ -149,14 +149,14 @@ class OneInputRecordsWindowed(Windowed[F], KeyedBatchFunction, Generic[F]):
         return OneInputCurrentWindow(contents, self.function.use_window_states(), key)
 
 
-def _new_windows(strategy: WindowStrategy, around: WindowEnvironment) -> Windows:
+def _new_windows(strategy: WindowStrategy, environment: WindowEnvironment) -> Windows:
     match strategy:
         case SlidingWindowStrategy():
-            return TimeWindows(strategy, around)
+            return TimeWindows(strategy, environment)
         case SessionWindowStrategy():
-            return SessionWindows(strategy, around)
+            return SessionWindows(strategy, environment)
         case CountWindowStrategy():
-            return CountWindows(strategy, around)
+            return CountWindows(strategy, environment)
         case GlobalWindowStrategy():
-            return GlobalWindow(strategy, around)
+            return GlobalWindow(strategy, environment)
     raise InternalError(f"There is no implementation of {strategy}.")

@@ -45,19 +45,19 @@ class WindowEnvironment:
 class Windows(ABC):
     """The windows of one strategy and the current key. ``slot`` is the start of a window, which identifies it."""
 
-    def __init__(self, strategy: WindowStrategy, around: WindowEnvironment) -> None:
-        processing_time = around.ctx.processing_time_manager
+    def __init__(self, strategy: WindowStrategy, environment: WindowEnvironment) -> None:
+        processing_time = environment.ctx.processing_time_manager
         early = strategy.early_firing
         self._time_type = strategy.time_type
         self._by_event = strategy.time_type is TimeType.EVENT
-        self._timers = around.event_time if self._by_event else processing_time
-        self._early = None if early is None else EarlyFirings(early, around.ctx, around.event_time)
-        self._ctx = around.ctx
-        self._key = partition_access(around.ctx.state_manager)
+        self._timers = environment.event_time if self._by_event else processing_time
+        self._early = None if early is None else EarlyFirings(early, environment.ctx, environment.event_time)
+        self._ctx = environment.ctx
+        self._key = partition_access(environment.ctx.state_manager)
         self._current_entry = self._key.entry
-        self._contents = around.contents
-        self._window = around.window
-        self._callbacks = around.callbacks
+        self._contents = environment.contents
+        self._window = environment.window
+        self._callbacks = environment.callbacks
 
     @abstractmethod
     def add(self, record: Any, side: int) -> None:
