@@ -71,8 +71,7 @@ class Columnar(Sequence[T_co], ABC):
             timestamps: Event timestamps in ms, one per record, or None.
 
         Returns:
-            Subtask index, records and timestamps of each subtask that receives any; None if there are no such
-            columns.
+            Subtask index, records and timestamps per receiving subtask; None if there are no such columns.
 
         Raises:
             InvalidKeyError: A value is not supported as a key.

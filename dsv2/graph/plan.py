@@ -57,9 +57,9 @@ class Edge:
 class AtSource(IntEnum):
     """Which functions can be chained to a source.
 
-    ``NOTHING``: none. ``RECORDS``: functions that are stateless per record. ``MICRO_BATCHES``: also functions that are
-    stateless per micro-batch, because one task reads all records of a source subtask in a micro-batch. For a function:
-    what it requires of the source.
+    ``NOTHING``: none. ``RECORDS``: stateless functions. ``MICRO_BATCHES``: also functions without state across
+    micro-batches, because one task reads all records of a source subtask in a micro-batch. For a function: what it
+    requires of the source.
     """
 
     NOTHING = 0
