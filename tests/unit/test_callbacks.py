@@ -87,19 +87,23 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         (
             lambda f: aggregated(create_accumulator=lambda record: 0),
             ConfigurationError,
-            "create_accumulator is a callable (),",
+            "create_accumulator must be a callable (),",
         ),
         (
             lambda f: aggregated(add=f),
             ConfigurationError,
-            "aggregate_of: add is a callable (value, accumulator), not <",
+            "aggregate_of: add must be a callable (value, accumulator), not <",
         ),
         (
             lambda f: aggregated(get_result=lambda: 1),
             ConfigurationError,
-            "get_result is a callable (accumulator), not <",
+            "get_result must be a callable (accumulator), not <",
         ),
-        (lambda f: aggregated(merge=f), ConfigurationError, "merge is a callable (accumulator, accumulator), not <"),
+        (
+            lambda f: aggregated(merge=f),
+            ConfigurationError,
+            "merge must be a callable (accumulator, accumulator), not <",
+        ),
         (
             lambda f: aggregate(TEN, aggregated(), f),
             PlanError,

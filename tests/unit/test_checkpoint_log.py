@@ -150,5 +150,5 @@ def test_what_another_history_has_written_is_refused(last: int, run: str) -> Non
 
 
 def test_a_micro_batch_that_was_not_planned_in_this_history_was_not_written_in_it() -> None:
-    with pytest.raises(JobError, match="older than what was written"):
+    with pytest.raises(JobError, match="older than the data in the sink"):
         info(SinkRunInfo("b", 7)).is_written(7, 7, "a")

@@ -204,7 +204,7 @@ def test_what_a_builder_cannot_use_is_refused(call: Callable[[Any], object]) -> 
 
 @pytest.mark.parametrize(("function", "strategy"), [(AND, FORWARD), ("min", FORWARD), (MIN, "forward")])
 def test_what_a_declaration_cannot_use_is_refused(function: Any, strategy: Any) -> None:
-    with pytest.raises(WatermarkDeclarationError, match="Watermark 'w': a LongWatermarkDeclaration takes a "):
+    with pytest.raises(WatermarkDeclarationError, match="Watermark 'w': a LongWatermarkDeclaration requires a "):
         LongWatermarkDeclaration("w", WatermarkCombinationPolicy(function), strategy)
 
 

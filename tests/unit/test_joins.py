@@ -97,9 +97,9 @@ class TestRefused:
         ("function", "name"),
         [
             (join(pair), "A join requires two keyed streams"),
-            (any_join(pair, SECOND, SECOND), "An interval join works"),
-            (any_window_join(WindowStrategy.tumbling(SECOND), pair), "A window join works"),
-            (any_window_join(WindowStrategy.global_(), pair), "A window join works"),
+            (any_join(pair, SECOND, SECOND), "An interval join requires"),
+            (any_window_join(WindowStrategy.tumbling(SECOND), pair), "A window join requires"),
+            (any_window_join(WindowStrategy.global_(), pair), "A window join requires"),
         ],
     )
     @pytest.mark.parametrize("place", ["non-keyed", "global"])

@@ -71,14 +71,14 @@ class Object:
 
 
 REFUSED: list[tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = [
-    (text, number, "gives str, the key selector of input 2 gives numbers"),
-    (str, int, "gives str, the key selector of input 2 gives numbers"),
-    (amount, name, "gives numbers, the key selector of input 2 gives str"),
-    (day, text, "gives dates, the key selector of input 2 gives str"),
-    (moment, text, "gives dates, the key selector of input 2 gives str"),
-    (pair, text, "gives tuple, the key selector of input 2 gives str"),
-    (Object(), text, "gives bytes, the key selector of input 2 gives str"),
-    (UUID, text, "gives UUID, the key selector of input 2 gives str"),
+    (text, number, "returns str, the key selector of input 2 returns numbers"),
+    (str, int, "returns str, the key selector of input 2 returns numbers"),
+    (amount, name, "returns numbers, the key selector of input 2 returns str"),
+    (day, text, "returns dates, the key selector of input 2 returns str"),
+    (moment, text, "returns dates, the key selector of input 2 returns str"),
+    (pair, text, "returns tuple, the key selector of input 2 returns str"),
+    (Object(), text, "returns bytes, the key selector of input 2 returns str"),
+    (UUID, text, "returns UUID, the key selector of input 2 returns str"),
 ]
 # What may be equal to anything, or is not said, meets everything.
 ACCEPTED: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [

@@ -323,7 +323,7 @@ def test_times_that_make_no_sense_are_refused(
 
 
 def test_a_generator_needs_a_callable() -> None:
-    with pytest.raises(ConfigurationError, match="takes a callable"):
+    with pytest.raises(ConfigurationError, match="extract_timestamp must be a callable"):
         EventTimeExtension.new_watermark_generator_builder("timestamp")  # type: ignore[arg-type]
 
 
