@@ -180,14 +180,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         ),
         "ttl requires keyed state (mode NONE), not mode IDENTICAL.",
     ),
-    (
-        lambda: ReducingStateDeclaration("s", int, 7),
-        "ReducingState 's': reduce must be a callable (value, value) -> value",
-    ),  # type: ignore[arg-type]
-    (
-        lambda: AggregatingStateDeclaration("s", int, max),
-        "AggregatingState 's': function must be an AggregateFunction (or",
-    ),  # type: ignore[arg-type]
+    (lambda: ReducingStateDeclaration("s", int, 7), "ReducingState 's': reduce must be a callable (value, value)"),  # type: ignore[arg-type]
+    (lambda: AggregatingStateDeclaration("s", int, max), "AggregatingState 's': function must be an Aggregate"),  # type: ignore[arg-type]
     (lambda: StateTtl(ms(0)), "duration must be at least 1 ms, not 0 ms."),
     (lambda: StateTtl(60_000), "duration must be a datetime.timedelta, such as timedelta(seconds=5), not 60000."),  # type: ignore[arg-type]
     (lambda: StateTtl(timedelta(microseconds=999)), "duration must be a whole number of milliseconds, not 0.999 ms."),

@@ -463,10 +463,7 @@ class TestRefusedArguments:
             (lambda: window(TEN, Told), "window takes a window function .an instance., not <class"),  # type: ignore[call-overload]
             (lambda: window(TEN, one_input()), "window takes a window function"),  # type: ignore[call-overload]
             (lambda: aggregate(TEN, CountLetters), "aggregate takes an AggregateFunction .an instance"),  # type: ignore[call-overload]
-            (
-                lambda: aggregate(TEN, CountLetters(), 7),
-                "emit must be a callable .result, window, ctx. -> record, not 7",
-            ),  # type: ignore[call-overload]
+            (lambda: aggregate(TEN, CountLetters(), 7), "emit must be a callable .result, window, ctx. .*, not 7"),  # type: ignore[call-overload]
             (lambda: reduce(TEN, "sum"), "reduce takes a callable .record, record. -> record, not 'sum'"),  # type: ignore[call-overload]
             (lambda: with_late_output(one_input()), "takes the result of window, aggregate or reduce"),
             (lambda: with_late_output(window(TEN, Told())), "Told defines on_late_record, which would never be called"),
