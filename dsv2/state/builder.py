@@ -41,9 +41,8 @@ class StateDeclarations:
     arguments.
 
     Examples:
-
-    >>> StateDeclarations.value_state("count", int, default=0).default
-    0
+        >>> StateDeclarations.value_state("count", int, default=0).default
+        0
     """
 
     @overload

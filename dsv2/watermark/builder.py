@@ -37,9 +37,8 @@ def new_builder(identifier: str) -> WatermarkDeclarationBuilder:
         WatermarkDeclarationError: ``identifier`` is empty, or has the prefix reserved for event time.
 
     Examples:
-
-    >>> new_builder("newest").type_long().combine_function_max().build().identifier
-    'newest'
+        >>> new_builder("newest").type_long().combine_function_max().build().identifier
+        'newest'
     """
     return WatermarkDeclarationBuilder(identifier)
 
