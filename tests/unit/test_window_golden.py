@@ -15,6 +15,7 @@ from dsv2.extension.window import WindowStrategy, window
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.sinks import CollectSink
+from tests.durations import ms
 from tests.windows import Event, FlinkGenerator, Told
 
 Case = dict[str, Any]
@@ -41,12 +42,12 @@ def time_of(record: int) -> int:
 
 
 def strategy_of(case: Case) -> WindowStrategy:
-    size, lateness = case["size"], case["lateness"]
+    size, lateness = ms(case["size"]), ms(case["lateness"])
     match case["strategy"]:
         case "tumbling":
             return WindowStrategy.tumbling(size, allowed_lateness=lateness)
         case "sliding":
-            return WindowStrategy.sliding(size, case["slide"], allowed_lateness=lateness)
+            return WindowStrategy.sliding(size, ms(case["slide"]), allowed_lateness=lateness)
         case "session":
             return WindowStrategy.session(size)
         case _:
