@@ -1,3 +1,3 @@
-"""Sources and sinks on systems outside of Spark. Each needs a client library, which an extra of dsv2 installs."""
+"""Sources and sinks for external systems. Each requires a client library, installed by an extra of dsv2."""
 
 __all__ = ()

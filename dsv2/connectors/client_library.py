@@ -1,4 +1,4 @@
-"""The client libraries that connectors need, and dsv2 itself does not."""
+"""Checks for the optional client libraries of connectors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ __all__ = ("require_client_library",)
 
 
 def require_client_library(module: str, extra: str, user: str) -> None:
-    """Called when a connector is made, before anything imports ``module``.
+    """Check that ``module`` is installed. Connectors call it when they are created, before they import ``module``.
 
-    Raises ``ConfigurationError`` that names ``user``, who needs it, and the ``extra`` that installs it.
+    Args:
+        module: The module to look for.
+        extra: The extra of dsv2 that installs it.
+        user: The class or function that requires it, for the message.
+
+    Raises:
+        ConfigurationError: ``module`` is not installed.
     """
     if find_spec(module) is None:
-        raise ConfigurationError(f'{user} needs {module}, which is not installed: pip install "dsv2[{extra}]".')
+        raise ConfigurationError(
+            f'{user} requires {module}, which is not installed. Install it: pip install "dsv2[{extra}]".'
+        )

@@ -1,4 +1,4 @@
-"""What client libraries log, as messages of ``logging``: without secrets, and not too many of them."""
+"""Rate-limited logging of the messages of client libraries."""
 
 from __future__ import annotations
 
@@ -14,42 +14,48 @@ _PERIOD_SECONDS = 60.0
 
 
 class ClientLog:
-    """Passes messages on to the logger ``name``, the first few of each kind in a minute.
+    """Forwards messages to a logger, at most a few of each kind per minute.
 
-    A client that cannot reach its server says so many times a second. How many messages were left out is added to the
-    next one of their kind. The limits hold for all clients of a process together, so keep one object for each library.
+    A client that cannot reach its server logs the same message many times per second. The number of suppressed
+    messages is appended to the next message of the same kind. The limits apply to all clients of a process, so each
+    library shares one instance.
     """
 
     def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """``clock``: seconds from any point in time."""
+        """Create the log.
+
+        Args:
+            name: The name of the logger.
+            clock: Returns the seconds since an arbitrary point in time.
+        """
         self._logger = logging.getLogger(name)
         self._clock = clock
-        self._lock = threading.Lock()  # clients log from threads of their own
+        self._lock = threading.Lock()  # clients log from their own threads
         self._periods: dict[str, _Period] = {}
 
     def write(self, level: int, kind: str, message: str) -> None:
-        """Log ``message``, in which there is no secret, unless there were too many of its ``kind``."""
+        """Log ``message`` unless the limit of its ``kind`` is reached. The caller has removed secrets."""
         if not self._logger.isEnabledFor(level):
             return
         with self._lock:
             now = self._clock()
             period = self._periods.get(kind)
-            left_out = 0
+            suppressed = 0
             if period is None or now - period.began >= _PERIOD_SECONDS:
-                left_out = 0 if period is None else period.left_out
+                suppressed = 0 if period is None else period.suppressed
                 period = self._periods[kind] = _Period(now)
             period.logged += 1
             if period.logged > _BURST:
-                period.left_out += 1
+                period.suppressed += 1
                 return
-        more = f" ({left_out} more like this were left out before.)" if left_out else ""
+        more = f" (similar messages suppressed: {suppressed})" if suppressed else ""
         self._logger.log(level, "%s%s", message, more)
 
 
 class _Period:
-    """A minute in which messages of one kind were logged, or left out."""
+    """Counts the messages of one kind in one minute."""
 
     def __init__(self, began: float) -> None:
         self.began = began
         self.logged = 0
-        self.left_out = 0
+        self.suppressed = 0

@@ -1,4 +1,4 @@
-"""Checks of what connectors take."""
+"""Checks of the arguments of connectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ("check_at_least_one",)
 
 
 def check_at_least_one(**numbers: int | None) -> None:
-    """Raise ``ConfigurationError`` for the first of ``numbers`` that is no whole number from 1; None will do."""
+    """Raise ``ConfigurationError`` for the first of ``numbers`` that is neither None nor an int of at least 1."""
     for name, number in numbers.items():
         if number is not None:
             check_whole_number(number, name)

@@ -1,4 +1,4 @@
-"""Keeping passwords out of everything that people read."""
+"""Redaction of passwords and other secrets in messages and logs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ("HIDDEN", "ClientOptions", "OptionValue", "hide")
 OptionValue: TypeAlias = str | int | float | bool
 
 HIDDEN = "***"
-"""Stands for a secret."""
+"""Replaces a secret."""
 
-# Names are misspelt, too, so what looks like the name of a secret is enough.
+# The pattern is loose on purpose: users misspell the names of options.
 _SECRET = re.compile(
     r"pas+w|pwd|secret|jaas|token(?!\.endpoint)|pas+phrase|private|key\.pem|keystore\.pem|oauthbearer\.config|"
     r"credentials(?!\.client\.id)|kinit\.cmd"
 )
-_USER_IN_URL = re.compile(r"(?<=://).+(?=@)", re.DOTALL)  # up to the last @: one in a password may not be escaped
+_USER_IN_URL = re.compile(r"(?<=://).+(?=@)", re.DOTALL)  # up to the last @: a password may contain an unescaped @
 
 
 class ClientOptions(Mapping[str, OptionValue]):
-    """Options for a client library, passed on as they are. Those that are secret by their name do not show."""
+    """The options of a client library, unchanged. The repr hides the values of options whose names suggest a secret."""
 
     def __init__(self, options: Mapping[str, OptionValue]) -> None:
         self._options = dict(options)
@@ -42,12 +42,12 @@ class ClientOptions(Mapping[str, OptionValue]):
         return repr({name: _shown(name, value) for name, value in self._options.items()})
 
     def redacted(self, text: str) -> str:
-        """``text``, which a client may have written, without the secrets."""
+        """Return ``text`` with the secrets of these options hidden."""
         return hide(text, [secret for name, value in self._options.items() for secret in _secrets(name, value)])
 
 
 def hide(text: str, secrets: Collection[str]) -> str:
-    """``text`` without ``secrets``, in any of the forms in which a client may write them."""
+    """Return ``text`` with ``secrets`` replaced, in every encoding that a client may use in its messages."""
     forms = {form for secret in secrets for form in _forms(secret) if form}
     if not forms:
         return text

@@ -46,7 +46,7 @@ def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: 
     impatient = broker_of(topics.bootstrap_servers, "unstable", retry_timeout=ms(300))
     broker.set_group_offset("unstable", place, CommittedOffset(5))
     transaction = topics.transaction(place.topic).set_group_offset("unstable", 9)
-    with pytest.raises(JobError, match=r"offsets of consumer group 'unstable' cannot be read.* an open transaction"):
+    with pytest.raises(JobError, match=r"Cannot read the offsets of consumer group 'unstable'.* an open transaction"):
         impatient.committed([place])
     transaction.commit()
     assert broker.committed([place]) == {place: 9}  # at once: the broker may yet be at it
@@ -57,7 +57,7 @@ def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: 
 def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
     broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(300))
-    with pytest.raises(JobError, match=r"The offset of consumer group 'refused' cannot be set.*UNKNOWN_TOPIC_OR_PART"):
+    with pytest.raises(JobError, match=r"Cannot set the offset of consumer group 'refused'.*UNKNOWN_TOPIC_OR_PART"):
         broker.set_group_offset("refused", missing, CommittedOffset(1))
     caplog.set_level(logging.WARNING)
     broker.commit({place: 1, missing: 2})

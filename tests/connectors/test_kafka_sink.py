@@ -172,7 +172,7 @@ def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) ->
         write(sink, job, 0, 1, 2)  # Spark has begun another attempt, which is faster
         yield RecordBatch([2])
 
-    with pytest.raises(JobError, match=r"Another attempt at the same has taken over \(_FENCED"):
+    with pytest.raises(JobError, match=r"A newer attempt of the same task has taken over \(_FENCED"):
         sink.write(SinkBatch(SinkInfo(job, "out", 2), 0, 0, overtaken()))
     assert numbers(topics, topic) == [1, 2]
 
@@ -216,8 +216,8 @@ def test_another_parallelism_within_a_batch_is_refused(topics: Topics, job: str)
     with pytest.raises(JobError) as refused:
         begin(sink, job, 0, parallelism=2)
     assert str(refused.value) == (
-        "Micro-batch 0 was written in part by 3 subtasks, before the job failed, and 2 cannot write the rest. Start "
-        "the job once with parallelism 3 of this sink, and change it when that micro-batch is done."
+        "Micro-batch 0 was written in part by 3 subtasks before the job failed, and 2 subtasks cannot write the rest. "
+        "Start the job with parallelism 3 for this sink, and change the parallelism after that micro-batch is complete."
     )
     begin(sink, job, 0, parallelism=3)
     write(sink, job, 0, 2, subtask=2, parallelism=3)
@@ -235,7 +235,7 @@ def test_an_attempt_of_another_parallelism_cannot_commit_once_the_job_has_begun_
         yield RecordBatch([1])
         begin(sink, job, 0, parallelism=2)
 
-    with pytest.raises(JobError, match="Another attempt at the same has taken over"):
+    with pytest.raises(JobError, match="A newer attempt of the same task has taken over"):
         sink.write(SinkBatch(SinkInfo(job, "out", 3), 2, 0, late()))
     write(sink, job, 0, 1)
     assert numbers(topics, topic) == [1]
@@ -265,13 +265,13 @@ def test_many_messages(topics: Topics, job: str) -> None:
 
 
 def test_a_topic_that_is_not_there(topics: Topics, job: str) -> None:
-    with pytest.raises(JobError, match=r"There is no topic nowhere at 127\.0\.0\.1:\d+: create it\."):
+    with pytest.raises(JobError, match=r"Topic nowhere does not exist at 127\.0\.0\.1:\d+\. Create it\."):
         begin(sink_of(topics, "nowhere"), job, 0)
 
 
 def test_a_partition_that_is_not_there(topics: Topics, job: str) -> None:
     topic = topics.create(1)
-    with pytest.raises(JobError, match=rf"A message for {topic}-7 cannot be written .* It was refused \(_UNKNOWN_P"):
+    with pytest.raises(JobError, match=rf"Cannot write a message to {topic}-7 .* The request failed \(_UNKNOWN_P"):
         write(sink_of(topics, topic, partition=lambda number: 7), job, 0, 1)
     assert numbers(topics, topic) == []
 
@@ -279,7 +279,7 @@ def test_a_partition_that_is_not_there(topics: Topics, job: str) -> None:
 def test_a_message_that_is_too_large(topics: Topics, job: str) -> None:
     topic = topics.create(1, max_message_bytes="1000")
     sink = KafkaSink[int](topics.bootstrap_servers, topic, lambda number: b"x" * number)
-    with pytest.raises(JobError, match=r"Messages cannot be written .*MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(JobError, match=r"Cannot write messages .*MSG_SIZE_TOO_LARGE"):
         write(sink, job, 0, 10, 2_000)
     assert numbers(topics, topic) == []
 
@@ -305,7 +305,7 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
         return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout=ms(5_000))
 
     for call in (begin, lambda sink, job, batch: write(sink, job, batch, 1)):
-        with pytest.raises(JobError, match="The brokers refuse the credentials") as failed:
+        with pytest.raises(JobError, match="The brokers rejected the credentials") as failed:
             call(sink_with("wr-ng"), job, 0)
         assert "wr-ng" not in str(failed.value) + repr(sink_with("wr-ng"))
     begin(sink_with(PASSWORD), job, 0)
@@ -314,9 +314,7 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
 
 
 def test_mistakes_are_found_when_the_sink_is_made() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"If topic is a function, say which one to use for that \(marker_topic"
-    ):
+    with pytest.raises(ConfigurationError, match=r"If topic is a function, specify this topic with marker_topic"):
         KafkaSink[int]("host:1", lambda number: "t", encoded)
     with pytest.raises(ConfigurationError, match="delivery must be one of 'exactly-once', 'at-least-once', or a"):
         KafkaSink[int]("host:1", "t", encoded, delivery="once")  # type: ignore[arg-type]

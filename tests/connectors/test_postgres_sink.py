@@ -143,9 +143,11 @@ def test_a_key_of_all_columns_and_values_made_of_records(keyed: Table) -> None:
 def test_nothing_of_a_batch_that_fails_is_there(keyed: Table) -> None:
     sink = keyed.sink()
     keyed.begin(sink, 0)
-    with pytest.raises(JobError, match=rf"A row does not fit {keyed.name} \(id, text\): duplicate key value"):
+    with pytest.raises(
+        JobError, match=rf"A row does not match the table {keyed.name} \(id, text\): duplicate key value"
+    ):
         keyed.write(sink, 0, *items(1, 2, 1))
-    with pytest.raises(JobError, match=r"A row does not fit .*invalid input syntax for type integer"):
+    with pytest.raises(JobError, match=r"A row does not match the table .*invalid input syntax for type integer"):
         keyed.write(sink, 0, Item(5, "five"), Item("six", "six"))  # type: ignore[arg-type]
     assert keyed.rows() == []
     keyed.write(sink, 0, *items(1, 2))
@@ -217,8 +219,8 @@ def test_another_parallelism_within_a_batch_is_refused(table: Table) -> None:
     with pytest.raises(JobError) as refused:
         table.begin(sink, 0, parallelism=2)
     assert str(refused.value) == (
-        "Micro-batch 0 was written in part by 3 subtasks, before the job failed, and 2 cannot write the rest. Start "
-        "the job once with parallelism 3 of this sink, and change it when that micro-batch is done."
+        "Micro-batch 0 was written in part by 3 subtasks before the job failed, and 2 subtasks cannot write the rest. "
+        "Start the job with parallelism 3 for this sink, and change the parallelism after that micro-batch is complete."
     )
     table.write(sink, 0, *items(1), subtask=1, parallelism=3)
     table.begin(sink, 1, parallelism=2)
@@ -229,7 +231,7 @@ def test_an_attempt_of_another_parallelism_cannot_write_once_the_job_has_begun_a
     sink = table.sink()
     table.begin(sink, 0, parallelism=3)
     table.begin(sink, 0, parallelism=2)
-    with pytest.raises(JobError, match="the job has begun again meanwhile, with 2 subtasks of the sink"):
+    with pytest.raises(JobError, match="the job was restarted in the meantime, with 2 subtasks of the sink"):
         table.write(sink, 0, *items(1), subtask=2, parallelism=3)
     assert table.rows() == []
 
@@ -237,7 +239,7 @@ def test_an_attempt_of_another_parallelism_cannot_write_once_the_job_has_begun_a
 def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> None:
     sink = PostgresSink[Item](table.conninfo, "nowhere", ["id", "text"])
     table.begin(sink, 0)
-    with pytest.raises(JobError, match=r'A row does not fit nowhere .*relation "nowhere" does not exist'):
+    with pytest.raises(JobError, match=r'A row does not match the table nowhere .*relation "nowhere" does not exist'):
         table.write(sink, 0, *items(1))
     with pytest.raises(JobError, match=r'column "name" of relation .* does not exist'):
         table.write(table.sink(columns=["id", "name"]), 0, *items(1))
@@ -245,7 +247,7 @@ def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> Non
 
 def test_a_server_that_does_not_answer() -> None:
     sink = PostgresSink[Item]("host=127.0.0.1 port=1 password=hush", "t", ["id"], retry_timeout=ms(500))
-    with pytest.raises(JobError, match=r"The table dsv2_batches cannot be made .*Connection refused") as failed:
+    with pytest.raises(JobError, match=r"Cannot create table dsv2_batches .*Connection refused") as failed:
         sink.begin(SinkInfo("job", "out", 1), 0)
     assert "password=***" in str(failed.value)
     assert "hush" not in str(failed.value) + repr(sink)
@@ -274,11 +276,11 @@ def test_a_server_that_comes_late_is_waited_for(own_postgres_server: PostgresSer
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"columns": "id"}, "takes a list of the names of different columns, not 'id'"),
-        ({"columns": []}, "takes a list of the names of different columns"),
-        ({"columns": ["id", "id"]}, "takes a list of the names of different columns"),
-        ({"columns": ["id"], "key": ["name"]}, "The key of PostgresSink is among its columns, but name is not"),
-        ({"columns": ["id"], "deletes": bool}, "deletes rows by their key: give it one"),
+        ({"columns": "id"}, "must be a list of distinct names, got 'id'"),
+        ({"columns": []}, "must be a list of distinct names"),
+        ({"columns": ["id", "id"]}, "must be a list of distinct names"),
+        ({"columns": ["id"], "key": ["name"]}, "The key of PostgresSink must be among its columns, but name is not"),
+        ({"columns": ["id"], "deletes": bool}, "deletes rows by key. Pass a key"),
         ({"columns": ["id"], "retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
     ],
 )

@@ -280,7 +280,9 @@ def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: s
     assert told(run.batch()) == [("update", 1, ("b", 10_000))]
     table.execute("ALTER TABLE {} REPLICA IDENTITY DEFAULT")
     table.execute(f"UPDATE {{}} SET {change}")
-    with pytest.raises(JobError, match=r"large values that an update leaves alone, here of large\. .* IDENTITY FULL"):
+    with pytest.raises(
+        JobError, match=r"large values that an update does not change, here of the columns large\. .* IDENTITY FULL"
+    ):
         run.batch()
 
 

@@ -87,7 +87,7 @@ def test_credentials_that_are_wrong(spark: SparkSession, kafka_broker: KafkaBrok
         run(env, checkpoint)
     message = str(failed.value)
     assert message.startswith(f"The source numbers (uid 'in'), defined at {__file__}:")
-    assert f"at {kafka_broker.secured_servers}. The brokers refuse the credentials" in message
+    assert f"at {kafka_broker.secured_servers}. The brokers rejected the credentials" in message
     assert "wr-ng" not in message
 
 
@@ -153,7 +153,7 @@ def test_a_message_that_cannot_be_decoded_fails_the_job(
     env.from_source(source).with_name("numbers").to_sink(CollectSink[int]())
     with pytest.raises(UserFunctionError) as failed:
         run(env, checkpoint)
-    assert failed.value.cause_message.startswith(f"The message at offset 0 of {mixed}-1 cannot be decoded: ValueError")
+    assert failed.value.cause_message.startswith(f"Cannot decode the message at offset 0 of {mixed}-1: ValueError")
     assert "numbers" in str(failed.value)
 
 

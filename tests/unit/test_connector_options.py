@@ -60,16 +60,16 @@ def test_a_source_shows_where_it_reads_but_no_secret() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"topics": None}, "either topics, at least one, or a topic_pattern"),
-        ({"topics": []}, "either topics, at least one, or a topic_pattern"),
-        ({"topic_pattern": "a.*"}, "either topics, at least one, or a topic_pattern"),
+        ({"topics": None}, r"either topics \(at least one\) or topic_pattern"),
+        ({"topics": []}, r"either topics \(at least one\) or topic_pattern"),
+        ({"topic_pattern": "a.*"}, r"either topics \(at least one\) or topic_pattern"),
         ({"topics": None, "topic_pattern": "a("}, r"topic_pattern 'a\(' is not a regular expression"),
-        ({"starting_offsets": OffsetsInitializer.committed_offsets()}, "give KafkaSource a group_id"),
+        ({"starting_offsets": OffsetsInitializer.committed_offsets()}, "KafkaSource requires a group_id"),
         (
             {"stopping_offsets": OffsetsInitializer.offsets({}, OffsetsInitializer.committed_offsets())},
-            "give KafkaSource a group_id",
+            "KafkaSource requires a group_id",
         ),
-        ({"commit_offsets": True}, "give KafkaSource a group_id"),
+        ({"commit_offsets": True}, "KafkaSource requires a group_id"),
         ({"records_per_batch": 0}, "records_per_batch must be a whole number of at least 1, not 0"),
         ({"discovery_interval": ms(0)}, "discovery_interval must be at least 1 ms, not 0 ms"),
         ({"retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
@@ -95,7 +95,7 @@ def test_a_source_shows_where_it_reads_but_no_secret() -> None:
             "the value of the option 'fetch.wait.max.ms'. Inv",
         ),
         ({"options": {"security.protocol": "hush"}}, "the value of the option 'security.protocol'.$"),
-        ({"options": {5: "x"}}, "the names of options are strings, not int"),
+        ({"options": {5: "x"}}, "the names of options must be strings, got int"),
     ],
 )
 def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], told: str) -> None:
@@ -104,19 +104,19 @@ def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], tol
 
 
 def test_servers_have_no_password_in_them() -> None:
-    with pytest.raises(ConfigurationError, match="bootstrap_servers has no user or password in it") as refused:
+    with pytest.raises(ConfigurationError, match="without a user or password") as refused:
         KafkaSource("SASL_SSL://me:hush@host:9092", topics="t", decode=values(int))
     assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTION_NAMES if name != "ssl.ca.certificate.stores"])
 def test_every_option_that_is_suggested_is_one_of_the_client(name: str) -> None:
-    refusal = "librdkafka does not take the value"
+    refusal = "librdkafka rejects the value"
     try:
         check_options("test", ClientOptions({name: "1"}))
     except ConfigurationError as error:
         refusal = str(error)
-    assert "librdkafka does not take the value" in refusal
+    assert "librdkafka rejects the value" in refusal
 
 
 def test_a_password_in_a_url_does_not_show() -> None:
@@ -128,14 +128,14 @@ def test_a_password_in_a_url_does_not_show() -> None:
 @pytest.mark.parametrize(
     ("conninfo", "reason"),
     [
-        ("postgresql://me:hu@sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
-        ("postgresql://me:hu/sh@host/db", "there is an @ or / in conninfo that has to be escaped"),
-        ("host=h PASSWORD=hush", "libpq cannot read conninfo"),
-        ("host=h password='hush", "libpq cannot read conninfo"),
-        ("me:hush@host/db", "libpq cannot read conninfo"),
-        ("host=h\0password=hush", "libpq cannot read conninfo"),
-        ("host=h;password=hush", "the host in conninfo is not one"),
-        ("postgresql://me@host:hush/db", "the port in conninfo is not one"),
+        ("postgresql://me:hu@sh@host/db", "conninfo contains an @ or / that must be escaped"),
+        ("postgresql://me:hu/sh@host/db", "conninfo contains an @ or / that must be escaped"),
+        ("host=h PASSWORD=hush", "libpq cannot parse conninfo"),
+        ("host=h password='hush", "libpq cannot parse conninfo"),
+        ("me:hush@host/db", "libpq cannot parse conninfo"),
+        ("host=h\0password=hush", "libpq cannot parse conninfo"),
+        ("host=h;password=hush", "the host in conninfo is not valid"),
+        ("postgresql://me@host:hush/db", "the port in conninfo is not valid"),
     ],
 )
 def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
@@ -158,11 +158,9 @@ def test_what_shows_of_a_conninfo(conninfo: str, shown: str) -> None:
 
 
 def test_offsets_and_timestamps_that_are_none() -> None:
-    with pytest.raises(ConfigurationError, match="A timestamp is a whole number of ms since the epoch, not -1"):
+    with pytest.raises(ConfigurationError, match="timestamp must be an int of ms since the epoch, got -1"):
         OffsetsInitializer.timestamp(-1)
-    with pytest.raises(
-        ConfigurationError, match=r"An offset is a whole number of at least 0, not -2 \(of \('t', 0\)\)"
-    ):
+    with pytest.raises(ConfigurationError, match=r"The offset of \('t', 0\) must be an int of at least 0, got -2"):
         OffsetsInitializer.offsets({("t", 0): -2})
 
 
@@ -171,5 +169,5 @@ def test_a_missing_client_library_is_named_with_its_extra(monkeypatch: pytest.Mo
     with pytest.raises(ConfigurationError) as refused:
         kafka()
     assert str(refused.value) == (
-        'KafkaSource needs confluent_kafka, which is not installed: pip install "dsv2[kafka]".'
+        'KafkaSource requires confluent_kafka, which is not installed. Install it: pip install "dsv2[kafka]".'
     )

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from dsv2.connectors.postgres.pgoutput import UNTOLD, Column, Relation, RelationChange, Truncation, changes
+from dsv2.connectors.postgres.pgoutput import ABSENT, Column, Relation, RelationChange, Truncation, changes
 from dsv2.errors import CorruptDataError
 
 ITEMS = Relation(7, "public", "items", (Column("id", True, 23), Column("name", False, 25)))
@@ -50,10 +50,10 @@ def test_changes_of_rows_with_the_place_and_the_time_of_their_commit() -> None:
     ]
     assert list(changes(messages)) == [
         RelationChange(ITEMS, "insert", None, (b"1", None), 100, COMMITTED_MS),
-        RelationChange(ITEMS, "update", None, (b"1", UNTOLD), 200, COMMITTED_MS),
-        RelationChange(ITEMS, "update", (b"1", UNTOLD), (b"2", UNTOLD), 200, COMMITTED_MS),
+        RelationChange(ITEMS, "update", None, (b"1", ABSENT), 200, COMMITTED_MS),
+        RelationChange(ITEMS, "update", (b"1", ABSENT), (b"2", ABSENT), 200, COMMITTED_MS),
         RelationChange(ITEMS, "update", (b"2", None), (b"2", b"b"), 200, COMMITTED_MS),
-        RelationChange(ITEMS, "delete", (b"2", UNTOLD), None, 200, COMMITTED_MS),
+        RelationChange(ITEMS, "delete", (b"2", ABSENT), None, 200, COMMITTED_MS),
     ]
 
 
@@ -70,11 +70,11 @@ def test_tables_that_are_emptied() -> None:
 @pytest.mark.parametrize(
     ("message", "told"),
     [
-        (of_items(b"I", b"N", row("1", "a"))[:-1], "ends too early"),
-        (relation(ITEMS)[:10], "ends too early"),
-        (b"I" + struct.pack(">I", 8) + b"N" + row("1"), "a change of table 8 and has not described that"),
-        (of_items(b"I", b"N", struct.pack(">h", 1) + b"b\0\0\0\1x"), "a value in form 'b'"),
-        (b"S\0", "a message of kind 'S'"),
+        (of_items(b"I", b"N", row("1", "a"))[:-1], "is truncated"),
+        (relation(ITEMS)[:10], "is truncated"),
+        (b"I" + struct.pack(">I", 8) + b"N" + row("1"), "a change for table OID 8 before its Relation message"),
+        (of_items(b"I", b"N", struct.pack(">h", 1) + b"b\0\0\0\1x"), "a value of format 'b'"),
+        (b"S\0", "a pgoutput message of kind 'S'"),
     ],
 )
 def test_what_makes_no_sense_is_not_guessed_at(message: bytes, told: str) -> None:

@@ -1,6 +1,6 @@
-"""A directory of files as a source: lines of text or JSON, CSV, Parquet.
+"""A source that reads the files of a directory: lines of text or JSON, CSV, Parquet.
 
-Parquet needs pyarrow: ``pip install "dsv2[files]"``, or what Spark needs anyway.
+Parquet requires pyarrow: ``pip install "dsv2[files]"``. The Spark runtime installs it as well.
 """
 
 from dsv2.connectors.files.discovery import FileSplit

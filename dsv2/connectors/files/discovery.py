@@ -1,4 +1,4 @@
-"""What the driver does with the files of a directory: which there are, when their turn is, how far to read."""
+"""The driver's side of ``FilesSource``: finds files, assigns them, and plans the range of each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ __all__ = ("FileSplit", "FilesDiscovery")
 
 @dataclass(frozen=True)
 class FileSplit:
-    """A file, named within the directory, and how far it was read. ``end``: None until that begins."""
+    """A file and the position up to which it has been read.
+
+    Attributes:
+        name: The path of the file, relative to the directory.
+        position: The position up to which it has been read, in the format's unit.
+        end: The position at the end of the file; None until reading begins.
+    """
 
     name: str
     position: int = 0
@@ -24,14 +30,14 @@ class FileSplit:
 
     @property
     def split_id(self) -> str:
-        """The name."""
+        """The name of the file."""
         return self.name
 
 
 class FilesDiscovery(SplitDiscovery[FileSplit]):
-    """Gives out files by and by, so that as many are being read at a time as a micro-batch has room for.
+    """Assigns files gradually: the files being read together hold about as much as fits into a micro-batch.
 
-    ``by_files``: it counts files, not bytes.
+    ``by_files``: the limit of a micro-batch counts files instead of bytes.
     """
 
     def __init__(self, directory: Path, file_format: FileFormat[Any], pattern: str, *, by_files: bool) -> None:
@@ -39,18 +45,20 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
         self._format = file_format
         self._pattern = pattern
         self._by_files = by_files
-        self._open: dict[str, int] = {}  # by file that was given out what is left of it
+        self._open: dict[str, int] = {}  # the unread size of each file that is being read
 
     def discover(self) -> list[FileSplit]:
         if not self._directory.is_dir():
-            raise JobError(f"There is no directory {self._directory}, of which the files are to be read.")
-        there = self._directory.glob(self._pattern)
-        found = [file.relative_to(self._directory) for file in there if file.is_file()]
+            raise JobError(
+                f"The directory {self._directory} of a FilesSource does not exist. Create it, or correct the path."
+            )
+        matches = self._directory.glob(self._pattern)
+        found = [file.relative_to(self._directory) for file in matches if file.is_file()]
         names = [file.as_posix() for file in found if not any(part.startswith((".", "_")) for part in file.parts)]
         return [FileSplit(name) for name in sorted(names)]
 
     def ready(self, waiting: Sequence[FileSplit], limit: int | None, /) -> list[FileSplit]:
-        """As many of ``waiting`` as a micro-batch has room for."""
+        """Return as many of ``waiting`` as fit into a micro-batch."""
         assert limit is not None
         chosen: list[FileSplit] = []
         left = limit - sum(self._open.values())
@@ -87,8 +95,8 @@ class FilesDiscovery(SplitDiscovery[FileSplit]):
             return replace(split, end=self._format.end(self._file(split)))
         except FileNotFoundError as error:
             raise JobError(
-                f"{self._file(split)} is gone before it was read. Put it back, or start again from the checkpoint: if "
-                f"the source looks for new files, it goes on without."
+                f"{self._file(split)} was removed before it was read. Put it back, or restart the job from its "
+                f"checkpoint: a source that looks for new files then continues without this one."
             ) from error
 
     def _left(self, split: FileSplit) -> int:

@@ -1,4 +1,4 @@
-"""What a ``FilesSource`` has to know of a kind of files."""
+"""The interface of a file format of ``FilesSource``."""
 
 from __future__ import annotations
 
@@ -14,30 +14,40 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class UndecodableError(ValueError):
-    """A record of a file on which ``decode`` raised."""
+    """The user's ``decode`` raised for a record of a file."""
 
 
 class FileFormat(ABC, Generic[T_co]):
-    """How to read files of one kind. Positions are numbers of bytes, or what the format takes for them; 0 at first.
+    """How to read files of one format. A position starts at 0 and counts bytes, or a similar measure of the format.
 
-    The files themselves do not change: what is written to a directory appears there whole, by a rename.
+    Files must not change once they are in the directory. Write them elsewhere and rename them into it.
     """
 
     def end(self, file: Path) -> int:
-        """The position at the end of ``file``. Called on the driver."""
+        """Return the position at the end of ``file``. Called on the driver."""
         return file.stat().st_size
 
     def stop(self, file: Path, position: int, end: int, limit: int) -> int:
-        """Where to stop, if about ``limit`` is wanted from ``position`` on. By default files are read as a whole."""
+        """Choose where a micro-batch stops reading. Called on the driver.
+
+        Args:
+            file: The file.
+            position: Where the micro-batch starts.
+            end: The position at the end of the file.
+            limit: How far to read from ``position``, approximately.
+
+        Returns:
+            A position after ``position`` and up to ``end``. The default is ``end``: the file is not divided.
+        """
         return end
 
     @abstractmethod
     def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
-        """The records between two positions that ``stop`` has given, some thousand at a time. Called in tasks."""
+        """Yield the records between two positions that ``stop`` returned, some thousands at a time. Called in tasks."""
 
 
 def decoded(decode: Callable[[Any], T], values: Sequence[Any], place: Callable[[int], str]) -> list[T]:
-    """``decode`` of each value. Raises ``UndecodableError`` from what it raises; ``place(index)`` says where."""
+    """Decode ``values``. Raises ``UndecodableError`` with ``place(index)`` if ``decode`` raises."""
     records: list[T] = []
     append = records.append
     try:

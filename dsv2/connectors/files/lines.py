@@ -1,4 +1,4 @@
-"""Files of which every line is a record: they may be read in parts."""
+"""Files with one record per line. A file can be read in parts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ _BYTES_AT_ONCE = 1 << 20
 
 
 def text_lines(decode: Callable[[str], T]) -> FileFormat[T]:
-    """Lines of UTF-8: ``decode(line)`` without its end makes the record; ``str`` leaves it as it is."""
+    """Read lines of UTF-8 text. Empty lines are skipped.
+
+    Args:
+        decode: Creates the record from a line without its line ending. ``str`` keeps the line.
+    """
     return _Lines(lambda line: decode(line.decode().rstrip("\r\n")))
 
 
 def json_lines(decode: Callable[[Any], T]) -> FileFormat[T]:
-    """A JSON value in every line: ``decode(value)`` makes the record; ``dict`` leaves objects as they are."""
+    """Read lines that hold one JSON value each. Empty lines are skipped.
+
+    Args:
+        decode: Creates the record from the parsed value. ``dict`` keeps objects.
+    """
     return _Lines(lambda line: decode(json.loads(line)))
 
 
 class _Lines(FileFormat[T_co], Generic[T_co]):
-    """Between two positions stand the lines that begin there. Empty lines are passed over."""
+    """A range of positions covers the lines that begin in it."""
 
     def __init__(self, decode: Callable[[bytes], T_co]) -> None:
         self._decode = decode
@@ -39,14 +47,17 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
 
     def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
         with file.open("rb") as opened:
-            if start > 0:  # a line that begins before is not ours
+            if start > 0:  # a line that begins before ``start`` belongs to the range before
                 opened.seek(start - 1)
                 opened.readline()
             position = opened.tell()
             while position < stop:
                 lines = _read(opened, min(stop - position, _BYTES_AT_ONCE))
                 if not lines:
-                    raise JobError(f"{file} ends at byte {position}: it was longer when its reading began.")
+                    raise JobError(
+                        f"{file} ends at byte {position}, but it was longer when the job began to read it. Files must "
+                        f"not change while they are in the directory."
+                    )
                 before, position = position, position + sum(map(len, lines))
                 yield self._records(lines, file, before)
 
@@ -56,10 +67,10 @@ class _Lines(FileFormat[T_co], Generic[T_co]):
 
 
 def _read(opened: BinaryIO, size: int) -> list[bytes]:
-    """The lines that begin in the next ``size`` bytes."""
+    """Read the lines that begin in the next ``size`` bytes."""
     if size == 1:
         return [line] if (line := opened.readline()) else []
-    return opened.readlines(size - 1)  # goes on until there is more than that
+    return opened.readlines(size - 1)  # readlines stops once it has more than its argument
 
 
 def _place(lines: list[bytes], wanted: bytes, position: int) -> str:

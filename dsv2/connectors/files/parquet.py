@@ -22,16 +22,21 @@ _ROWS_AT_ONCE = 4096
 
 
 def parquet_rows(decode: Callable[[dict[str, Any]], T], *, columns: Sequence[str] | None = None) -> FileFormat[T]:
-    """Rows of Parquet files: ``decode(row)`` makes the record of a dict with ``columns`` (None: all).
+    """Read the rows of Parquet files. A file is divided by row groups.
 
-    A file is read by row groups. Raises ``ConfigurationError`` if pyarrow is missing.
+    Args:
+        decode: Creates the record from a row, a dict by column name.
+        columns: The columns to read; None reads all.
+
+    Raises:
+        ConfigurationError: pyarrow is not installed.
     """
     require_client_library("pyarrow", "files", "parquet_rows")
     return _Rows(decode, None if columns is None else list(columns))
 
 
 class _Rows(FileFormat[T_co], Generic[T_co]):
-    """A position is the size of the row groups before it."""
+    """A position is the total size in bytes of the row groups before it."""
 
     def __init__(self, decode: Callable[[dict[str, Any]], T_co], columns: list[str] | None) -> None:
         self._decode = decode
@@ -43,8 +48,8 @@ class _Rows(FileFormat[T_co], Generic[T_co]):
 
     def stop(self, file: Path, position: int, end: int, limit: int) -> int:
         with _opened(file) as opened:
-            behind = [bound for bound in _bounds(opened) if bound > position]
-        return max((bound for bound in behind if bound <= position + limit), default=min(behind, default=end))
+            after = [bound for bound in _bounds(opened) if bound > position]
+        return max((bound for bound in after if bound <= position + limit), default=min(after, default=end))
 
     def read(self, file: Path, start: int, stop: int) -> Iterator[list[T_co]]:
         with _opened(file) as opened:
@@ -66,7 +71,7 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _bounds(opened: pq.ParquetFile) -> list[int]:
-    """Where row groups begin, and where the last one ends."""
+    """The positions where row groups begin, and the one where the last group ends."""
     metadata = opened.metadata
     sizes = (max(1, metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups))
     return list(accumulate(sizes, initial=0))

@@ -40,9 +40,11 @@ _LEAST_BYTES = 64 << 10
 class FilesSource(
     Source[T_co, FileSplit, AssignmentState[FileSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
 ):
-    """The records of the files of a directory, file by file in the order of their names (Flink ``FileSource``).
+    """Reads the files of a directory, in the order of their names.
 
-    Files are given out as they are read: so event time of a bounded source goes on from file to file.
+    Files are assigned gradually, so the event time of a bounded source advances from file to file.
+
+    Source: Flink ``FileSource``.
     """
 
     def __init__(
@@ -55,21 +57,29 @@ class FilesSource(
         bytes_per_batch: int | None = None,
         files_per_batch: int | None = None,
     ) -> None:
-        """``directory``: a place that the driver's host and all workers see under this name.
+        """Create the source.
 
-        ``file_format``: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)``, ``parquet_rows(...)``.
-        ``pattern``: of the names of files, ``"**/*.json"`` for those of all folders below; names that begin with a dot
-        or an underscore are passed over. ``discovery_interval``: look for new files so often, without end; None: the
-        source is bounded, and reads what is there when the job first starts. What was read is remembered by name while
-        it is there, in every offset: so move files away before there are tens of thousands.
-        ``bytes_per_batch`` (default: 128 MiB) or ``files_per_batch``: about so much in a micro-batch. A file that is
-        gone when the job starts again is not read on. Raises ``ConfigurationError``.
+        Every offset holds the names of the files that were read, as long as they are in the directory. Move files away
+        before there are tens of thousands. A file that is missing when the job restarts is not read further.
+
+        Args:
+            directory: A path that is valid on the driver and on all workers.
+            file_format: ``json_lines(...)``, ``text_lines(...)``, ``csv_rows(...)`` or ``parquet_rows(...)``.
+            pattern: A glob pattern for file names; ``"**/*.json"`` includes subdirectories. Names that begin with a dot
+                or an underscore are ignored.
+            discovery_interval: How often to look for new files. None: the source is bounded and reads the files that
+                exist when the job first starts.
+            bytes_per_batch: The approximate size of a micro-batch in bytes (default: 128 MiB).
+            files_per_batch: The number of files in a micro-batch, instead of ``bytes_per_batch``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or both limits are given.
         """
         check_at_least_one(bytes_per_batch=bytes_per_batch, files_per_batch=files_per_batch)
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
         if bytes_per_batch is not None and files_per_batch is not None:
-            raise ConfigurationError("A FilesSource counts bytes or files: give bytes_per_batch or files_per_batch.")
+            raise ConfigurationError("FilesSource accepts bytes_per_batch or files_per_batch, not both.")
         self._directory = fspath(directory)
         self._format = file_format
         self._pattern = pattern

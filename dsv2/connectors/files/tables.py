@@ -19,9 +19,13 @@ _ROWS_AT_ONCE = 4096
 
 
 def csv_rows(decode: Callable[[dict[str, str]], T], *, delimiter: str = ",") -> FileFormat[T]:
-    """Rows of CSV files in UTF-8 whose first line has the names: ``decode(row)`` makes the record of a dict.
+    """Read the rows of CSV files in UTF-8 whose first line holds the column names.
 
-    A file is read as a whole, since a quoted value may hold lines.
+    A file is not divided between micro-batches, because a quoted value may contain line breaks.
+
+    Args:
+        decode: Creates the record from a row, a dict by column name.
+        delimiter: The character between values.
     """
     return _Rows(decode, delimiter)
 

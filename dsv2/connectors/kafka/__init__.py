@@ -1,4 +1,4 @@
-"""Kafka as a source and as a sink: ``pip install "dsv2[kafka]"``."""
+"""A source and a sink for Kafka: ``pip install "dsv2[kafka]"``."""
 
 from dsv2.connectors.kafka.choices import DeliveryGuarantee, OnOffsetsOutOfRange, OnUndecodable, SplitAssignment
 from dsv2.connectors.kafka.message import (

@@ -1,4 +1,4 @@
-"""Asking the brokers: which partitions there are, and how far they go. The only clients here are those that ask."""
+"""Requests to the brokers through an admin client: metadata, offsets of partitions and of consumer groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
-from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_hopeless
+from dsv2.connectors.kafka.client_errors import ClientErrors, failure_of, is_permanent
 from dsv2.connectors.kafka.client_log import KafkaClientLog
 from dsv2.connectors.kafka.connection import Config, KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
@@ -29,68 +29,68 @@ from dsv2.connectors.kafka.split import TopicPartition
 __all__ = ("Broker", "CommittedOffset")
 
 T = TypeVar("T")
-AskedT = TypeVar("AskedT")
+RequestT = TypeVar("RequestT")
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
 _FIRST_ANSWER_SECONDS, _LONGEST_ANSWER_SECONDS = 2.0, 30.0
-_FAREWELL_SECONDS = 5.0
-# librdkafka (up to 2.16) uses freed memory when a request of an admin client passes its timeout while the broker to be
-# asked is still looked for, and crashes the process (confluentinc/librdkafka#4605, #5397). So requests get the longest
-# timeout there is. The waiting is limited here, and a client that was waited for in vain is replaced: that is safe.
+_CLOSE_TIMEOUT_SECONDS = 5.0
+# librdkafka (up to 2.16) uses freed memory, and crashes the process, when a request of an admin client times out while
+# the client is still looking for the broker (confluentinc/librdkafka#4605, #5397). So requests get the maximum timeout.
+# The wait is limited here instead, and a client that did not answer is replaced, which is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
 _NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
-_REFUSED_FOR_GOOD = (  # the topic is gone; the group has members, which commit for themselves
+_PERMANENTLY_REFUSED = (  # the topic was deleted; the group has members, which commit their own offsets
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_MEMBER_ID,
 )
 
 
 class CommittedOffset(NamedTuple):
-    """What a consumer group has committed for a partition."""
+    """The offset that a consumer group has committed for a partition, with its metadata string."""
 
     offset: int
     note: str = ""
 
 
 class Broker:
-    """The cluster as the driver sees it. Tries again for ``retry_timeout_ms`` while nobody answers."""
+    """The cluster as seen by the driver. Retries for ``retry_timeout_ms`` while no broker answers."""
 
     def __init__(self, connection: KafkaConnection, clock: Clock) -> None:
-        """Raises ``JobError`` if the client library refuses the options."""
+        """Connect. Raises ``JobError`` if the client library rejects the options."""
         self._connection = connection
         self._clock = clock
         self._errors = ClientErrors()
-        self._committing: Mapping[TopicPartition, int] = {}  # what the last commit is about, and what became of it
-        self._commit: Future[ConsumerGroupTopicPartitions] | None = None
+        self._committing: Mapping[TopicPartition, int] = {}  # the offsets of the last commit
+        self._commit: Future[ConsumerGroupTopicPartitions] | None = None  # its result
         self._committed_at = 0.0
-        self._consumer: tuple[str, Consumer] | None = None  # with the group that it was asked about last
+        self._consumer: tuple[str, Consumer] | None = None  # with its group
         self._connect()
 
     def _connect(self) -> None:
-        """Begin anew: a client whose broker was gone does not always find it again."""
+        """Replace the client: one that lost its broker does not always find it again."""
         config: Config = {**self._connection.client_config(), "error_cb": self._errors.remember}
         try:
             self._admin = AdminClient(config, logger=KafkaClientLog(self._connection.redacted))
         except KafkaException as error:
-            failure = failure_of(self._connection, "Kafka cannot be asked", error.args[0])
+            failure = failure_of(self._connection, "Cannot connect to Kafka", error.args[0])
             raise failure from self._connection.presentable(error)
 
     def close(self) -> None:
-        """Let go of the connections, once it is known what became of the last commit, or after some seconds."""
-        deadline = time.monotonic() + _FAREWELL_SECONDS
+        """Close the connections once the last commit has finished, or after a few seconds."""
+        deadline = time.monotonic() + _CLOSE_TIMEOUT_SECONDS
         while self._commit is not None:
-            wait([self._commit], _FAREWELL_SECONDS)
+            wait([self._commit], _CLOSE_TIMEOUT_SECONDS)
             if not self._commit.done() or not self._uncommitted() or time.monotonic() >= deadline:
                 break
-            time.sleep(_FIRST_PAUSE_SECONDS)  # a coordinator that is only just starting, mostly
+            time.sleep(_FIRST_PAUSE_SECONDS)  # usually the group coordinator is still starting
             self.commit({})
         self._close_consumer()
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
-        """All partitions of ``topics``, or of those whose whole name fits ``pattern``; in order."""
-        metadata = self._ask("The topics cannot be listed", lambda seconds: self._admin.list_topics(timeout=seconds))
+        """Return all partitions of ``topics``, or of the topics whose whole name matches ``pattern``, in order."""
+        metadata = self._request("Cannot list topics", lambda seconds: self._admin.list_topics(timeout=seconds))
         wanted = [
             name
             for name in metadata.topics
@@ -99,61 +99,64 @@ class Broker:
         return sorted(TopicPartition(name, number) for name in wanted for number in metadata.topics[name].partitions)
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """What tells each topic from those of the same name before and after; without topics that are not there."""
+        """Return the ids of the ``topics`` that exist. A topic that is deleted and created again gets another id."""
 
-        def ask(seconds: float) -> Mapping[str, str]:
+        def call(seconds: float) -> Mapping[str, str]:
             answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=_NO_TIMEOUT_SECONDS)
-            found = {topic: description.topic_id for topic, description in _answered(answers, seconds).items()}
+            found = {topic: description.topic_id for topic, description in _existing(answers, seconds).items()}
             return {topic: "" if topic_id is None else str(topic_id) for topic, topic_id in found.items()}
 
-        return self._ask("The topics cannot be described", ask) if topics else {}
+        return self._request("Cannot describe topics", call) if topics else {}
 
     def earliest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """As ``OffsetLookup``; without the partitions that are not there."""
+        """See ``OffsetLookup``. Omits partitions that do not exist."""
         return self._offsets(partitions, OffsetSpec.earliest(), uncommitted=True)
 
     def latest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """As ``OffsetLookup``; without the partitions that are not there."""
+        """See ``OffsetLookup``. Omits partitions that do not exist."""
         return self._offsets(partitions, OffsetSpec.latest(), uncommitted=self._connection.sees_uncommitted)
 
     def ends(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """The ends of the partitions, whether or not a reader may see what stands before; without those not there."""
+        """Return the ends of partitions, including open transactions. Omits partitions that do not exist."""
         return self._offsets(partitions, OffsetSpec.latest(), uncommitted=True)
 
     def at_time(self, partitions: Collection[TopicPartition], timestamp: int, /) -> Mapping[TopicPartition, int]:
-        """As ``OffsetLookup``."""
+        """See ``OffsetLookup``."""
         found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp), uncommitted=True)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """As ``OffsetLookup``."""
+        """See ``OffsetLookup``."""
         assert self._connection.group_id is not None
         found = self._committed(self._connection.group_id, partitions)
         return {partition: committed.offset for partition, committed in found.items()}
 
     def group_offset(self, group: str, partition: TopicPartition) -> CommittedOffset | None:
-        """What any ``group`` has committed for ``partition``, that no open transaction changes. Raises ``JobError``."""
+        """Return the offset that ``group`` has committed for ``partition``, None if there is none.
+
+        Waits for open transactions that change it. Raises ``JobError``.
+        """
         return self._committed(group, [partition]).get(partition)
 
     def set_group_offset(self, group: str, partition: TopicPartition, committed: CommittedOffset) -> None:
-        """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
+        """Commit an offset for ``group`` and wait for the result. Raises ``JobError``."""
 
-        def ask(seconds: float) -> None:
+        def call(seconds: float) -> None:
             _accepted(_answer(self._alter(group, {partition: committed}), seconds).topic_partitions or [])
 
-        self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
+        self._request(f"Cannot set the offset of consumer group {group!r}", call)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let the group show how far it is; does not wait, and a failure is only logged.
+        """Commit ``offsets`` for the consumer group of the connection. Does not wait; a failure is only logged.
 
-        What the last call was to commit is tried again if that may help, and if it is not known what became of it.
+        Offsets of the previous call are committed again if they failed for a transient reason or have no result yet.
         """
         assert self._connection.group_id is not None
-        left = self._uncommitted()
+        uncommitted = self._uncommitted()
         overdue = time.monotonic() - self._committed_at > _LONGEST_ANSWER_SECONDS
-        if left and self._commit is not None and (self._commit.done() or overdue):
+        if uncommitted and self._commit is not None and (self._commit.done() or overdue):
             self._connect()
-        self._committing = {**left, **offsets}
+        self._committing = {**uncommitted, **offsets}
         committed = {partition: CommittedOffset(offset) for partition, offset in self._committing.items()}
         self._committed_at = time.monotonic()
         self._commit = self._alter(self._connection.group_id, committed)
@@ -165,11 +168,11 @@ class Broker:
         if not self._commit.done():
             return self._committing
         if (failed := self._commit.exception()) is not None:
-            return {} if is_hopeless(failed.args[0]) else self._committing
+            return {} if is_permanent(failed.args[0]) else self._committing
         return {
             partition: self._committing[partition]
             for partition, error in _refused(self._commit.result().topic_partitions or ())
-            if not is_hopeless(error) and error.code() not in _REFUSED_FOR_GOOD
+            if not is_permanent(error) and error.code() not in _PERMANENTLY_REFUSED
         }
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
@@ -177,24 +180,24 @@ class Broker:
         refused = () if failed else _refused(future.result().topic_partitions or ())
         errors = [f"{partition}: {error.str()}" for partition, error in refused]
         if failed or errors:
-            told = self._connection.redacted(str(failed) if failed else "; ".join(errors))
-            _LOG.warning("Offsets were not committed to consumer group %r: %s", self._connection.group_id, told)
+            reason = self._connection.redacted(str(failed) if failed else "; ".join(errors))
+            _LOG.warning("Offsets were not committed to consumer group %r: %s", self._connection.group_id, reason)
 
     def _committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        def ask(seconds: float) -> list[confluent_kafka.TopicPartition]:
+        def call(seconds: float) -> list[confluent_kafka.TopicPartition]:
             parts = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
             consumer = self._consumer_of(group)
             try:
                 return _accepted(consumer.committed(parts, seconds))
             except KafkaException as error:
-                consumer.poll(0)  # it may say why
+                consumer.poll(0)  # the error callback may receive the cause
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     raise KafkaException(KafkaError(KafkaError._TIMED_OUT, _NO_COORDINATOR)) from None
                 raise
 
-        found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask)
+        found = self._request(f"Cannot read the offsets of consumer group {group!r}", call)
         return {
             TopicPartition(part.topic, part.partition): CommittedOffset(part.offset, part.metadata or "")
             for part in found
@@ -202,14 +205,14 @@ class Broker:
         }
 
     def _consumer_of(self, group: str) -> Consumer:
-        # An admin client could be asked as well, but crashes the process if the broker that it asks is no longer the
-        # coordinator of the group (librdkafka up to 2.16, confluentinc/librdkafka#5040).
+        # An admin client crashes the process if the broker is no longer the coordinator of the group (librdkafka up to
+        # 2.16, confluentinc/librdkafka#5040).
         if self._consumer is None or self._consumer[0] != group:
             self._close_consumer()
             config: Config = {
                 **self._connection.consumer_config(),
                 "group.id": group,
-                "isolation.level": "read_committed",  # what an open transaction is about to change is waited for
+                "isolation.level": "read_committed",  # wait for open transactions that change offsets
                 "error_cb": self._errors.remember,
             }
             self._consumer = group, Consumer(config, logger=KafkaClientLog(self._connection.redacted))
@@ -224,10 +227,11 @@ class Broker:
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> Future[ConsumerGroupTopicPartitions]:
         parts = [
-            confluent_kafka.TopicPartition(*place, offset.offset, offset.note) for place, offset in offsets.items()
+            confluent_kafka.TopicPartition(*partition, offset.offset, offset.note)
+            for partition, offset in offsets.items()
         ]
-        asked = [ConsumerGroupTopicPartitions(group, parts)]
-        (future,) = self._admin.alter_consumer_group_offsets(asked, request_timeout=_NO_TIMEOUT_SECONDS).values()
+        request = [ConsumerGroupTopicPartitions(group, parts)]
+        (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=_NO_TIMEOUT_SECONDS).values()
         return future
 
     def _offsets(
@@ -236,68 +240,68 @@ class Broker:
         wanted = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         level = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
 
-        def ask(seconds: float) -> Mapping[TopicPartition, int]:
+        def call(seconds: float) -> Mapping[TopicPartition, int]:
             options: dict[str, Any] = {"isolation_level": level, "request_timeout": _NO_TIMEOUT_SECONDS}
-            found = _answered(self._admin.list_offsets(wanted, **options), seconds)
+            found = _existing(self._admin.list_offsets(wanted, **options), seconds)
             return {TopicPartition(part.topic, part.partition): answer.offset for part, answer in found.items()}
 
-        return self._ask("The offsets of partitions cannot be looked up", ask) if wanted else {}
+        return self._request("Cannot look up the offsets of partitions", call) if wanted else {}
 
-    def _ask(self, what: str, call: Callable[[float], T]) -> T:
-        """``call``, given the seconds to wait for the answer; again while it fails for a reason that may pass."""
+    def _request(self, what: str, call: Callable[[float], T]) -> T:
+        """Run ``call(timeout_seconds)``, and retry it while it fails for a transient reason."""
         deadline = self._clock.now_ms() + self._connection.retry_timeout_ms
-        pause, patience = _FIRST_PAUSE_SECONDS, _FIRST_ANSWER_SECONDS
+        pause, timeout = _FIRST_PAUSE_SECONDS, _FIRST_ANSWER_SECONDS
         while True:
             try:
-                return call(min(patience, max(0.1, (deadline - self._clock.now_ms()) / 1000)))
+                return call(min(timeout, max(0.1, (deadline - self._clock.now_ms()) / 1000)))
             except KafkaException as raised:
                 error = self._cause(raised.args[0])
                 failure = failure_of(self._connection, what, error)
-                if is_hopeless(error) or self._clock.now_ms() >= deadline:
+                if is_permanent(error) or self._clock.now_ms() >= deadline:
                     raise failure from self._connection.presentable(raised)
-            _LOG.warning("%s Trying again.", failure)
+            _LOG.warning("%s Retrying.", failure)
             time.sleep(pause)
             self._connect()
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-            patience = min(2 * patience, _LONGEST_ANSWER_SECONDS)
+            timeout = min(2 * timeout, _LONGEST_ANSWER_SECONDS)
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        # That nobody answered in time is only what comes of it.
+        # A timeout is only a symptom: the error callback has the cause.
         self._admin.poll(0)
         last, self._errors.last = self._errors.last, None
-        return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
+        return last if last is not None and (is_permanent(last) or error.code() == KafkaError._TIMED_OUT) else error
 
 
 def _refused(
-    answered: Iterable[confluent_kafka.TopicPartition],
+    partitions: Iterable[confluent_kafka.TopicPartition],
 ) -> Iterator[tuple[TopicPartition, KafkaError]]:
-    """The partitions with an error of their own: the answer as a whole is none."""
-    for part in answered:
+    """The partitions with errors. The response as a whole succeeds even if some of them failed."""
+    for part in partitions:
         if part.error is not None:
             yield TopicPartition(part.topic, part.partition), part.error
 
 
 def _answer(future: Future[T], seconds: float) -> T:
-    """The answer to a request, for which the client would wait longer."""
+    """The response to a request, whose own timeout is longer than ``seconds``."""
     try:
         return future.result(seconds)
     except TimeoutError:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time")) from None
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "The request timed out")) from None
 
 
-def _accepted(answered: list[confluent_kafka.TopicPartition]) -> list[confluent_kafka.TopicPartition]:
-    """The answer, unless a partition was refused: because a transaction is about to change its offset, say."""
-    for _, error in _refused(answered):
+def _accepted(partitions: list[confluent_kafka.TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    """Return ``partitions``; raise if one was refused, for example because an open transaction changes its offset."""
+    for _, error in _refused(partitions):
         raise KafkaException(error)
-    return answered
+    return partitions
 
 
-def _answered(answers: Mapping[AskedT, Future[T]], seconds: float) -> Mapping[AskedT, T]:
-    """The answers, without those about what is not there."""
+def _existing(answers: Mapping[RequestT, Future[T]], seconds: float) -> Mapping[RequestT, T]:
+    """The responses for the topics and partitions that exist."""
     found, deadline = {}, time.monotonic() + seconds
-    for asked, future in answers.items():
+    for request, future in answers.items():
         try:
-            found[asked] = _answer(future, max(0.0, deadline - time.monotonic()))
+            found[request] = _answer(future, max(0.0, deadline - time.monotonic()))
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

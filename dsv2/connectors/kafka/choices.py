@@ -1,4 +1,4 @@
-"""The choices that ``KafkaSource`` and ``KafkaSink`` offer."""
+"""Enums for the arguments of ``KafkaSource`` and ``KafkaSink``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class DeliveryGuarantee(Enum):
 
 
 class SplitAssignment(Enum):
-    """Which reader gets which partition.
+    """How partitions are assigned to readers.
 
     ``HASH`` spreads the partitions of each topic evenly over the readers, ``ROUND_ROBIN`` all of them together.
     """
@@ -25,16 +25,16 @@ class SplitAssignment(Enum):
 
 
 class OnUndecodable(Enum):
-    """What happens to a message on which the decoder raises: the job fails, or the message is skipped and counted."""
+    """The reaction to a message on which the decoder raises: fail the job, or skip and count the message."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class OnOffsetsOutOfRange(Enum):
-    """What happens when messages were deleted before they were read.
+    """The reaction to messages that were deleted before they were read.
 
-    The job fails, or it continues with the earliest or the latest messages that are there.
+    The job fails, or continues at the earliest or latest offset of the partition.
     """
 
     FAIL = "fail"

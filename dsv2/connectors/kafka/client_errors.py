@@ -1,4 +1,4 @@
-"""What goes wrong at a client, and what to tell the user about it."""
+"""Errors of Kafka clients, and the error messages for the user."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from confluent_kafka import KafkaError, Message
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.errors import JobError
 
-__all__ = ("ClientErrors", "failure_of", "is_hopeless")
+__all__ = ("ClientErrors", "failure_of", "is_permanent")
 
-_HOPELESS = {
-    KafkaError._AUTHENTICATION: "The brokers refuse the credentials",
-    KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers refuse the credentials",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user may not use this topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "The user may not use this consumer group",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user may not do this on the cluster",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "The user may not use this transactional id",
-    KafkaError._SSL: "There is no secure connection to the brokers",
-    KafkaError._INVALID_ARG: "The client library does not take the options",
+_PERMANENT = {
+    KafkaError._AUTHENTICATION: "The brokers rejected the credentials",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "The brokers rejected the credentials",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user is not authorized to use this topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "The user is not authorized to use this consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user is not authorized to do this on the cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "The user is not authorized to use this transactional id",
+    KafkaError._SSL: "A secure connection to the brokers could not be established",
+    KafkaError._INVALID_ARG: "The client library rejected the options",
 }
-_OVERTAKEN = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-_SILENCE = (
+_UNAVAILABLE = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
@@ -32,10 +32,10 @@ _SILENCE = (
 
 
 class ClientErrors:
-    """The worst that a client has reported; its callbacks.
+    """The callbacks of a client, which keep the most severe errors that it has reported.
 
-    They belong to an object of their own: a client that is part of a reference cycle would be ended by the garbage
-    collector, at any time and in any thread, which the client library does not always survive.
+    They are methods of a separate object to avoid a reference cycle: the garbage collector would destroy a client in a
+    cycle at any time and in any thread, which can crash the client library.
     """
 
     def __init__(self) -> None:
@@ -44,12 +44,12 @@ class ClientErrors:
         self.purged: KafkaError | None = None
 
     def remember(self, error: KafkaError) -> None:
-        """The client's callback for errors."""
-        if self.last is None or not is_hopeless(self.last):
+        """Keep ``error`` unless a permanent one is kept already. The error callback of clients."""
+        if self.last is None or not is_permanent(self.last):
             self.last = error
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
-        """A producer's callback for messages. That they were given up is only what comes of another error."""
+        """Keep ``error``. The delivery callback of producers. Purged messages are the result of another error."""
         if error is None:
             return
         if error.code() in _PURGED:
@@ -58,22 +58,28 @@ class ClientErrors:
             self.undelivered = self.undelivered or error
 
     @property
-    def hopeless(self) -> KafkaError | None:
-        """An error after which it makes no sense to try again."""
-        return self.last if self.last is not None and is_hopeless(self.last) else None
+    def permanent(self) -> KafkaError | None:
+        """The error that rules out a retry, if there is one."""
+        return self.last if self.last is not None and is_permanent(self.last) else None
 
 
-def is_hopeless(error: KafkaError) -> bool:
-    """Whether trying again would not help."""
-    return error.fatal() or error.code() in _HOPELESS
+def is_permanent(error: KafkaError) -> bool:
+    """Whether a retry cannot succeed."""
+    return error.fatal() or error.code() in _PERMANENT
 
 
 def failure_of(connection: KafkaConnection, what: str, error: KafkaError) -> JobError:
-    """What to tell the user about ``error``, for which ``what`` cannot be done."""
-    reason = _HOPELESS.get(error.code(), "It was refused")
-    if error.code() in _SILENCE:
+    """Create the ``JobError`` for a failed operation.
+
+    Args:
+        connection: The cluster.
+        what: The first part of the message, such as "Cannot list topics".
+        error: The error of the client library. Secrets are removed from its text.
+    """
+    reason = _PERMANENT.get(error.code(), "The request failed")
+    if error.code() in _UNAVAILABLE:
         reason = "The brokers do not answer"
-    elif error.code() in _OVERTAKEN:
-        reason = "Another attempt at the same has taken over"
-    told = connection.redacted(error.str())
-    return JobError(f"{what} at {connection.bootstrap_servers}. {reason} ({error.name()}: {told}).")
+    elif error.code() in _FENCED:
+        reason = "A newer attempt of the same task has taken over"
+    message = connection.redacted(error.str())
+    return JobError(f"{what} at {connection.bootstrap_servers}. {reason} ({error.name()}: {message}).")

@@ -1,4 +1,4 @@
-"""What librdkafka logs: the logger ``dsv2.connectors.kafka.client``."""
+"""The log of librdkafka, forwarded to the logger ``dsv2.connectors.kafka.client``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LOG = ClientLog("dsv2.connectors.kafka.client")
 
 
 class KafkaClientLog:
-    """The ``logger`` of a client, producer, consumer or admin client. Keeps no reference to the client."""
+    """The ``logger`` argument of producers, consumers and admin clients. Keeps no reference to the client."""
 
     def __init__(self, redacted: Callable[[str], str]) -> None:
-        """``redacted``: takes secrets out of a message."""
+        """``redacted`` removes secrets from a message."""
         self._redacted = redacted
         self._log = _LOG
 
     def log(self, level: int, template: str, facility: str, client: str, message: str) -> None:
-        """Called by the client library, in a call that polls."""
+        """Called by the client library while it polls."""
         self._log.write(level, facility, self._redacted(template % (facility, client, message)))

@@ -1,4 +1,4 @@
-"""How to reach a cluster: what source and sink are told, as the client library wants it."""
+"""The connection settings of a Kafka cluster, and the client configurations made from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("Config", "KafkaConnection")
 
 Config: TypeAlias = dict[str, Any]
 
-# What the connector sets itself, and where to say it instead.
+# Options that the connector sets, with the argument to use instead.
 _RESERVED = {
     "bootstrap.servers": "bootstrap_servers",
     "group.id": "group_id",
@@ -32,22 +32,25 @@ _CONSUMER: Config = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
 }
-# What the user may change.
-_ANY: Config = {"reconnect.backoff.max.ms": 1000, "log.connection.close": False}
-_READING: Config = {
-    "fetch.wait.max.ms": 10,  # what is read is there; a longer wait would only hold up the next range
-    "queued.min.messages": 20_000,  # what is fetched behind the range is thrown away
-    "fetch.queue.backoff.ms": 10,  # else a partition with a full queue pauses for a second, also for the next range
+# Defaults that the user may override.
+_CLIENT_DEFAULTS: Config = {"reconnect.backoff.max.ms": 1000, "log.connection.close": False}
+_CONSUMER_DEFAULTS: Config = {
+    "fetch.wait.max.ms": 10,  # the messages of a range exist already; a longer wait would only delay the next range
+    "queued.min.messages": 20_000,  # messages fetched beyond the range are discarded
+    "fetch.queue.backoff.ms": 10,  # otherwise a full queue pauses its partition for a second, into the next range
 }
-_NO_GROUP = "dsv2"  # the client asks for a group even if it never joins one
+_NO_GROUP = "dsv2"  # the client requires a group even if it never joins one
 
 
 @dataclass(frozen=True)
 class KafkaConnection:
-    """A cluster, and how to reach it.
+    """A cluster and how to connect to it.
 
-    ``options``: for the client library (librdkafka), by its names. ``retry_timeout_ms``: how long to try again while
-    brokers do not answer.
+    Attributes:
+        bootstrap_servers: "host:port,host:port".
+        options: Options of librdkafka.
+        retry_timeout_ms: How long to retry while no broker answers, in ms.
+        group_id: The consumer group, if there is one.
     """
 
     bootstrap_servers: str
@@ -63,14 +66,18 @@ class KafkaConnection:
         retry_timeout: timedelta,
         group_id: str | None = None,
     ) -> KafkaConnection:
-        """What ``user`` was told. Raises ``ConfigurationError``; also if the client library is missing."""
+        """Check the arguments of the connector ``user``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
+        """
         require_client_library("confluent_kafka", "kafka", user)
         if not bootstrap_servers:
-            raise ConfigurationError(f'{user} needs bootstrap_servers: "host:port,host:port".')
+            raise ConfigurationError(f'{user} requires bootstrap_servers: "host:port,host:port".')
         if "@" in bootstrap_servers:
             raise ConfigurationError(
-                f'{user}: bootstrap_servers has no user or password in it: "host:port,host:port". These are options: '
-                f"sasl.username and sasl.password."
+                f'{user}: bootstrap_servers must be "host:port,host:port", without a user or password. Pass these as '
+                f"the options sasl.username and sasl.password."
             )
         for name, instead in _RESERVED.items():
             if name in options:
@@ -88,17 +95,17 @@ class KafkaConnection:
         return self.options.get("isolation.level") == "read_uncommitted"
 
     def client_config(self) -> Config:
-        """For a client that only asks."""
-        return {**_ANY, "bootstrap.servers": self.bootstrap_servers, **self.options}
+        """The configuration of admin clients and producers."""
+        return {**_CLIENT_DEFAULTS, "bootstrap.servers": self.bootstrap_servers, **self.options}
 
     def consumer_config(self) -> Config:
-        """For a client that reads, or looks at a group, which it does not join."""
-        return {**_READING, **self.client_config(), **_CONSUMER, "group.id": self.group_id or _NO_GROUP}
+        """The configuration of consumers, which never join their group."""
+        return {**_CONSUMER_DEFAULTS, **self.client_config(), **_CONSUMER, "group.id": self.group_id or _NO_GROUP}
 
     def redacted(self, text: str) -> str:
-        """``text`` without the secrets among the options."""
+        """Return ``text`` with the secrets of the options hidden."""
         return self.options.redacted(text)
 
     def presentable(self, error: Exception) -> Exception | None:
-        """``error`` of the client as the cause of ours; None if it has a secret in it, as tracebacks show causes."""
+        """Return ``error`` as the cause of another error; None if it contains a secret, as tracebacks show causes."""
         return error if self.redacted(str(error)) == str(error) else None

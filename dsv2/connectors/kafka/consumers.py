@@ -1,4 +1,4 @@
-"""Clients that read."""
+"""Consumers that read ranges of partitions."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ _ANSWER_SECONDS = 10.0
 
 
 class RangeConsumer:
-    """A client that reads one partition at a time, from a given offset on."""
+    """A consumer that reads one partition at a time, from a given offset on."""
 
     def __init__(self, connection: KafkaConnection) -> None:
-        """Raises ``JobError`` if the client library refuses the options."""
+        """Create the client. Raises ``JobError`` if the client library rejects the options."""
         self._connection = connection
         self._errors = ClientErrors()
         config: Config = {**connection.consumer_config(), "error_cb": self._errors.remember}
         try:
             self._consumer = Consumer(config, logger=KafkaClientLog(connection.redacted))
         except KafkaException as error:
-            raise failure_of(connection, "Kafka cannot be read", error.args[0]) from connection.presentable(error)
+            raise failure_of(connection, "Cannot read from Kafka", error.args[0]) from connection.presentable(error)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
-        """Read ``partition`` from ``offset`` on, and nothing else any more."""
+        """Read only ``partition``, from ``offset`` on."""
         self._errors.last = None
         self._consumer.assign([confluent_kafka.TopicPartition(*partition, offset)])
 
     def end(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         self._consumer.unassign()
 
     def messages(self, count: int, wait_seconds: float) -> list[Message]:
-        """At most ``count`` messages and events, fewer if no more come in the time."""
+        """Return at most ``count`` messages and events; fewer if ``wait_seconds`` pass."""
         return self._consumer.consume(count, wait_seconds)
 
     def earliest(self, partition: TopicPartition) -> int:
-        """The first offset that is there. Raises ``JobError``."""
+        """Return the first available offset of ``partition``. Raises ``JobError``."""
         try:
             return self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), _ANSWER_SECONDS)[0]
         except KafkaException as error:
-            failure = failure_of(self._connection, f"{partition} cannot be read", error.args[0])
+            failure = failure_of(self._connection, f"Cannot read {partition}", error.args[0])
             raise failure from self._connection.presentable(error)
 
     def remember(self, error: KafkaError) -> None:
-        """Keep ``error``, unless a worse one is known."""
+        """Keep ``error`` unless a permanent one is kept already."""
         self._errors.remember(error)
 
     def check(self, partition: TopicPartition, position: int, waited_ms: float) -> None:
-        """After ``waited_ms`` without any message: raises ``JobError`` if there is no hope, or was enough patience."""
+        """Raise ``JobError`` for a permanent error, or if ``waited_ms`` without messages exceed the retry timeout."""
         error, connection = self._errors.last, self._connection
-        if (hopeless := self._errors.hopeless) is not None:
-            raise failure_of(connection, f"{partition} cannot be read", hopeless)
+        if (permanent := self._errors.permanent) is not None:
+            raise failure_of(connection, f"Cannot read {partition}", permanent)
         if waited_ms >= connection.retry_timeout_ms:
-            told = "" if error is None else f" The client says: {connection.redacted(error.str())}."
+            reason = "" if error is None else f" The last error of the client: {connection.redacted(error.str())}."
             raise JobError(
-                f"{partition} cannot be read at offset {position}: nothing came from {connection.bootstrap_servers} "
-                f"for {connection.retry_timeout_ms} ms.{told}"
+                f"Cannot read {partition} at offset {position}: {connection.bootstrap_servers} sent nothing for "
+                f"{connection.retry_timeout_ms} ms.{reason}"
             )
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._consumer.close()
 
 

@@ -1,4 +1,4 @@
-"""What the driver knows of the subscribed partitions: which there are, where reading begins, how far it can go."""
+"""The driver's side of ``KafkaSource``: finds partitions and their starting offsets, and plans micro-batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ("KafkaDiscovery",)
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What is there of a partition for readers."""
+    """The offsets of a partition that readers can read."""
 
     earliest: int
     latest: int
@@ -29,7 +29,7 @@ class _Range:
 
 
 class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
-    """Lives on the driver for one run of the job."""
+    """Created on the driver for each run of the job."""
 
     def __init__(
         self,
@@ -39,38 +39,39 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
         *,
         commits: bool,
     ) -> None:
-        """``commits``: tell the consumer group how far reading has come."""
+        """``commits``: whether to commit offsets to the consumer group."""
         self._broker = broker
         self._subscription = subscription
         self._commits = commits
-        # Where reading of a partition begins is looked up when it is found; the checkpoint knows the others' place.
-        self._begun = {} if restored is None else {partition: _elsewhere(partition) for partition in _known(restored)}
-        self._first_look = restored is None or not restored.discovered
+        # The starting offset of a partition is looked up when it is discovered. Restored partitions have theirs in the
+        # checkpoint.
+        self._begun = {} if restored is None else {partition: _stand_in(partition) for partition in _known(restored)}
+        self._first_discovery = restored is None or not restored.discovered
         self._partitions = list(self._begun)
         self._ranges: Mapping[TopicPartition, _Range] | None = None
         self._committed: dict[TopicPartition, int] = {}
 
     def discover(self) -> Collection[KafkaSplit]:
         subscription = self._subscription
-        there = self._broker.partitions(subscription.topics, subscription.pattern)
-        self._check_topics({partition.topic for partition in there})
-        if new := [partition for partition in there if partition not in self._begun]:
+        found = self._broker.partitions(subscription.topics, subscription.pattern)
+        self._check_topics({partition.topic for partition in found})
+        if new := [partition for partition in found if partition not in self._begun]:
             self._begin(new)
-        self._partitions = list(dict.fromkeys([*self._partitions, *there]))
-        self._first_look = False
-        return [self._begun[partition] for partition in there]
+        self._partitions = list(dict.fromkeys([*self._partitions, *found]))
+        self._first_discovery = False
+        return [self._begun[partition] for partition in found]
 
-    def _check_topics(self, there: Collection[str]) -> None:
-        missing = [topic for topic in self._subscription.topics or () if topic not in there]
+    def _check_topics(self, found: Collection[str]) -> None:
+        missing = [topic for topic in self._subscription.topics or () if topic not in found]
         if missing and self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
-                f"There is no topic {', '.join(missing)}. Create it, or take it out of topics: its partitions are "
-                f"dropped when the job starts again."
+                f"Topic {', '.join(missing)} does not exist. Create it, or remove it from topics. Its partitions are "
+                f"dropped when the job restarts."
             )
 
     def _begin(self, partitions: Collection[TopicPartition]) -> None:
-        # A partition that comes later was empty before, so all of it is new.
-        starting = self._subscription.starting_offsets if self._first_look else OffsetsInitializer.earliest()
+        # A partition that is discovered later did not exist before, so all of its messages are new.
+        starting = self._subscription.starting_offsets if self._first_discovery else OffsetsInitializer.earliest()
         stopping = self._subscription.stopping_offsets
         starts = starting.offsets_of(partitions, self._broker)
         stops = {} if stopping is None else stopping.offsets_of(partitions, self._broker)
@@ -80,7 +81,7 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
             self._begun[partition] = replace(split, topic_id=ids.get(partition.topic, ""))
 
     def refresh(self) -> None:
-        self._ranges = None  # looked up when asked for, which is after new partitions were discovered
+        self._ranges = None  # looked up by the first ``advance``, which follows the discovery of new partitions
 
     def advance(self, split: KafkaSplit, limit: int | None, /) -> Portion[KafkaSplit] | None:
         partition = split.topic_partition
@@ -88,12 +89,12 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
             self._ranges = self._look_up(self._partitions)
         if partition not in self._ranges:
             return self._gone(split)
-        there = self._ranges[partition]
-        if split.topic_id != there.topic_id:
-            return self._made_anew(split, there)
-        if split.offset < there.earliest or split.offset > there.latest:
-            return self._out_of_range(split, there)
-        return _portion(split, there.latest, limit)
+        available = self._ranges[partition]
+        if split.topic_id != available.topic_id:
+            return self._recreated(split, available)
+        if split.offset < available.earliest or split.offset > available.latest:
+            return self._out_of_range(split, available)
+        return _portion(split, available.latest, limit)
 
     def _look_up(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Range]:
         earliest, latest = self._broker.earliest(partitions), self._broker.latest(partitions)
@@ -110,46 +111,48 @@ class KafkaDiscovery(SplitDiscovery[KafkaSplit]):
     def _gone(self, split: KafkaSplit) -> Portion[KafkaSplit]:
         if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
-                f"{split.split_id} has disappeared, which the job has read up to offset {split.offset}. If its topic "
-                f"was deleted on purpose, take it out of topics and start again from the checkpoint: the partition is "
-                f'dropped then. To go on without what is gone, say on_offsets_out_of_range="earliest" (or "latest").'
+                f"{split.split_id} no longer exists. The job has read it up to offset {split.offset}. If its topic was "
+                f"deleted on purpose, remove it from topics and restart the job from the checkpoint: the partition is "
+                f'then dropped. To continue without it, set on_offsets_out_of_range="earliest" (or "latest").'
             )
-        self._begun.pop(split.topic_partition, None)  # should it come again, it is another one
+        self._begun.pop(split.topic_partition, None)  # a partition that appears later under this name is a new one
         return Portion(split, size=0, last=True)
 
-    def _made_anew(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
+    def _recreated(self, split: KafkaSplit, available: _Range) -> Portion[KafkaSplit]:
         if self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.FAIL:
             raise JobError(
-                f"{split.topic} is not the topic any more that the job has read, in {split.split_id} up to offset "
-                f"{split.offset}: that one was deleted, and another one was made under its name. To go on with the new "
-                f'one, from its first message, say on_offsets_out_of_range="earliest" (or "latest").'
+                f"The topic {split.topic} was deleted and created again. The job has read {split.split_id} of the old "
+                f"topic up to offset {split.offset}. To continue with the new topic, from its first message, set "
+                f'on_offsets_out_of_range="earliest" (or "latest").'
             )
-        return self._reset(replace(split, topic_id=there.topic_id), there)
+        return self._reset(replace(split, topic_id=available.topic_id), available)
 
-    def _reset(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit]:
+    def _reset(self, split: KafkaSplit, available: _Range) -> Portion[KafkaSplit]:
         earliest = self._subscription.on_offsets_out_of_range is OnOffsetsOutOfRange.EARLIEST
-        offset = there.earliest if earliest else there.latest
+        offset = available.earliest if earliest else available.latest
         return Portion(replace(split, offset=offset, resets=split.resets + 1, reset_offset=offset), size=0)
 
-    def _out_of_range(self, split: KafkaSplit, there: _Range) -> Portion[KafkaSplit] | None:
+    def _out_of_range(self, split: KafkaSplit, available: _Range) -> Portion[KafkaSplit] | None:
         policy = self._subscription.on_offsets_out_of_range
-        if there.latest < split.offset <= self._broker.ends([split.topic_partition]).get(split.topic_partition, 0):
-            return None  # what stands before is of a transaction that is still open
+        if available.latest < split.offset <= self._broker.ends([split.topic_partition]).get(split.topic_partition, 0):
+            return None  # an open transaction precedes this offset
         if policy is OnOffsetsOutOfRange.FAIL:
             raise JobError(
-                f"{split.split_id} cannot be read at offset {split.offset}: it holds those from {there.earliest} to "
-                f"{there.latest}. The messages that the job wants were deleted, by age or size, or the topic was made "
-                f'anew. To go on without them, say on_offsets_out_of_range="earliest" (or "latest").'
+                f"Cannot read {split.split_id} at offset {split.offset}: it has offsets {available.earliest} to "
+                f"{available.latest}. The next messages of the job were deleted, by age or size, or the topic was "
+                f'created again. To continue without them, set on_offsets_out_of_range="earliest" (or "latest").'
             )
-        return self._reset(split, there)
+        return self._reset(split, available)
 
     def notify_checkpoint_complete(self, splits: Sequence[KafkaSplit], /) -> None:
         if self._commits:
             read = {split.topic_partition: split.offset for split in splits}
-            news = {place: offset for place, offset in read.items() if self._committed.get(place) != offset}
-            if news:
-                self._broker.commit(news)
-                self._committed.update(news)
+            changed = {
+                partition: offset for partition, offset in read.items() if self._committed.get(partition) != offset
+            }
+            if changed:
+                self._broker.commit(changed)
+                self._committed.update(changed)
 
     def close(self) -> None:
         self._broker.close()
@@ -167,12 +170,12 @@ def _portion(split: KafkaSplit, latest: int, limit: int | None) -> Portion[Kafka
 
 
 def _known(restored: AssignmentState[KafkaSplit]) -> list[TopicPartition]:
-    """The partitions that a run before has met."""
+    """The partitions that an earlier run of the job has discovered."""
     waiting = (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits))
     names = (*restored.owners, *restored.finished, *(split.split_id for split in waiting))
     return [TopicPartition.named(name) for name in dict.fromkeys(names)]
 
 
-def _elsewhere(partition: TopicPartition) -> KafkaSplit:
-    """Stands for a split whose position the checkpoint knows."""
+def _stand_in(partition: TopicPartition) -> KafkaSplit:
+    """A placeholder for a split whose position is in the checkpoint."""
     return KafkaSplit(*partition, 0)

@@ -1,4 +1,4 @@
-"""What of a record becomes what of its message."""
+"""The functions with which ``KafkaSink`` creates messages from records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Headers: TypeAlias = Collection[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class MessageEncoder(Generic[T]):
-    """Functions that make a message of a record; ``topic`` may be the same for all."""
+    """Functions that return the parts of a record's message. ``topic`` may be a constant."""
 
     topic: str | Callable[[T], str]
     value: Callable[[T], bytes | None]

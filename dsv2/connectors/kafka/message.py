@@ -1,4 +1,4 @@
-"""Messages of Kafka, and how they become records."""
+"""Kafka messages, and decoders that create records from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class KafkaMessage:
-    """A message as it stands in a topic. ``timestamp``: in ms, None if it has none."""
+    """A message of a topic.
+
+    Attributes:
+        topic: The topic.
+        partition: The number of the partition.
+        offset: The offset in the partition.
+        timestamp: In ms since the epoch; None if the message has none.
+        key: The key, if there is one.
+        value: The value; None for a tombstone.
+        headers: Pairs of name and value.
+    """
 
     topic: str
     partition: int
@@ -28,15 +38,18 @@ class KafkaMessage:
 
 
 class KafkaDecoder(Protocol[T_co]):
-    """Makes a record of a message (Flink ``KafkaRecordDeserializationSchema``); None: the message is left out."""
+    """Creates records from messages (Flink ``KafkaRecordDeserializationSchema``)."""
 
     def __call__(self, message: KafkaMessage, /) -> T_co | None:
-        """The record. What it raises is handled as the source's ``on_undecodable`` says."""
+        """Return the record of ``message``, or None to skip it.
+
+        The source's ``on_undecodable`` determines how exceptions are handled.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoder(Generic[T_co]):
-    """A decoder that looks at values only; ``KafkaReader`` has a short way for it."""
+    """A decoder of values only. ``KafkaReader`` has a fast path for it."""
 
     decode: Callable[[bytes], T_co | None]
 
@@ -45,7 +58,7 @@ class ValueDecoder(Generic[T_co]):
 
 
 def values(decode: Callable[[bytes], T | None]) -> KafkaDecoder[T]:
-    """A decoder that makes a record of each value: ``values(json.loads)``. Messages without a value are left out."""
+    """Create a decoder of values: ``values(json.loads)``. It skips messages without a value."""
     return ValueDecoder(decode)
 
 
@@ -62,13 +75,13 @@ class _PairDecoder(Generic[K, V]):
 
 
 def keys_and_values(key: Callable[[bytes], K], value: Callable[[bytes], V]) -> KafkaDecoder[tuple[K | None, V | None]]:
-    """A decoder that makes a pair of key and value; each is None where the message has none."""
+    """Create a decoder of pairs of key and value. Either is None if the message has none."""
     return _PairDecoder(key, value)
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that could not be decoded, and why."""
+    """A message that could not be decoded, with the error."""
 
     message: KafkaMessage
     error: str
@@ -86,8 +99,8 @@ class _DeadLetterDecoder(Generic[T_co]):
 
 
 def dead_letters(decode: KafkaDecoder[T]) -> KafkaDecoder[T | DeadLetter]:
-    """``decode``, with a ``DeadLetter`` for each message on which it raises.
+    """Create a decoder that returns a ``DeadLetter`` for each message on which ``decode`` raises.
 
-    Dead letters are records like the others: filter them out of the stream and into a sink of their own.
+    Dead letters are ordinary records of the stream. Filter them out and send them to a separate sink.
     """
     return _DeadLetterDecoder(decode)

@@ -1,4 +1,4 @@
-"""Where reading of a partition begins or ends (Flink ``OffsetsInitializer``)."""
+"""The offsets at which reading of partitions begins or ends (Flink ``OffsetsInitializer``)."""
 
 from __future__ import annotations
 
@@ -14,55 +14,74 @@ __all__ = ("OffsetLookup", "OffsetsInitializer")
 
 
 class OffsetLookup(Protocol):
-    """What the broker knows of offsets. Raises ``JobError`` if it cannot be asked."""
+    """Looks up offsets at the brokers. The methods raise ``JobError`` if the brokers do not answer."""
 
     def earliest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """The first message that is still there, for each partition."""
+        """Return the offset of the first available message of each partition."""
 
     def latest(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """The offset of the next message that will come (of those that a reader may see by now)."""
+        """Return the end offset of each partition, as seen by readers under the isolation level."""
 
     def at_time(self, partitions: Collection[TopicPartition], timestamp: int, /) -> Mapping[TopicPartition, int]:
-        """The first message at or behind ``timestamp`` in ms; without the partitions where there is none."""
+        """Return the offset of the first message at or after ``timestamp`` (ms). Omits partitions without one."""
 
     def committed(self, partitions: Collection[TopicPartition], /) -> Mapping[TopicPartition, int]:
-        """What the consumer group has committed; without the partitions where it has not."""
+        """Return the offsets committed by the consumer group. Omits partitions without one."""
 
 
 class OffsetsInitializer(ABC):
-    """Finds an offset for each of some partitions. Made by one of the static methods."""
+    """Determines an offset for each partition. Created by the static methods.
+
+    Source: Flink ``OffsetsInitializer``.
+    """
 
     @abstractmethod
     def offsets_of(self, partitions: Collection[TopicPartition], lookup: OffsetLookup) -> Mapping[TopicPartition, int]:
-        """An offset for each of ``partitions``. Called on the driver when a partition is found. Raises ``JobError``."""
+        """Return an offset for each partition. Called on the driver when partitions are discovered.
+
+        Args:
+            partitions: The new partitions.
+            lookup: Looks up offsets at the brokers.
+
+        Raises:
+            JobError: The brokers do not answer, or the consumer group has no offset for a partition.
+        """
 
     @property
     def needs_group(self) -> bool:
-        """Whether it looks at what a consumer group has committed."""
+        """Whether the offsets depend on those committed by a consumer group."""
         return False
 
     @staticmethod
     def earliest() -> OffsetsInitializer:
-        """The first message that is still there."""
+        """Start at the first available message."""
         return _Earliest()
 
     @staticmethod
     def latest() -> OffsetsInitializer:
-        """Behind the last message that is there when the partition is found."""
+        """Start after the last message that exists when the partition is discovered."""
         return _Latest()
 
     @staticmethod
     def timestamp(timestamp: int) -> OffsetsInitializer:
-        """The first message whose timestamp is ``timestamp`` (ms) or later; if there is none, as ``latest``."""
+        """Start at the first message with this timestamp or a later one; if there is none, at the latest offset.
+
+        Args:
+            timestamp: In ms since the epoch.
+
+        Raises:
+            ConfigurationError: The timestamp is not an int of at least 0.
+        """
         if isinstance(timestamp, bool) or not isinstance(timestamp, int) or timestamp < 0:
-            raise ConfigurationError(f"A timestamp is a whole number of ms since the epoch, not {timestamp!r}.")
+            raise ConfigurationError(f"timestamp must be an int of ms since the epoch, got {timestamp!r}.")
         return _AtTime(timestamp)
 
     @staticmethod
     def committed_offsets(otherwise: OffsetsInitializer | None = None) -> OffsetsInitializer:
-        """What the consumer group has committed. While a transaction is about to change that, its end is waited for.
+        """Start at the offsets committed by the consumer group. Waits for open transactions that change them.
 
-        ``otherwise``: for partitions of which it has committed nothing; without it that is a ``JobError``.
+        Args:
+            otherwise: Used for partitions without a committed offset. None: such a partition raises ``JobError``.
         """
         return _Committed(otherwise)
 
@@ -70,13 +89,18 @@ class OffsetsInitializer(ABC):
     def offsets(
         offsets: Mapping[tuple[str, int], int], otherwise: OffsetsInitializer | None = None
     ) -> OffsetsInitializer:
-        """These offsets, by topic and partition.
+        """Start at explicit offsets.
 
-        ``otherwise``: for partitions that are not among them, ``earliest()`` if not given.
+        Args:
+            offsets: Offsets by (topic, partition).
+            otherwise: Used for all other partitions. None: ``earliest()``.
+
+        Raises:
+            ConfigurationError: An offset is not an int of at least 0.
         """
         for place, offset in offsets.items():
             if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-                raise ConfigurationError(f"An offset is a whole number of at least 0, not {offset!r} (of {place}).")
+                raise ConfigurationError(f"The offset of {place} must be an int of at least 0, got {offset!r}.")
         return _Given({TopicPartition(*place): offset for place, offset in offsets.items()}, otherwise or _Earliest())
 
 
@@ -113,8 +137,8 @@ class _Committed(OffsetsInitializer):
         missing = [partition for partition in partitions if partition not in committed]
         if missing and self.otherwise is None:
             raise JobError(
-                f"The consumer group has committed no offset for {', '.join(map(str, missing))}. Say where to begin "
-                f"there: OffsetsInitializer.committed_offsets(otherwise=OffsetsInitializer.earliest())."
+                f"The consumer group has committed no offset for {', '.join(map(str, missing))}. Specify where to "
+                f"start: OffsetsInitializer.committed_offsets(otherwise=OffsetsInitializer.earliest())."
             )
         return _completed(partitions, committed, self.otherwise, lookup)
 

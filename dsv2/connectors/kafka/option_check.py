@@ -1,4 +1,4 @@
-"""Checking options against those that the client library knows, when the connector is made."""
+"""Validation of librdkafka options when a connector is created."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from dsv2.errors import ConfigurationError, InternalError
 
 __all__ = ("check_options",)
 
-# The client takes options in their order and stops at one that it does not know. With such a one behind them no client
-# is made, and nothing is connected to.
+# The client library checks options in order and stops at the first unknown one. A final unknown option prevents it from
+# creating a client and connecting.
 _LAST = "dsv2.last"
 _UNKNOWN = re.compile(r'No such configuration property: "(.*)"', re.DOTALL)
 
 
 def check_options(user: str, options: ClientOptions) -> None:
-    """Raise ``ConfigurationError`` for the first of ``options`` that the client library does not take.
+    """Check the options of the connector ``user``.
 
-    ``user``: whose options they are. The error shows no value that may be a secret.
+    Raises:
+        ConfigurationError: The client library rejects an option. The message shows no value that may be a secret.
     """
     for name, value in options.items():
         if not isinstance(name, str):
-            raise ConfigurationError(f"{user}: the names of options are strings, not {type(name).__name__}.")
+            raise ConfigurationError(f"{user}: the names of options must be strings, got {type(name).__name__}.")
         refusal = _refusal(name, value)
         unknown = _UNKNOWN.fullmatch(refusal)
         if unknown is None:
             reason = _without_value(refusal, name, str(value))
-            raise ConfigurationError(f"{user}: librdkafka does not take the value of the option {name!r}.{reason}")
+            raise ConfigurationError(f"{user}: librdkafka rejects the value of the option {name!r}.{reason}")
         if unknown.group(1) != _LAST:
             raise ConfigurationError(f"{user}: librdkafka has no option {name!r}.{_suggestion(name)}")
 
 
 def _without_value(refusal: str, name: str, value: str) -> str:
-    """What the client says, unless it shows some of ``value``: that may be a secret, given for the wrong option."""
+    """The client's reason, or "" if it shows a part of ``value``: a secret may be set for the wrong option."""
     rest = refusal.replace(name, "").lower()
     shown = any(part in rest for part in re.split(r"[\s,;:=|]+", value.lower()) if part)
     return "" if shown else f" {refusal}"
@@ -51,7 +52,7 @@ def _refusal(name: str, value: OptionValue) -> str:
         return str(error.args[0].str())
     except (TypeError, ValueError) as error:
         return str(error)
-    raise InternalError(f"librdkafka takes the option {_LAST!r}.")
+    raise InternalError(f"librdkafka accepted the unknown option {_LAST!r}.")
 
 
 def _suggestion(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The options of librdkafka that a user may set. They serve suggestions only: the client checks names itself."""
+"""The names of librdkafka options, used only for suggestions. The client library itself checks names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Clients that are not in use: making one costs a connection, so each process keeps some for the next micro-batch.
+"""A pool of idle clients, so that a process does not reconnect for every micro-batch.
 
-A client has threads of its own in librdkafka. They are not there any more in a forked process, where it crashes whoever
-uses or frees it, and they must not call into an interpreter that is being torn down. So idle clients are closed before
-the process forks, and when it exits.
+A client has threads in librdkafka. A forked process lacks these threads and crashes if it uses or frees the client. The
+threads must also not call into an interpreter that is shutting down. So idle clients are closed before the process
+forks and when it exits.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ("Pool", "PooledClient")
 
 
 class PooledClient(Protocol):
-    """What a pool keeps."""
+    """A client that a pool can keep."""
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
 
 
 ClientT = TypeVar("ClientT", bound=PooledClient)
 
 
 class Pool(Generic[ClientT]):
-    """At most one idle client for each connection. A client that is borrowed belongs to the borrower alone."""
+    """Keeps at most one idle client per connection. A borrowed client is used by its borrower only."""
 
     def __init__(self, make: Callable[[KafkaConnection], ClientT]) -> None:
         self._make = make
@@ -40,7 +40,7 @@ class Pool(Generic[ClientT]):
 
     @contextmanager
     def lent(self, connection: KafkaConnection) -> Iterator[ClientT]:
-        """A client for the length of a block; it is closed if the block raises. Raises what making one raises."""
+        """Lend a client to a ``with`` block. It is closed if the block raises."""
         client = self.borrow(connection)
         try:
             yield client
@@ -50,20 +50,20 @@ class Pool(Generic[ClientT]):
         self.give_back(connection, client)
 
     def borrow(self, connection: KafkaConnection) -> ClientT:
-        """A client that nobody else uses. Raises what making one raises."""
+        """Return an idle client, or create one. Propagates errors of its creation."""
         client = self._idle.pop(_key(connection), None)
         return self._make(connection) if client is None else client
 
     def give_back(self, connection: KafkaConnection, client: ClientT) -> None:
-        """Keep ``client``, which has not failed, for the next one who needs such."""
+        """Keep ``client``, which has not failed, for the next borrower."""
         if (other := self._idle.pop(_key(connection), None)) is not None:
             other.close()
         self._idle[_key(connection)] = client
 
     def close_idle(self) -> None:
-        """Close the clients that are not in use."""
+        """Close all idle clients."""
         while self._idle:
-            with contextlib.suppress(KeyError):  # another thread has borrowed the last one
+            with contextlib.suppress(KeyError):  # another thread borrowed the last one
                 self._idle.popitem()[1].close()
 
 

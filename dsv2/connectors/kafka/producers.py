@@ -1,4 +1,4 @@
-"""Clients that write, and messages for them."""
+"""Producers that write records as messages, with and without transactions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,22 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.1
 _ANSWER_SECONDS = 2.0
-_WRITING = "Messages cannot be written"
+_WRITING = "Cannot write messages"
 
 
 class RecordProducer:
-    """Writes records as messages. ``extra``: configuration that makes another kind of client of it."""
+    """Writes records as messages."""
 
     def __init__(self, connection: KafkaConnection, extra: Config | None = None) -> None:
-        """Raises ``JobError`` if the client library refuses the options."""
+        """Create the client.
+
+        Args:
+            connection: The cluster.
+            extra: Configuration for a transactional producer.
+
+        Raises:
+            JobError: The client library rejects the options.
+        """
         self._connection = connection
         self._errors = ClientErrors()
         config: Config = {
@@ -52,7 +60,7 @@ class RecordProducer:
             raise failure_of(connection, _WRITING, error.args[0]) from connection.presentable(error)
 
     def send(self, batch: RecordBatch[T], encoder: MessageEncoder[T]) -> None:
-        """Send messages for the records of ``batch``, without waiting for them. Raises ``JobError``."""
+        """Send the records of ``batch`` without waiting for their delivery. Raises ``JobError``."""
         produce, topic_of, value_of, key_of = self._produce, encoder.topic, encoder.value, encoder.key
         headers_of, partition_of = encoder.headers, encoder.partition
         for record, timestamp in batch.pairs():
@@ -69,21 +77,21 @@ class RecordProducer:
         self._poll(0)
 
     def close(self) -> None:
-        """Let go of the connections, and of what was not sent yet."""
+        """Close the connections and discard messages that were not sent."""
         self._client.purge()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that there is a transaction, which is known
+            warnings.simplefilter("ignore")  # the client warns about an open transaction
             self._client.close()
 
     def flush(self) -> None:
-        """Wait until all messages are with the brokers. Raises ``JobError``."""
+        """Wait until the brokers have acknowledged all messages. Raises ``JobError``."""
         self._client.flush(self._connection.retry_timeout_ms / 1000 + _PAUSE_SECONDS)
         self._check()
         if self._errors.purged is not None:
             raise failure_of(self._connection, _WRITING, self._errors.purged)
-        if left := len(self._client):
+        if unsent := len(self._client):
             raise JobError(
-                f"{left} messages were not taken by {self._connection.bootstrap_servers} within "
+                f"{self._connection.bootstrap_servers} did not acknowledge {unsent} messages within "
                 f"{self._connection.retry_timeout_ms} ms."
             )
 
@@ -91,11 +99,11 @@ class RecordProducer:
         while True:
             try:
                 return self._client.produce(topic, value, **options)
-            except BufferError:  # as many as may be are on their way
+            except BufferError:  # the queue of the client is full
                 self._poll(_PAUSE_SECONDS)
             except KafkaException as error:
-                place = f"{topic}-{options['partition']}" if "partition" in options else topic
-                failure = failure_of(self._connection, f"A message for {place} cannot be written", error.args[0])
+                target = f"{topic}-{options['partition']}" if "partition" in options else topic
+                failure = failure_of(self._connection, f"Cannot write a message to {target}", error.args[0])
                 raise failure from self._connection.presentable(error)
 
     def _poll(self, seconds: float) -> None:
@@ -106,7 +114,7 @@ class RecordProducer:
         self._check()
 
     def _check(self) -> None:
-        if (error := self._errors.hopeless or self._errors.undelivered) is not None:
+        if (error := self._errors.permanent or self._errors.undelivered) is not None:
             raise failure_of(self._connection, _WRITING, error)
 
 
@@ -114,34 +122,46 @@ producers: Pool[RecordProducer] = Pool(RecordProducer)
 
 
 class TransactionalProducer(RecordProducer):
-    """Writes messages that are committed together. It owns its transactional id until another one takes it."""
+    """Writes messages in transactions. It owns its transactional id until another producer uses the same id."""
 
     def __init__(self, connection: KafkaConnection, transactional_id: str, topic: str) -> None:
-        """Ends all transactions that others have begun under this id. ``topic``: any that is there.
+        """Connect and abort the open transactions of other producers with this id.
 
-        Raises ``JobError``.
+        Args:
+            connection: The cluster.
+            transactional_id: The transactional id.
+            topic: Any existing topic.
+
+        Raises:
+            JobError: The brokers reject the request or do not answer.
         """
         super().__init__(connection, {"transactional.id": transactional_id})
         self._group = transactional_id
         try:
-            # Has connections made: to the broker that is asked first, and to those that it names. When one is missing,
-            # what comes next looks for it only every half second.
+            # Connects to the bootstrap broker and to the brokers that it returns. Without a connection,
+            # init_transactions looks for its broker only every half second.
             with contextlib.suppress(KafkaException):
                 self._client.list_topics(topic, _ANSWER_SECONDS)
                 self._client.list_topics(topic, _ANSWER_SECONDS)
-            self._call(f"Transactions {transactional_id!r} cannot be begun", self._client.init_transactions)
+            self._call(f"Cannot begin transactions {transactional_id!r}", self._client.init_transactions)
         except BaseException:
             self.close()
             raise
 
     def begin(self) -> None:
-        """What is sent from here on is part of a transaction."""
+        """Begin a transaction."""
         self._client.begin_transaction()
 
     def prepare(self, partition: TopicPartition, offset: int, note: str) -> None:
-        """Make ``offset`` and ``note``, for the consumer group of the same name, part of what is committed.
+        """Add an offset of the consumer group named like the transactional id to the transaction.
 
-        Raises ``JobError``.
+        Args:
+            partition: The partition of the offset.
+            offset: The offset.
+            note: The metadata string of the offset.
+
+        Raises:
+            JobError: The brokers reject the request or do not answer.
         """
         config: Config = {**self._connection.client_config(), "group.id": self._group}
         consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
@@ -153,18 +173,18 @@ class TransactionalProducer(RecordProducer):
         self._call(_WRITING, lambda seconds: self._client.send_offsets_to_transaction(offsets, group, seconds))
 
     def commit(self) -> None:
-        """Commit what was sent. Raises ``JobError``."""
+        """Commit the transaction. Raises ``JobError``."""
         self._call(_WRITING, self._client.commit_transaction)
 
     def abort(self) -> None:
-        """Give up what was sent. A failure to do so is logged: whoever comes next under this id does it."""
+        """Abort the transaction. A failure is only logged: the next producer with this id aborts it as well."""
         try:
             self._client.abort_transaction(self._connection.retry_timeout_ms / 1000)
         except KafkaException as error:
             _LOG.warning("Transaction %r was not aborted: %s", self._group, self._connection.redacted(str(error)))
 
     def _call(self, what: str, call: Callable[[float], None]) -> None:
-        """``call``, given the seconds to wait for; again, which goes on with it, while there is hope."""
+        """Run ``call(timeout_seconds)``. While its error is retriable, call it again, which resumes the operation."""
         deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
         while True:
             try:
@@ -172,7 +192,7 @@ class TransactionalProducer(RecordProducer):
             except KafkaException as raised:
                 error = raised.args[0]
                 with contextlib.suppress(KafkaException):
-                    self._client.poll(_PAUSE_SECONDS)  # it may say why
-                cause = self._errors.hopeless or self._errors.undelivered
+                    self._client.poll(_PAUSE_SECONDS)  # may report the cause
+                cause = self._errors.permanent or self._errors.undelivered
                 if cause is not None or not error.retriable() or time.monotonic() > deadline:
                     raise failure_of(self._connection, what, cause or error) from self._connection.presentable(raised)

@@ -1,4 +1,4 @@
-"""Reading ranges of partitions, in the tasks."""
+"""The reader of ``KafkaSource``, which runs in tasks."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 _LOG = logging.getLogger(__name__)
 _UNDECODABLE = "undecodable"
-_AT_ONCE = 8192
+_MESSAGES_AT_ONCE = 8192
 _WAIT_SECONDS = 0.1
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC)
 
 
 class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
-    """Reads in one task. ``tolerant``: what is gone is left out; otherwise it is a ``JobError``."""
+    """Reads ranges of partitions in one task. ``tolerant``: skip deleted messages instead of raising ``JobError``."""
 
     def __init__(
         self,
@@ -43,42 +43,42 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
     ) -> None:
         self._ctx = ctx
         if on_undecodable is OnUndecodable.SKIP:
-            ctx.count(_UNDECODABLE, 0)  # shown from the beginning
+            ctx.count(_UNDECODABLE, 0)  # the progress shows the counter from the start
         self._connection = connection
         self._decode = decode
         self._on_undecodable = on_undecodable
         self._tolerant = tolerant
         self._consumer = consumers.borrow(connection)
-        self._at_rest = True
+        self._idle = True
 
     def read(self, start: KafkaSplit, stop: KafkaSplit, /) -> Iterator[RecordBatch[T_co]]:
         begin = start.offset if start.resets == stop.resets else stop.reset_offset
         if begin < stop.offset:
-            self._at_rest = False
+            self._idle = False
             for messages in self._messages(start, begin, stop.offset):
                 yield self._records(messages)
-            self._at_rest = True
+            self._idle = True
 
     def close(self) -> None:
-        if self._at_rest:
+        if self._idle:
             consumers.give_back(self._connection, self._consumer)
         else:
             self._consumer.close()
 
     def _messages(self, split: KafkaSplit, position: int, stop: int) -> Iterator[list[Message]]:
-        """The messages of ``split`` from ``position`` up to ``stop``, some at a time. Not every offset has one."""
+        """Yield the messages of ``split`` from ``position`` up to ``stop``, in chunks. Not every offset has one."""
         consumer, partition = self._consumer, split.topic_partition
         consumer.begin(partition, position)
         waited_ms = 0.0
         while position < stop:
-            messages = consumer.messages(min(stop - position, _AT_ONCE), _WAIT_SECONDS)
+            messages = consumer.messages(min(stop - position, _MESSAGES_AT_ONCE), _WAIT_SECONDS)
             if not messages:
                 waited_ms += _WAIT_SECONDS * 1000
                 consumer.check(partition, position, waited_ms)
                 continue
             waited_ms = 0.0
             if any(message.error() is not None for message in messages):
-                messages, position = self._sorted_out(messages, split, position, stop)
+                messages, position = self._without_events(messages, split, position, stop)
             else:
                 position = _offset(messages[-1]) + 1
             if position >= stop:
@@ -87,10 +87,10 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             if messages:
                 yield messages
 
-    def _sorted_out(
+    def _without_events(
         self, messages: list[Message], split: KafkaSplit, position: int, stop: int
     ) -> tuple[list[Message], int]:
-        """Those of ``messages`` that are no events of the client, and the position behind all of them."""
+        """Handle the client's events among ``messages``. Returns the other messages and the position after them."""
         good = []
         for message in messages:
             error = message.error()
@@ -100,18 +100,18 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             elif error.code() == KafkaError._PARTITION_EOF:
                 position = max(position, _offset(message))
             elif error.code() in (*_LOST, *_GONE):
-                position = self._behind_loss(split, position, stop, error)
+                position = self._after_loss(split, position, stop, error)
             else:
                 self._consumer.remember(error)
         return good, position
 
-    def _behind_loss(self, split: KafkaSplit, position: int, stop: int, error: KafkaError) -> int:
-        """Where the reading goes on if what stands at ``position`` is gone; ``stop`` if nothing before it is left."""
+    def _after_loss(self, split: KafkaSplit, position: int, stop: int, error: KafkaError) -> int:
+        """The position of the first available message after a deleted one; ``stop`` if there is none before it."""
         if not self._tolerant:
             raise JobError(
-                f"The messages of {split.split_id} from offset {position} on, which this micro-batch is to read up to "
-                f"{stop}, are gone ({error.name()}): they were deleted, by age or size or with their topic. To go on "
-                f'without them, say on_offsets_out_of_range="earliest" (or "latest").'
+                f"The messages of {split.split_id} from offset {position} on, which this micro-batch reads up to "
+                f"{stop}, no longer exist ({error.name()}): they were deleted, by age or size or with their topic. To "
+                f'continue without them, set on_offsets_out_of_range="earliest" (or "latest").'
             )
         if error.code() in _LOST and position < (earliest := self._consumer.earliest(split.topic_partition)) < stop:
             self._consumer.begin(split.topic_partition, earliest)
@@ -126,7 +126,7 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
             try:
                 records = [None if (value := message.value()) is None else decode(value) for message in messages]
             except Exception:
-                records = list(map(self._decoded, messages))  # again, one by one, to find out which it is
+                records = list(map(self._decoded, messages))  # decode one by one to find the message that fails
         else:
             records = list(map(self._decoded, messages))
         if any(record is None for record in records):
@@ -134,27 +134,27 @@ class KafkaReader(SourceReader[T_co, KafkaSplit], Generic[T_co]):
         return RecordBatch(cast("list[T_co]", records), timestamps)
 
     def _decoded(self, message: Message) -> T_co | None:
-        seen = _message_of(message)
+        decoded = _message_of(message)
         try:
-            return self._decode(seen)
+            return self._decode(decoded)
         except Exception as error:
-            told = (
-                f"The message at offset {seen.offset} of {seen.topic}-{seen.partition} cannot be decoded: "
+            failure = (
+                f"Cannot decode the message at offset {decoded.offset} of {decoded.topic}-{decoded.partition}: "
                 f"{type(error).__qualname__}: {error}"
             )
             if self._on_undecodable is OnUndecodable.SKIP:
-                _LOG.warning("%s. It is left out.", told)
+                _LOG.warning("%s. The message is skipped.", failure)
                 self._ctx.count(_UNDECODABLE)
                 return None
             raise JobError(
-                f'{told}. To go on without such messages say on_undecodable="skip", or wrap the decoder in '
-                f"dead_letters(...) and give what it cannot decode to a sink of its own."
+                f'{failure}. To skip such messages, set on_undecodable="skip". To keep them, wrap the decoder in '
+                f"dead_letters(...) and send the dead letters to a separate sink."
             ) from error
 
 
 def _offset(message: Message) -> int:
     offset = message.offset()
-    assert offset is not None  # that is for messages that were not sent yet
+    assert offset is not None  # None only for messages that were not sent yet
     return offset
 
 

@@ -24,12 +24,15 @@ T = TypeVar("T")
 
 
 class KafkaSink(ParallelSink[T], Generic[T]):
-    """Writes records as messages (Flink ``KafkaSink``).
+    """Writes records as messages to Kafka.
 
-    ``delivery="exactly-once"``: a subtask writes a micro-batch in one transaction, which also says, as an offset of a
-    consumer group of the subtask's own, which micro-batch it was; one that is repeated finds that and writes nothing.
-    Readers of committed messages see each record once. They do not see the subtasks' parts of a micro-batch appear at
-    one moment. ``delivery="at-least-once"``: without transactions; a repeated micro-batch is written again.
+    With ``delivery="exactly-once"``, each subtask writes a micro-batch in one transaction. The transaction also commits
+    the number of the micro-batch, as the offset of a consumer group of the subtask. A repeated micro-batch finds this
+    offset and writes nothing. Readers of committed messages see each record once, but the transactions of the subtasks
+    become visible one after the other. With ``delivery="at-least-once"``, there are no transactions, and a repeated
+    micro-batch is written again.
+
+    Source: Flink ``KafkaSink``.
     """
 
     def __init__(
@@ -47,27 +50,37 @@ class KafkaSink(ParallelSink[T], Generic[T]):
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
     ) -> None:
-        """``topic``, ``value``, ``key``, ``headers`` and ``partition`` make a message of a record.
+        """Create the sink.
 
-        Without ``partition`` the client chooses one by the key. A message has the timestamp of its record, if that has
-        one. ``transactional_id_prefix``: begins the names of the transactions, and of the groups that remember
-        micro-batches. The user must be allowed to use those, and to read ``marker_topic``, to which their offsets
-        refer: any topic that is there; ``topic`` if that is a name. ``retry_timeout``: how long to try when no
-        broker answers. ``options``: of librdkafka, for TLS, SASL, compression and the like; secrets among them are
-        never shown.
+        A message has the timestamp of its record, if the record has one. The offsets of the consumer groups expire
+        after the brokers' ``offsets.retention.minutes`` (one week by default): restart a job that failed within a
+        micro-batch before that.
 
-        The groups forget after the brokers' ``offsets.retention.minutes`` (a week by default): a job that failed within
-        a micro-batch should be started again before that.
+        Args:
+            bootstrap_servers: "host:port,host:port".
+            topic: The topic, or a function that returns the topic of a record.
+            value: Returns the value of a record's message.
+            key: Returns the key. None: messages have no key.
+            headers: Returns the headers, pairs of name and value. None: messages have no headers.
+            partition: Returns the number of the partition. None: the client chooses one by the key.
+            delivery: ``"exactly-once"`` or ``"at-least-once"``.
+            transactional_id_prefix: The prefix of the names of transactions and of their consumer groups. The Kafka
+                user must be authorized for both.
+            marker_topic: The topic that the offsets of the consumer groups refer to. Any existing topic that the Kafka
+                user may read. Default: ``topic``, if it is a name.
+            retry_timeout: How long to retry while no broker answers.
+            options: Options of librdkafka for TLS, SASL, compression etc. Secrets among them are never shown.
 
-        Raises ``ConfigurationError``; also if the client library is missing.
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
         """
         guarantee = as_choice(DeliveryGuarantee, delivery, "delivery")
         if marker_topic is None and isinstance(topic, str):
             marker_topic = topic
         if marker_topic is None and guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise ConfigurationError(
-                "KafkaSink remembers micro-batches as offsets of a topic. If topic is a function, say which one to use "
-                "for that (marker_topic=...), or write with delivery='at-least-once'."
+                "KafkaSink stores the number of a micro-batch as an offset of a topic. If topic is a function, specify "
+                "this topic with marker_topic=..., or use delivery='at-least-once'."
             )
         self._connection = KafkaConnection.checked("KafkaSink", bootstrap_servers, options or {}, retry_timeout)
         self._encoder = MessageEncoder(topic, value, key, headers, partition)

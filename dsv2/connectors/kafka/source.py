@@ -48,10 +48,12 @@ _ASSIGNERS: Mapping[SplitAssignment, SplitAssigner[KafkaSplit]] = {
 class KafkaSource(
     Source[T_co, KafkaSplit, AssignmentState[KafkaSplit]], SupportsSplitReassignmentOnRecovery, Generic[T_co]
 ):
-    """The messages of topics (Flink ``KafkaSource``). A split is a partition; its offset is part of the checkpoint.
+    """Reads the messages of topics. A split is a partition, and its offset is part of the checkpoint.
 
-    Records carry the timestamps of their messages. Only committed messages are read, unless
-    ``options={"isolation.level": "read_uncommitted"}`` says otherwise.
+    Records have the timestamps of their messages. The source reads committed messages only, unless
+    ``options={"isolation.level": "read_uncommitted"}`` is set.
+
+    Source: Flink ``KafkaSource``.
     """
 
     def __init__(
@@ -75,34 +77,44 @@ class KafkaSource(
         retry_timeout: timedelta = timedelta(minutes=2),
         options: Mapping[str, OptionValue] | None = None,
     ) -> None:
-        """Give ``topics``, or a regular expression that fits their whole names.
+        """Create the source. Exactly one of ``topics`` and ``topic_pattern`` is required.
 
-        ``decode``: makes records of messages: ``values(json.loads)``, ``keys_and_values(...)``, or a function.
-        ``starting_offsets``: for the partitions that are there when the job first starts (default: the earliest);
-        those found later are read from their beginning. ``stopping_offsets``: the source is bounded and ends there.
-        ``group_id``: the consumer group whose offsets are read and, unless ``commit_offsets`` is False, committed some
-        time after each micro-batch but the last of a run, for others to see: a job that goes on from its checkpoint
-        does not look at them.
-        ``discovery_interval``: how often new topics and partitions are looked for; None: when the job starts.
-        ``split_assigner``: ``"hash"`` spreads the partitions of each topic evenly over the readers, ``"round-robin"``
-        all of them together. ``records_per_batch``: a micro-batch has no more of them, over all partitions.
-        ``on_undecodable``: whether a message on which ``decode`` raises fails the job, or is left out, logged, and
-        counted as ``undecodable`` in the job's progress;
-        ``dead_letters`` is the third way. ``on_offsets_out_of_range``: what to do when messages were deleted before
-        they were read: fail, or go on with the ``"earliest"`` or the ``"latest"`` ones that are there.
-        ``retry_timeout``: how long to try again when no broker answers, before the job fails.
-        ``options``: of librdkafka, for TLS, SASL and the like; secrets among them are never shown.
+        Args:
+            bootstrap_servers: "host:port,host:port".
+            decode: Creates records from messages: ``values(json.loads)``, ``keys_and_values(...)`` or a function.
+            topics: The name of a topic, or several names.
+            topic_pattern: A regular expression that must match the whole name of a topic.
+            starting_offsets: Where to start partitions that exist when the job first starts (default: the earliest
+                offset). Partitions discovered later are read from their beginning.
+            stopping_offsets: Where to stop. The source is then bounded.
+            group_id: The consumer group for committed offsets.
+            commit_offsets: Whether to commit offsets to the group, some time after each micro-batch except the last of
+                a run (default: True if there is a group). They are for monitoring only: a job resumes from its
+                checkpoint.
+            discovery_interval: How often to look for new topics and partitions. None: only when the job starts.
+            split_assigner: ``"hash"`` distributes the partitions of each topic evenly over the readers,
+                ``"round-robin"`` the partitions of all topics together.
+            records_per_batch: The maximum number of records in a micro-batch, over all partitions. None: no limit.
+            on_undecodable: Whether a message on which ``decode`` raises fails the job, or is skipped, logged and
+                counted as ``undecodable`` in the job's progress. To keep such messages, use ``dead_letters``.
+            on_offsets_out_of_range: The reaction to messages that were deleted before they were read: fail, or
+                continue at the ``"earliest"`` or ``"latest"`` offset.
+            retry_timeout: How long to retry while no broker answers, before the job fails.
+            options: Options of librdkafka for TLS, SASL etc. Secrets among them are never shown.
 
-        Raises ``ConfigurationError``; also if the client library is missing.
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
         """
         if isinstance(topics, str):
             topics = (topics,)
         if (not topics) == (topic_pattern is None):
-            raise ConfigurationError("KafkaSource takes either topics, at least one, or a topic_pattern.")
+            raise ConfigurationError("KafkaSource requires either topics (at least one) or topic_pattern.")
         _check_pattern(topic_pattern)
         initializers = [initializer for initializer in (starting_offsets, stopping_offsets) if initializer is not None]
         if group_id is None and (commit_offsets or any(initializer.needs_group for initializer in initializers)):
-            raise ConfigurationError("Committed offsets belong to a consumer group: give KafkaSource a group_id.")
+            raise ConfigurationError(
+                "KafkaSource requires a group_id to read or commit the offsets of a consumer group."
+            )
         check_at_least_one(records_per_batch=records_per_batch)
         if discovery_interval is not None:
             as_milliseconds(discovery_interval, "discovery_interval", at_least=1)

@@ -1,4 +1,4 @@
-"""A partition of a topic, and where it stands."""
+"""The split of ``KafkaSource``: a partition and the offset up to which it has been read."""
 
 from __future__ import annotations
 
@@ -19,18 +19,23 @@ class TopicPartition(NamedTuple):
 
     @staticmethod
     def named(name: str) -> TopicPartition:
-        """The partition that ``str`` has written."""
+        """Parse the result of ``str(partition)``."""
         topic, _, number = name.rpartition("-")
         return TopicPartition(topic, int(number))
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit:
-    """A partition that is read up to ``offset``, the next one to read (Flink ``KafkaPartitionSplit``).
+    """A partition and its read position (Flink ``KafkaPartitionSplit``).
 
-    ``stop_offset``: the first one not to read, None if there is no end. ``resets``: how often reading could not go on
-    where it stood, and went on at ``reset_offset`` instead. ``topic_id``: tells the topic from another one that is
-    made under its name later.
+    Attributes:
+        topic: The topic.
+        partition: The number of the partition.
+        offset: The next offset to read.
+        stop_offset: The first offset not to read; None if there is no end.
+        resets: How often reading continued at ``reset_offset`` because the next offset did not exist.
+        reset_offset: The offset of the last reset.
+        topic_id: The id of the topic, which changes when the topic is deleted and created again.
     """
 
     topic: str
@@ -43,7 +48,7 @@ class KafkaSplit:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """What is read."""
+        """The partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property

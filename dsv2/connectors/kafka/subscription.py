@@ -1,4 +1,4 @@
-"""What a ``KafkaSource`` reads, as the user has said it."""
+"""The topics and offsets that a ``KafkaSource`` reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("Subscription",)
 
 @dataclass(frozen=True)
 class Subscription:
-    """``topics`` by name, or those whose whole name fits ``pattern``; from where, and up to where."""
+    """Topics by name, or by a ``pattern`` that matches their whole names, with the range of offsets to read."""
 
     topics: tuple[str, ...] | None
     pattern: str | None

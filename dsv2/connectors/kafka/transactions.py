@@ -1,8 +1,8 @@
-"""Writing each micro-batch once: a transaction per subtask, which remembers the micro-batch within itself.
+"""Exactly-once writes to Kafka: one transaction per subtask and micro-batch, which contains the micro-batch's number.
 
-A transactional id has one user at a time: whoever begins with it ends the transactions of all others that have it, and
-waits until the fate of theirs is known. So, once it has begun, a subtask can trust what its consumer group says of the
-micro-batches that were committed before, and nobody who is late can commit behind its back.
+A transactional id has one owner at a time. A producer that initializes it fences the earlier producers with this id and
+waits until their transactions are completed. After that, a subtask can rely on the offset of its consumer group to find
+out which micro-batches were committed, and no delayed attempt can commit any more.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _brokers: Pool[Broker] = Pool(lambda connection: Broker(connection, SystemClock(
 
 @dataclass(frozen=True)
 class Transactions:
-    """Those of one sink of one job.
+    """The transactions of one sink of one job.
 
-    Each subtask has a transactional id, and a consumer group of the same name. The group's offset for ``marker``, which
-    stands for any partition that is there, is the number of the next micro-batch, with the id of the run that wrote the
-    last one. One more group, the sink's own, has the parallelism.
+    Each subtask has a transactional id and a consumer group of the same name. The group's offset for ``marker`` (any
+    existing partition) is the number of the next micro-batch; its metadata is the id of the run that wrote the last
+    one. A further group holds the parallelism of the sink.
     """
 
     connection: KafkaConnection
@@ -50,10 +50,13 @@ class Transactions:
         return f"{self._name}-{subtask}"
 
     def begin(self, batch_id: int) -> None:
-        """Called on the driver when a run begins with ``batch_id``. Raises ``JobError`` if that cannot be written once.
+        """Check that ``batch_id`` can be written exactly once. Called on the driver when a run begins.
 
-        Which subtask writes which records depends on how many there are. So if that has changed, no subtask of the run
-        before may have written ``batch_id`` already. Nor may any have written what the checkpoint does not know of.
+        The parallelism determines which subtask writes which records. If it has changed, no subtask of the previous run
+        may have written ``batch_id`` already. No subtask may have written a micro-batch that is not in the checkpoint.
+
+        Raises:
+            JobError: The micro-batch cannot be written exactly once, or the brokers do not answer.
         """
         with _brokers.lent(self.connection) as broker:
             self._begin(broker, batch_id)
@@ -61,17 +64,19 @@ class Transactions:
     def _begin(self, broker: Broker, batch_id: int) -> None:
         now = self.info.parallelism
         if self.marker not in broker.partitions((self.marker.topic,), None):
-            raise JobError(f"There is no topic {self.marker.topic} at {self.connection.bootstrap_servers}: create it.")
+            raise JobError(
+                f"Topic {self.marker.topic} does not exist at {self.connection.bootstrap_servers}. Create it."
+            )
         committed = broker.group_offset(self._name, self.marker)
         before = None if committed is None else int(json.loads(committed.note)["parallelism"])
         for subtask in range(before or 0):
             if before != now:
-                self._producer(subtask).close()  # ends what was left open
+                self._producer(subtask).close()  # aborts open transactions
             if self._has(broker, subtask, batch_id) and before != now:
                 raise JobError(
-                    f"Micro-batch {batch_id} was written in part by {before} subtasks, before the job failed, and "
-                    f"{now} cannot write the rest. Start the job once with parallelism {before} of this sink, and "
-                    f"change it when that micro-batch is done."
+                    f"Micro-batch {batch_id} was written in part by {before} subtasks before the job failed, and {now} "
+                    f"subtasks cannot write the rest. Start the job with parallelism {before} for this sink, and "
+                    f"change the parallelism after that micro-batch is complete."
                 )
         if before != now:
             broker.set_group_offset(
@@ -79,7 +84,7 @@ class Transactions:
             )
 
     def write(self, batch: SinkBatch[T], encoder: MessageEncoder[T]) -> None:
-        """Write ``batch``, unless it was written before. Raises ``JobError``."""
+        """Write ``batch`` unless it has been written already. Raises ``JobError``."""
         with closing(self._producer(batch.subtask)) as producer:
             if self._is_written(batch.subtask, batch.batch_id):
                 return
@@ -101,6 +106,6 @@ class Transactions:
             return self._has(broker, subtask, batch_id)
 
     def _has(self, broker: Broker, subtask: int, batch_id: int) -> bool:
-        """Whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if its marker is of another history."""
+        """Whether ``subtask`` has committed ``batch_id``. Raises ``JobError`` if another checkpoint history did."""
         marker = broker.group_offset(self._name_of(subtask), self.marker)
         return marker is not None and self.info.is_written(batch_id, marker.offset - 1, marker.note)

@@ -1,4 +1,4 @@
-"""PostgreSQL as a source and as a sink: ``pip install "dsv2[postgres]"``."""
+"""A source and a sink for PostgreSQL: ``pip install "dsv2[postgres]"``."""
 
 from dsv2.connectors.postgres.change import ChangeKind, RowChange
 from dsv2.connectors.postgres.sink import PostgresSink

@@ -1,8 +1,7 @@
-"""Writing each micro-batch once: a transaction per subtask, which notes the micro-batch beside the rows.
+"""Exactly-once writes to PostgreSQL: one transaction per subtask and micro-batch writes the rows and a ledger entry.
 
-The note of a subtask is locked while its transaction runs, so a second attempt at the same waits for the first, and
-then sees what came of it. A row of the sink itself tells its parallelism; transactions share it, and it changes only
-when none of them is running.
+A transaction locks the entry of its subtask, so a second attempt waits for the first and then sees its result. Another
+entry holds the parallelism of the sink. Transactions share its lock, so it changes only while none of them runs.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from dsv2.sinks import SinkBatch, SinkInfo
 __all__ = ("BatchLedger",)
 
 T = TypeVar("T")
-_SINK_ITSELF = -1  # its subtask, in the table
+_SINK_ITSELF = -1  # the subtask number of the entry that holds the sink's parallelism
 
 
 @dataclass(frozen=True)
 class BatchLedger:
-    """The notes of one sink of one job in ``table``."""
+    """The ledger entries of one sink of one job, in ``table``."""
 
     connection: PostgresConnection
     table: str
@@ -40,15 +39,18 @@ class BatchLedger:
         return f"{self.info.job_id}/{self.info.uid}"
 
     def begin(self, batch_id: int) -> None:
-        """Called on the driver when a run begins with ``batch_id``. Raises ``JobError`` if that cannot be written once.
+        """Check that ``batch_id`` can be written exactly once. Called on the driver when a run begins.
 
-        Which subtask writes which rows depends on how many there are. So if that has changed, no subtask of the run
-        before may have written ``batch_id`` already.
+        The parallelism determines which subtask writes which rows. If it has changed, no subtask of the previous run
+        may have written ``batch_id`` already.
+
+        Raises:
+            JobError: The micro-batch cannot be written exactly once, or the server does not answer.
         """
         server = Server(self.connection)
         try:
-            server.ask(f"The table {self.table} cannot be made", self._create)
-            server.ask(f"The table {self.table} cannot be used", lambda connection: self._begin(connection, batch_id))
+            server.run(f"Cannot create table {self.table}", self._create)
+            server.run(f"Cannot use table {self.table}", lambda connection: self._begin(connection, batch_id))
         finally:
             server.close()
 
@@ -62,54 +64,53 @@ class BatchLedger:
     def _begin(self, connection: Connection, batch_id: int) -> None:
         with connection.transaction():
             _, before, _ = self._locked(connection, _SINK_ITSELF, "FOR UPDATE")
-            notes = self._statement("SELECT batch, run FROM {} WHERE sink = %s AND subtask >= 0")
-            written = [self.info.is_written(batch_id, *note) for note in connection.execute(notes, [self._sink])]
+            entries = self._statement("SELECT batch, run FROM {} WHERE sink = %s AND subtask >= 0")
+            written = [self.info.is_written(batch_id, *entry) for entry in connection.execute(entries, [self._sink])]
             if before == self.info.parallelism:
                 return
             if any(written):
                 raise JobError(
-                    f"Micro-batch {batch_id} was written in part by {before} subtasks, before the job failed, and "
-                    f"{self.info.parallelism} cannot write the rest. Start the job once with parallelism {before} of "
-                    f"this sink, and change it when that micro-batch is done."
+                    f"Micro-batch {batch_id} was written in part by {before} subtasks before the job failed, and "
+                    f"{self.info.parallelism} subtasks cannot write the rest. Start the job with parallelism {before} "
+                    f"for this sink, and change the parallelism after that micro-batch is complete."
                 )
-            self._note(connection, _SINK_ITSELF, batch_id)
+            self._update(connection, _SINK_ITSELF, batch_id)
 
     def write(self, batch: SinkBatch[T], writer: TableWriter[T]) -> None:
-        """Write ``batch``, unless it was written before. Raises ``JobError``."""
-        what = f"Rows of {writer.table} cannot be written"
+        """Write ``batch`` unless it has been written already. Raises ``JobError``."""
+        what = f"Cannot write rows of {writer.table}"
         server = Server(self.connection)
         try:
-            # Once the records are being taken there is no second chance.
-            connection = server.ask(what, lambda connection: connection)
+            # Only connecting is retried: the records can be iterated only once.
+            connection = server.run(what, lambda connection: connection)
             with connection.transaction():
                 _, parallelism, _ = self._locked(connection, _SINK_ITSELF, "FOR SHARE")
                 last, _, run_id = self._locked(connection, batch.subtask, "FOR UPDATE")
                 if parallelism != self.info.parallelism:
                     raise JobError(
-                        f"{what}: the job has begun again meanwhile, with {parallelism} subtasks of the sink."
+                        f"{what}: the job was restarted in the meantime, with {parallelism} subtasks of the sink."
                     )
                 if not self.info.is_written(batch.batch_id, last, run_id):
                     for part in batch.batches:
                         _write_rows(connection, writer, part.records)
-                    self._note(connection, batch.subtask, batch.batch_id)
+                    self._update(connection, batch.subtask, batch.batch_id)
         except psycopg.Error as error:
             raise server.failure(what, error) from self.connection.presentable(error)
         finally:
             server.close()
 
     def _locked(self, connection: Connection, subtask: int, lock: str) -> tuple[int, int, str]:
-        """The last micro-batch noted for ``subtask``, with the parallelism and the run; locks the note, which is made
-        if it is not there."""
+        """Lock the entry of ``subtask``, which is created if needed. Returns its batch, parallelism and run id."""
         query = self._statement(f"SELECT batch, parallelism, run FROM {{}} WHERE sink = %s AND subtask = %s {lock}")
-        note = connection.execute(query, [self._sink, subtask]).fetchone()
-        if note is None:
+        entry = connection.execute(query, [self._sink, subtask]).fetchone()
+        if entry is None:
             insert = self._statement("INSERT INTO {} VALUES (%s, %s, -1, %s, %s) ON CONFLICT DO NOTHING")
             connection.execute(insert, [self._sink, subtask, self.info.parallelism, self.info.run.run_id])
-            note = connection.execute(query, [self._sink, subtask]).fetchone()
-        assert note is not None
-        return note[0], note[1], note[2]
+            entry = connection.execute(query, [self._sink, subtask]).fetchone()
+        assert entry is not None
+        return entry[0], entry[1], entry[2]
 
-    def _note(self, connection: Connection, subtask: int, batch_id: int) -> None:
+    def _update(self, connection: Connection, subtask: int, batch_id: int) -> None:
         update = self._statement(
             "UPDATE {} SET batch = %s, parallelism = %s, run = %s WHERE sink = %s AND subtask = %s"
         )
@@ -121,18 +122,20 @@ class BatchLedger:
 
 def _write_rows(connection: Connection, writer: TableWriter[T], records: Sequence[T]) -> None:
     upsert, delete = _upsert(writer), _delete(writer)
-    places = [writer.columns.index(name) for name in writer.key]
+    key_indices = [writer.columns.index(name) for name in writer.key]
     is_deletion = writer.deletes or (lambda record: False)
     cursor = connection.cursor()
     try:
         for deletes, group in groupby(records, key=is_deletion):
             rows = [tuple(writer.row(record)) for record in group]
             if deletes:
-                cursor.executemany(delete, [[row[place] for place in places] for row in rows])
+                cursor.executemany(delete, [[row[index] for index in key_indices] for row in rows])
             else:
                 cursor.executemany(upsert, rows)
     except (errors.DataError, errors.IntegrityError, psycopg.ProgrammingError) as error:
-        raise JobError(f"A row does not fit {writer.table} ({', '.join(writer.columns)}): {error}") from error
+        raise JobError(
+            f"A row does not match the table {writer.table} ({', '.join(writer.columns)}): {error}"
+        ) from error
 
 
 def _upsert(writer: TableWriter[Any]) -> sql.Composed:

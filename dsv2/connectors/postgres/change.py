@@ -1,4 +1,4 @@
-"""What a table tells of itself: its rows, and how they change."""
+"""The records of ``PostgresSource``: rows and their changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ __all__ = ("ChangeKind", "RowChange")
 T_co = TypeVar("T_co", covariant=True)
 
 ChangeKind: TypeAlias = Literal["snapshot", "insert", "update", "delete"]
-"""Why a row is told of; "snapshot": it was there when the job first started."""
+"""The kind of a change. "snapshot": the row existed when the job first started."""
 
 
 @dataclass(frozen=True)
 class RowChange(Generic[T_co]):
-    """One row as it is now. ``key``: the values of the primary key; ``row``: None if the row is deleted.
+    """The new version of a row.
 
-    A row that gets another key is told of as the deletion of the old one, then as the insertion of the new one.
+    An update that changes the primary key is emitted as a deletion of the old key and an insertion of the new one.
+
+    Attributes:
+        kind: The kind of the change.
+        key: The values of the primary key.
+        row: The decoded row; None if the row was deleted.
     """
 
     kind: ChangeKind

@@ -1,4 +1,4 @@
-"""How to reach a database: what source and sink are told."""
+"""The connection settings of a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dsv2.errors import ConfigurationError
 
 __all__ = ("PostgresConnection",)
 
-# The parts of a conninfo that are shown, if they look as they should: a password that is not escaped ends up anywhere.
+# The parts of a conninfo that are shown if they look valid. An unescaped password can end up in any part.
 _SHOWN = {
     "host": re.compile(r"@?[\w./-]+(,[\w./-]+)*|[0-9a-fA-F:.,]+"),
     "hostaddr": re.compile(r"[0-9a-fA-F:.,]+"),
@@ -22,19 +22,21 @@ _SHOWN = {
     "user": re.compile(r"[\w$.@-]+"),
 }
 _URI = re.compile(r"postgres(?:ql)?://(.*)", re.DOTALL)
-_TO_BE_ESCAPED = re.compile(r".*/.*@|.*@.*@", re.DOTALL)
+_UNESCAPED = re.compile(r".*/.*@|.*@.*@", re.DOTALL)
 _HOW = (
-    "(It is not shown, as there may be a password in it.) Write \"host=... dbname=... user=... password='...'\", with "
-    "these words in lower case and blanks between them, or 'postgresql://user:password@host/dbname'; in the latter, a "
-    "password has to be escaped: urllib.parse.quote(password, safe='')."
+    "(It is not shown because it may contain a password.) Write \"host=... dbname=... user=... password='...'\", with "
+    "keywords in lower case and separated by spaces, or 'postgresql://user:password@host/dbname'. The password in a "
+    "URI must be escaped: urllib.parse.quote(password, safe='')."
 )
 
 
 @dataclass(frozen=True, repr=False)
 class PostgresConnection:
-    """A database, and how to reach it. ``conninfo``: as libpq takes it. Shows no password.
+    """A database and how to connect to it. The repr shows no password.
 
-    ``retry_timeout_ms``: how long to try again while the server does not answer.
+    Attributes:
+        conninfo: The connection string of libpq.
+        retry_timeout_ms: How long to retry while the server does not answer, in ms.
     """
 
     conninfo: str
@@ -42,11 +44,15 @@ class PostgresConnection:
 
     @staticmethod
     def checked(user: str, conninfo: str, retry_timeout: timedelta) -> PostgresConnection:
-        """What ``user`` was told. Raises ``ConfigurationError``; also if the client library is missing."""
+        """Check the arguments of the connector ``user``.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
+        """
         require_client_library("psycopg", "postgres", user)
         if not conninfo:
             raise ConfigurationError(
-                f"{user} needs conninfo: 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'."
+                f"{user} requires conninfo: 'host=... dbname=... user=...' or 'postgresql://user@host/dbname'."
             )
         retry_timeout_ms = as_milliseconds(retry_timeout, "retry_timeout", at_least=1)
         _check(user, conninfo)
@@ -57,14 +63,14 @@ class PostgresConnection:
         return " ".join(f"{part.name}={part.value if part.is_shown else HIDDEN}" for part in parts)
 
     def redacted(self, text: str) -> str:
-        """``text``, which the client or the server may have written, without what may be a password."""
+        """Return ``text`` with everything hidden that may be a password."""
         hidden = [
             part for part in _parts(self.conninfo) if part.is_secret or (part.name in _SHOWN and not part.is_shown)
         ]
         return hide(text, [piece for part in hidden for piece in (part.value, *part.value.split(","))])
 
     def presentable(self, error: Exception) -> Exception | None:
-        """``error`` of the client as the cause of ours; None if it has a secret in it, as tracebacks show causes."""
+        """Return ``error`` as the cause of another error; None if it contains a secret, as tracebacks show causes."""
         return error if self.redacted(str(error)) == str(error) else None
 
 
@@ -81,7 +87,7 @@ class _Part:
 
 
 def _parts(conninfo: str) -> list[_Part]:
-    """What libpq finds in ``conninfo``; it knows itself what is secret. Raises ``psycopg.Error``."""
+    """Parse ``conninfo`` with libpq, which marks secret parts itself. Raises ``psycopg.Error``."""
     from psycopg.pq import Conninfo
 
     return [
@@ -95,12 +101,10 @@ def _check(user: str, conninfo: str) -> None:
     from psycopg import Error
 
     uri = _URI.match(conninfo)
-    if uri is not None and _TO_BE_ESCAPED.match(uri.group(1)):
-        raise ConfigurationError(
-            f"{user}: there is an @ or / in conninfo that has to be escaped, as %40 or %2F. {_HOW}"
-        )
-    unreadable = ConfigurationError(f"{user}: libpq cannot read conninfo. {_HOW}")
-    if "\0" in conninfo:  # it would read no further
+    if uri is not None and _UNESCAPED.match(uri.group(1)):
+        raise ConfigurationError(f"{user}: conninfo contains an @ or / that must be escaped, as %40 or %2F. {_HOW}")
+    unreadable = ConfigurationError(f"{user}: libpq cannot parse conninfo. {_HOW}")
+    if "\0" in conninfo:  # libpq would ignore the rest
         raise unreadable
     try:
         parts = _parts(conninfo)
@@ -108,4 +112,4 @@ def _check(user: str, conninfo: str) -> None:
         raise unreadable from None
     for part in parts:
         if part.name in _SHOWN and not part.is_shown and (part.name == "port" or re.search("[;=]", part.value)):
-            raise ConfigurationError(f"{user}: the {part.name} in conninfo is not one. {_HOW}")
+            raise ConfigurationError(f"{user}: the {part.name} in conninfo is not valid. {_HOW}")

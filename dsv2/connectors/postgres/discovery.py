@@ -1,4 +1,4 @@
-"""What the driver decides for a table that is followed: the snapshot first, piece by piece, and then the log."""
+"""The driver's side of ``PostgresSource``: plans micro-batches of the snapshot, in several splits, then of the log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ("PostgresDiscovery", "PostgresEnumerator")
 
 _QUIET_BYTES = 4 << 20
-"""So much of the log without changes of the table is a reason to go on all the same, so that the slot may forget it."""
+"""Advance over so many bytes of the log even without changes of the table, so that the slot can release them."""
 
 
 class PostgresEnumerator(AssigningEnumerator[PostgresSplit]):
-    """The shared enumerator, over ``PostgresDiscovery``."""
+    """``AssigningEnumerator`` that notifies ``PostgresDiscovery`` of the end of each micro-batch's planning."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class PostgresEnumerator(AssigningEnumerator[PostgresSplit]):
 
 
 class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
-    """Lives on the driver for one run of the job.
+    """Created on the driver for each run of the job.
 
-    ``replace``: as in ``Replication.begin``. ``log_bytes_per_batch``: how much of the log a micro-batch goes on.
-    ``at_end_of_snapshot``: a watermark that all readers send then, and once in every later run.
+    ``replace``: see ``Replication.begin``. ``log_bytes_per_batch``: the maximum bytes of the log in a micro-batch.
+    ``at_end_of_snapshot``: a watermark that all readers emit after the snapshot, and once in every later run.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         self._replication = replication
         self._replace = replace
         self._log_bytes_per_batch = log_bytes_per_batch
-        self._to_tell = at_end_of_snapshot
-        self._unread: set[str] = set()  # pieces of the snapshot
-        self._snapshot_is_over = False  # since the micro-batch before at the latest
-        self._end: int | None = None  # of the log, as the last look has seen it
-        self._quiet_end = 0  # up to where there is no change of the table
+        self._pending_watermark = at_end_of_snapshot
+        self._unread: set[str] = set()  # splits of the snapshot
+        self._snapshot_is_over = False  # complete in an earlier micro-batch
+        self._end: int | None = None  # the end of the log at the last refresh
+        self._quiet_end = 0  # the log has no changes of the table up to here
         self._claimed = False
         self._copy_dropped = False
 
@@ -86,19 +86,19 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         start = self._replication.begin(replace=self._replace)
         count = max(1, min(self._ctx.parallelism, start.rows))
         bounds = [start.rows * number // count for number in range(count + 1)]
-        pieces = [
+        snapshot = [
             PostgresSplit(f"snapshot-{number}", start.table, first, stop)
             for number, (first, stop) in enumerate(pairwise(bounds))
             if first < stop
         ]
-        return [*pieces, PostgresSplit(LOG, start.table, start.lsn)]
+        return [*snapshot, PostgresSplit(LOG, start.table, start.lsn)]
 
     def refresh(self) -> None:
         self._end = None
 
     def advance(self, split: PostgresSplit, limit: int | None, /) -> Portion[PostgresSplit] | None:
         if split.name == LOG:
-            # What changed goes into later micro-batches than the snapshot: within one, readers have no order.
+            # Changes come in later micro-batches than the snapshot: the readers of one micro-batch are not ordered.
             return self._advance_log(split, limit) if self._snapshot_is_over else None
         assert split.stop is not None
         position = split.stop if limit is None else min(split.stop, split.position + limit)
@@ -108,13 +108,13 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         return Portion(replace(split, position=position), size=position - split.position, last=last)
 
     def end_batch(self) -> None:
-        """A micro-batch has been decided on."""
+        """Called when a micro-batch has been planned."""
         self._snapshot_is_over = not self._unread
 
     def _advance_log(self, split: PostgresSplit, limit: int | None) -> Portion[PostgresSplit] | None:
-        if self._to_tell is not None:
-            self._ctx.emit_watermark(self._to_tell)
-            self._to_tell = None
+        if self._pending_watermark is not None:
+            self._ctx.emit_watermark(self._pending_watermark)
+            self._pending_watermark = None
         if self._end is None:
             self._end = self._replication.log.end()
         stop = min(self._end, split.position + self._log_bytes_per_batch)
@@ -127,7 +127,7 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
         ):
             self._quiet_end = stop
             return None
-        # How many changes that is nobody knows: it takes the share of the micro-batch that there is.
+        # The number of changes is unknown, so the log uses up the remaining limit of the micro-batch.
         return Portion(replace(split, position=stop), size=1 if limit is None else limit)
 
     def notify_checkpoint_complete(self, splits: Sequence[PostgresSplit], /) -> None:
@@ -146,7 +146,7 @@ class PostgresDiscovery(SplitDiscovery[PostgresSplit]):
 
 
 def _known(restored: AssignmentState[PostgresSplit]) -> list[PostgresSplit]:
-    """Stand-ins for what is not read to its end: the checkpoint knows the positions."""
+    """Placeholders for the unfinished splits, whose positions are in the checkpoint."""
     waiting = (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits))
     names = dict.fromkeys([*restored.owners, *(split.name for split in waiting)])
     return [PostgresSplit(name, 0, 0) for name in names]

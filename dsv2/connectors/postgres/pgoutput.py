@@ -1,6 +1,6 @@
-"""The messages of ``pgoutput``, the server's own form of logical decoding (version 1 of its protocol).
+"""A parser for ``pgoutput``, PostgreSQL's logical replication protocol (version 1).
 
-Pure: bytes in, tuples out. Values are text, as the server writes them, to be turned into values elsewhere.
+Values remain in the server's text format.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from typing import NamedTuple, TypeAlias
 from dsv2.connectors.postgres.change import ChangeKind
 from dsv2.errors import CorruptDataError
 
-__all__ = ("UNTOLD", "Column", "Relation", "RelationChange", "TextRow", "TextValue", "Truncation", "changes")
+__all__ = ("ABSENT", "Column", "Relation", "RelationChange", "TextRow", "TextValue", "Truncation", "changes")
 
 
-class _Untold:
-    """Stands for a value that the server does not send: a large one that an update has left alone, or, of a row as it
-    was before, one that is no part of its key."""
+class _Absent:
+    """A value that the server does not send: a TOASTed value that an update did not change, or a non-key column of an
+    old row."""
 
     def __repr__(self) -> str:
-        return "UNTOLD"
+        return "ABSENT"
 
 
-UNTOLD = _Untold()
+ABSENT = _Absent()
 
-TextValue: TypeAlias = bytes | _Untold | None
+TextValue: TypeAlias = bytes | _Absent | None
 TextRow: TypeAlias = tuple[TextValue, ...]
 
 _KINDS: Mapping[str, ChangeKind] = {"I": "insert", "U": "update", "D": "delete"}
-_EPOCH_MS = 946_684_800_000  # 2000-01-01, from which the server counts
+_EPOCH_MS = 946_684_800_000  # 2000-01-01, the server's epoch
 
 
 class Column(NamedTuple):
-    """A column of a table. ``is_key``: it is part of what identifies a row; ``type``: its type's number."""
+    """A column of a table. ``is_key``: it is part of the replica identity. ``type``: the OID of its type."""
 
     name: str
     is_key: bool
@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Relation:
-    """A table as it was when the changes were made. ``oid``: its number."""
+    """A table as described by a Relation message. ``oid``: the OID of the table."""
 
     oid: int
     schema: str
@@ -53,9 +53,15 @@ class Relation:
 
 @dataclass(frozen=True)
 class RelationChange:
-    """A change of one row. ``old``: the row as it was before, if the server tells any of it.
+    """A change of one row.
 
-    ``commit_lsn``, ``commit_ms``: where in the log its transaction was committed, and when, in ms since the epoch.
+    Attributes:
+        relation: The table.
+        kind: "insert", "update" or "delete".
+        old: The row before the change, if the server sends any of it.
+        new: The row after the change; None for a deletion.
+        commit_lsn: The LSN of the transaction's commit.
+        commit_ms: The time of the commit, in ms since the epoch.
     """
 
     relation: Relation
@@ -67,20 +73,20 @@ class RelationChange:
 
     @property
     def tables(self) -> tuple[int, ...]:
-        """The numbers of the tables that are concerned."""
+        """The OIDs of the changed tables."""
         return (self.relation.oid,)
 
 
 @dataclass(frozen=True)
 class Truncation:
-    """Some tables were emptied."""
+    """A truncation of one or more tables."""
 
     tables: tuple[int, ...]
     commit_lsn: int
 
 
 def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
-    """What ``messages``, whole transactions one after the other, tell of tables. Raises ``CorruptDataError``."""
+    """Parse ``messages``, which are complete transactions in order. Raises ``CorruptDataError``."""
     relations: dict[int, Relation] = {}
     commit_lsn = commit_ms = 0
     for message in messages:
@@ -98,13 +104,13 @@ def changes(messages: Iterable[bytes]) -> Iterator[RelationChange | Truncation]:
         elif kind == "T":
             count, _ = reader.unpack(">ib")
             yield Truncation(reader.unpack(f">{count}I"), commit_lsn)
-        elif kind not in "COYM":  # commits, origins, types and messages tell nothing that is needed
-            raise CorruptDataError(f"The server has sent a message of kind {kind!r}, which version 1 does not have.")
+        elif kind not in "COYM":  # Commit, Origin, Type and Message are not needed
+            raise CorruptDataError(f"Received a pgoutput message of kind {kind!r}, which version 1 does not have.")
 
 
 def _known(relations: Mapping[int, Relation], oid: int) -> Relation:
     if oid not in relations:
-        raise CorruptDataError(f"The server has sent a change of table {oid} and has not described that.")
+        raise CorruptDataError(f"Received a change for table OID {oid} before its Relation message.")
     return relations[oid]
 
 
@@ -130,8 +136,8 @@ def _change(reader: _Reader, kind: str, relation: Relation, commit_lsn: int, com
             new = row
         elif form == "O":
             old = row
-        else:  # K: only the key; all else is sent as if it were null
-            old = tuple(value if column.is_key else UNTOLD for column, value in zip(relation.columns, row, strict=True))
+        else:  # K: only the key is sent; all other columns are null
+            old = tuple(value if column.is_key else ABSENT for column, value in zip(relation.columns, row, strict=True))
     return RelationChange(relation, _KINDS[kind], old, new, commit_lsn, commit_ms)
 
 
@@ -145,14 +151,14 @@ def _value(reader: _Reader) -> TextValue:
     if form == "n":
         return None
     if form == "u":
-        return UNTOLD
+        return ABSENT
     if form == "t":
         return reader.bytes(reader.unpack(">i")[0])
-    raise CorruptDataError(f"The server has sent a value in form {form!r}; only text was asked for.")
+    raise CorruptDataError(f"Received a value of format {form!r}, but only the text format was requested.")
 
 
 class _Reader:
-    """Takes a message apart, from its beginning to its end."""
+    """Parses the fields of a message in order."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -166,11 +172,11 @@ class _Reader:
         return self.bytes(1).decode("latin-1")
 
     def bytes(self, count: int) -> bytes:
-        taken = self._data[self._position : self._position + count]
-        if len(taken) < count:
-            raise CorruptDataError("A message of the server ends too early.")
+        field = self._data[self._position : self._position + count]
+        if len(field) < count:
+            raise CorruptDataError("A pgoutput message is truncated.")
         self._position += count
-        return taken
+        return field
 
     def unpack(self, form: str) -> tuple[int, ...]:
         return struct.unpack(form, self.bytes(struct.calcsize(form)))
@@ -178,7 +184,7 @@ class _Reader:
     def text(self) -> str:
         end = self._data.find(b"\0", self._position)
         if end < 0:
-            raise CorruptDataError("A message of the server ends too early.")
+            raise CorruptDataError("A pgoutput message is truncated.")
         text = self._data[self._position : end].decode()
         self._position = end + 1
         return text

@@ -1,4 +1,4 @@
-"""Reading pieces of a snapshot, and ranges of the log, in the tasks."""
+"""The reader of ``PostgresSource``, which runs in tasks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ("PostgresReader",)
 
 T_co = TypeVar("T_co", covariant=True)
 
-_AT_ONCE = 2048
+_ROWS_AT_ONCE = 2048
 
 
 class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]):
-    """Reads in one task."""
+    """Reads ranges of the snapshot and of the log in one task."""
 
     def __init__(self, settings: ReplicationSettings, decode: Callable[[dict[str, Any]], T_co]) -> None:
         self._settings = settings
@@ -47,17 +47,17 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
 
     def _table(self, split: PostgresSplit) -> FollowedTable:
         name = self._settings.table
-        return self._server.ask(
-            f"Table {name} cannot be read", lambda connection: table_numbered(connection, split.table, name)
+        return self._server.run(
+            f"Cannot read table {name}", lambda connection: table_numbered(connection, split.table, name)
         )
 
     def _read_snapshot(self, table: FollowedTable, first: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
         found = self._server.stream(
-            f"The snapshot of {table.name} cannot be read",
+            f"Cannot read the snapshot of {table.name}",
             lambda connection: self._rows(connection, table, first, stop),
         )
-        while run := [self._change("snapshot", table, row) for row in islice(found, _AT_ONCE)]:
-            yield RecordBatch(run)
+        while rows := [self._change("snapshot", table, row) for row in islice(found, _ROWS_AT_ONCE)]:
+            yield RecordBatch(rows)
 
     def _rows(self, connection: Connection, table: FollowedTable, first: int, stop: int) -> Iterator[dict[str, Any]]:
         query = statement(
@@ -68,21 +68,21 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             sql.Literal(stop),
         )
         with connection.transaction(), connection.cursor("dsv2_snapshot") as cursor:
-            cursor.itersize = _AT_ONCE
+            cursor.itersize = _ROWS_AT_ONCE
             cursor.execute(query)
-            _, *names = [column.name for column in cursor.description or ()]  # without the number
+            _, *names = [column.name for column in cursor.description or ()]  # without the row number
             for _, *values in cursor:
                 yield dict(zip(names, values, strict=True))
 
     def _read_log(self, table: FollowedTable, start: int, stop: int) -> Iterator[RecordBatch[RowChange[T_co]]]:
         values = LogValues(self._server, table)
         found = (
-            (of_row, change.commit_ms)
+            (row_change, change.commit_ms)
             for change in Log(self._server, self._settings).changes(table.oid, start, stop)
-            for of_row in self._changes(values, table, change)
+            for row_change in self._changes(values, table, change)
         )
-        while run := list(islice(found, _AT_ONCE)):
-            yield RecordBatch([of_row for of_row, _ in run], [commit_ms for _, commit_ms in run])
+        while pairs := list(islice(found, _ROWS_AT_ONCE)):
+            yield RecordBatch([row_change for row_change, _ in pairs], [commit_ms for _, commit_ms in pairs])
 
     def _changes(self, values: LogValues, table: FollowedTable, change: RelationChange) -> Iterator[RowChange[T_co]]:
         old_key = values.old_key(change)
@@ -102,7 +102,7 @@ class PostgresReader(SourceReader[RowChange[T_co], PostgresSplit], Generic[T_co]
             return RowChange(kind, key, self._decode(row))
         except Exception as error:
             raise JobError(
-                f"The row of {table.name} with key {key} cannot be decoded: {type(error).__qualname__}: {error}"
+                f"Cannot decode the row of {table.name} with key {key}: {type(error).__qualname__}: {error}"
             ) from error
 
 

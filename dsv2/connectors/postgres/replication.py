@@ -1,9 +1,8 @@
-"""What is made in the database for a table that is followed: a replication slot, a publication, and a copy.
+"""The database objects that a ``PostgresSource`` creates: a replication slot, a publication and a copy of the table.
 
-The server makes the copy of the table itself, in the snapshot that the slot begins with. So the copy and the log fit
-together exactly, and both give the same however often they are read: the copy does not change, and a slot keeps what
-it has not been told to forget. (To read the table itself would not do: a micro-batch that is repeated would see other
-rows.) The price is room for the copy until it has been read.
+The server creates the copy in the snapshot that the slot exports. So the copy and the log fit together exactly, and
+both can be read repeatedly: the copy does not change, and the slot retains changes until they are confirmed. Reads of
+the table itself would not be repeatable. The cost is disk space for the copy until it has been read.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ("ROW_NUMBER", "Replication", "Start")
 T = TypeVar("T")
 
 ROW_NUMBER = "dsv2_row"
-"""The first column of the copy: numbers from 1, in the order of the primary key."""
+"""The first column of the copy: row numbers from 1, in the order of the primary key."""
 
 _PUBLISHED = """
 SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate AND NOT EXISTS (
@@ -52,7 +51,7 @@ _DROP_SLOT = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slo
 
 @dataclass(frozen=True)
 class Start:
-    """What replication begins with: a copy of so many ``rows`` of ``table``, and changes from ``lsn`` on."""
+    """The start of replication: a copy of ``table`` with ``rows`` rows, and changes from ``lsn`` on."""
 
     table: int
     rows: int
@@ -60,7 +59,7 @@ class Start:
 
 
 class Replication:
-    """Lives on the driver."""
+    """Creates, checks and drops the database objects. Used on the driver."""
 
     def __init__(self, settings: ReplicationSettings) -> None:
         self._settings = settings
@@ -68,41 +67,45 @@ class Replication:
         self.log = Log(self._server, settings)
 
     def begin(self, *, replace: bool) -> Start:
-        """Make all of it. Raises ``JobError`` if there is a slot of this name, unless ``replace`` says to drop it.
+        """Create the objects, or reuse those of a failed start that never called ``claim``.
 
-        What was made by a start that came to nothing, before anybody called ``claim``, is taken as it is.
+        Args:
+            replace: Drop an existing slot and copy instead of raising an error.
+
+        Raises:
+            JobError: The slot exists already, or the objects cannot be created.
         """
-        return self._ask("followed", lambda connection: self._begin(connection, replace=replace))
+        return self._run("replicate", lambda connection: self._begin(connection, replace=replace))
 
     def check(self, oid: int) -> None:
-        """Raise ``JobError`` unless the table ``oid`` is still the one to follow, by slot and publication."""
-        self._ask("followed", lambda connection: self._check(connection, oid))
+        """Raise ``JobError`` unless slot and publication still exist for the table ``oid``."""
+        self._run("replicate", lambda connection: self._check(connection, oid))
 
     def claim(self) -> None:
-        """Have no other job take what was made."""
-        self._ask("claimed", lambda connection: self._for_copies(connection, "COMMENT ON TABLE {} IS NULL"))
+        """Prevent other jobs from reusing the objects."""
+        self._run("claim", lambda connection: self._for_copies(connection, "COMMENT ON TABLE {} IS NULL"))
 
     def drop_copy(self) -> None:
-        """Drop the copy, if it is there."""
-        self._ask("let go", lambda connection: self._for_copies(connection, _DROP_TABLE))
+        """Drop the copy if it exists."""
+        self._run("drop the copy of", lambda connection: self._for_copies(connection, _DROP_TABLE))
 
     def drop(self) -> None:
-        """Drop all of it, but for a publication of the user's."""
-        self._ask("let go", self._drop)
+        """Drop all objects except a publication of the user."""
+        self._run("drop the replication of", self._drop)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._server.close()
 
-    def _ask(self, what: str, call: Callable[[Connection], T]) -> T:
-        return self._server.ask(f"Table {self._settings.table} cannot be {what}", call)
+    def _run(self, what: str, call: Callable[[Connection], T]) -> T:
+        return self._server.run(f"Cannot {what} table {self._settings.table}", call)
 
     def _begin(self, connection: Connection, *, replace: bool) -> Start:
         self._check_level(connection)
         table = table_named(connection, self._settings.table)
         confirmed = confirmed_lsn(connection, self._settings.slot)
         if confirmed is not None and not replace:
-            return self._taken_over(connection, table, confirmed)
+            return self._reuse(connection, table, confirmed)
         connection.execute(_DROP_SLOT, [self._settings.slot])
         self._for_copies(connection, _DROP_TABLE)
         self._publish(connection, table)
@@ -112,18 +115,18 @@ class Replication:
         ((level,),) = connection.execute("SHOW wal_level").fetchall()
         if level != "logical":
             raise JobError(
-                f"The server does not log what is needed to follow a table: wal_level is {level}. Set it to logical in "
-                f"postgresql.conf, and start the server again ({self._server!r})."
+                f"Logical replication requires wal_level = logical, but wal_level is {level}. Set it in "
+                f"postgresql.conf, and restart the server ({self._server!r})."
             )
 
-    def _taken_over(self, connection: Connection, table: FollowedTable, lsn: int) -> Start:
+    def _reuse(self, connection: Connection, table: FollowedTable, lsn: int) -> Start:
         copy = self._copy_of(table)
         query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
         if connection.execute(query, [copy.as_string()]).fetchone() != (_mark(table, lsn),):
             slot = self._settings.slot
             raise JobError(
-                f"There is a replication slot {slot} already. If another job uses it, choose another slot_name. If it "
-                f"was left by this one, which now starts anew, say if_slot_exists='replace'."
+                f"The replication slot {slot} already exists. If another job uses it, choose another slot_name. If an "
+                f"earlier start of this job left it behind, set if_slot_exists='replace'."
             )
         count = statement("SELECT coalesce(max({}), 0) FROM {}", sql.Identifier(ROW_NUMBER), copy)
         ((rows,),) = connection.execute(count).fetchall()
@@ -138,8 +141,8 @@ class Replication:
         publication = self._settings.publication
         if self._settings.own_publication is not None:
             raise JobError(
-                f"The publication {publication} does not have all of table {table.schema}.{table.name}: it has to be "
-                f"in it with all columns and rows, and all kinds of changes."
+                f"The publication {publication} must contain table {table.schema}.{table.name} with all columns, all "
+                f"rows and all kinds of changes."
             )
         name = sql.Identifier(publication)
         connection.execute(statement("DROP PUBLICATION IF EXISTS {}", name))
@@ -152,24 +155,24 @@ class Replication:
     def _check(self, connection: Connection, oid: int) -> None:
         if confirmed_lsn(connection, self._settings.slot) is None:
             raise JobError(
-                f"The replication slot {self._settings.slot} is gone, and with it what changed in "
-                f"{self._settings.table} since. Start anew, with a new checkpoint."
+                f"The replication slot {self._settings.slot} was dropped, so changes of {self._settings.table} are "
+                f"lost. Start the job with a new checkpoint."
             )
         table = table_numbered(connection, oid, self._settings.table)
         query = "SELECT to_regclass(%s)::oid"
         if connection.execute(query, [named(self._settings.table).as_string()]).fetchone() != (oid,):
             raise JobError(
-                f"The job began with table {table.schema}.{table.name}, and {self._settings.table} is another one. "
-                f"To follow that, start anew, with a new checkpoint."
+                f"The job began with table {table.schema}.{table.name}, but {self._settings.table} is now a different "
+                f"table. To read that one, start the job with a new checkpoint."
             )
         if not self._is_published(connection, table):
             raise JobError(
-                f"The publication {self._settings.publication} has not all of table {table.schema}.{table.name} any "
-                f"more, so changes of it are lost. Start anew, with a new checkpoint."
+                f"The publication {self._settings.publication} no longer contains all of table "
+                f"{table.schema}.{table.name}, so changes are lost. Start the job with a new checkpoint."
             )
 
     def _copy_at_slot(self, connection: Connection, table: FollowedTable) -> Start:
-        # The slot is kept only when the copy is there: until then it goes with its connection.
+        # A temporary slot becomes permanent only after the copy is complete. Until then it ends with its connection.
         slot = self._settings.slot
         with opened(self._settings.connection, replication="database") as exporting:
             temporary = f"{slot}_{exporting.info.backend_pid}"
@@ -201,7 +204,7 @@ class Replication:
         return rows
 
     def _for_copies(self, connection: Connection, text: str) -> None:
-        """Run a statement with the name of the copy, if there is one (or of several, in different schemas)."""
+        """Run a statement for the copy if it exists (or for several copies, in different schemas)."""
         for schema, name in connection.execute(_COPIES, [self._settings.copy]).fetchall():
             connection.execute(statement(text, sql.Identifier(schema, name)))
 
@@ -213,5 +216,5 @@ class Replication:
 
 
 def _mark(table: FollowedTable, lsn: int) -> str:
-    """What a copy says of itself: of which table it is, and where the log goes on."""
+    """The comment of an unclaimed copy: its table, and where the log continues."""
     return f"dsv2: table {table.oid} at {lsn_text(lsn)}"

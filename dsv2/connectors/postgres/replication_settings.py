@@ -1,4 +1,4 @@
-"""What a source is told of the table that it follows."""
+"""The settings with which a ``PostgresSource`` replicates its table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("ReplicationSettings",)
 
 @dataclass(frozen=True)
 class ReplicationSettings:
-    """``table``, followed by the replication slot ``slot``. ``own_publication``: the user's, if there is one."""
+    """A table, the name of its replication slot, and the publication of the user, if there is one."""
 
     connection: PostgresConnection
     table: str
@@ -20,7 +20,7 @@ class ReplicationSettings:
 
     @property
     def publication(self) -> str:
-        """The name of the publication that has the table."""
+        """The name of the publication that contains the table."""
         return self.own_publication or f"dsv2_{self.slot}"
 
     @property

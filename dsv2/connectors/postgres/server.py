@@ -1,4 +1,4 @@
-"""Asking the server, again and again while it does not answer."""
+"""A connection to a PostgreSQL server with retries."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 _LOG = logging.getLogger(__name__)
 _NOTICES = ClientLog("dsv2.connectors.postgres.client")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
-# How values are written as text, whatever the server is set to: the same from a table as from the log.
+# The text format of values, independent of the server's settings, so that the table and the log agree.
 _SETTINGS = b"""
 SET datestyle = 'ISO'; SET intervalstyle = 'postgres'; SET timezone = 'UTC'; SET extra_float_digits = 1;
 SET client_encoding = 'UTF8'; SET row_security = off
 """
-# What a server says that will answer soon, in words: there is no code for it before one is connected.
-_SOON = ("the database system is ", "too many clients", "connection slots are reserved")
+# Transient errors before the connection is established have no SQLSTATE, so they are recognised by their text.
+_TRANSIENT_TEXTS = ("the database system is ", "too many clients", "connection slots are reserved")
 _TRANSIENT = (
     errors.AdminShutdown,
     errors.CrashShutdown,
     errors.CannotConnectNow,
     errors.TooManyConnections,
-    errors.ObjectInUse,  # a replication slot that another attempt has not let go yet
+    errors.ObjectInUse,  # another attempt has not released the replication slot yet
     errors.DeadlockDetected,
     errors.SerializationFailure,
 )
 
 
 class Server:
-    """A database server, and one connection to it that is made anew when it breaks."""
+    """A database server with one connection, which is reopened when it breaks."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -51,9 +51,16 @@ class Server:
     def __repr__(self) -> str:
         return repr(self._connection)
 
-    def ask(self, what: str, call: Callable[[Connection], T]) -> T:
-        """``call`` with a connection on which every statement commits by itself; again while it fails for a reason
-        that may pass. Raises ``JobError``, which says ``what`` was impossible."""
+    def run(self, what: str, call: Callable[[Connection], T]) -> T:
+        """Run ``call`` with a connection in autocommit mode, and retry it while it fails for a transient reason.
+
+        Args:
+            what: The first part of the error message, such as "Cannot read table x".
+            call: Called with the connection. It may be called several times.
+
+        Raises:
+            JobError: The error is not transient, or retries took longer than the retry timeout.
+        """
         deadline = time.monotonic() + self._connection.retry_timeout_ms / 1000
         pause = _FIRST_PAUSE_SECONDS
         while True:
@@ -65,17 +72,24 @@ class Server:
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def stream(self, what: str, rows: Callable[[Connection], Iterator[T]]) -> Iterator[T]:
-        """What ``rows`` yields, which must be the same at each call: it is called again when the connection breaks, and
-        what was there before is left out. Raises ``JobError``."""
-        seen = 0
+        """Yield the rows of a query, and run it again when the connection breaks.
+
+        Args:
+            what: The first part of the error message, such as "Cannot read table x".
+            rows: Runs the query. It must return the same rows every time; those already yielded are skipped.
+
+        Raises:
+            JobError: The error is not transient, or retries took longer than the retry timeout.
+        """
+        yielded = 0
         deadline: float | None = None
         while True:
-            passed = 0
+            count = 0
             try:
-                for row in self.ask(what, rows):
-                    passed += 1
-                    if passed > seen:
-                        seen, deadline = passed, None
+                for row in self.run(what, rows):
+                    count += 1
+                    if count > yielded:
+                        yielded, deadline = count, None
                         yield row
                 return
             except psycopg.Error as error:
@@ -84,12 +98,12 @@ class Server:
             time.sleep(_FIRST_PAUSE_SECONDS)
 
     def failure(self, what: str, error: psycopg.Error) -> JobError:
-        """What to tell the user about ``error``, without passwords."""
-        told = self._connection.redacted(str(error)).strip()
-        return JobError(f"{what} ({self!r}): {type(error).__name__}: {told}.")
+        """Create the ``JobError`` for ``error``, without passwords."""
+        message = self._connection.redacted(str(error)).strip()
+        return JobError(f"{what} ({self!r}): {type(error).__name__}: {message}.")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._open is not None:
             with contextlib.suppress(psycopg.Error):
                 self._open.close()
@@ -105,7 +119,7 @@ class Server:
         failure = self.failure(what, error)
         if not _is_transient(error) or time.monotonic() > deadline:
             raise failure from self._connection.presentable(error)
-        _LOG.warning("%s Trying again.", failure)
+        _LOG.warning("%s Retrying.", failure)
         self.close()
 
 
@@ -114,14 +128,14 @@ def _is_transient(error: psycopg.Error) -> bool:
         return True
     if not isinstance(error, psycopg.OperationalError) or error.sqlstate is not None:
         return False
-    told = str(error)  # no connection, or a broken one: nobody there, or a server that says no
-    return "FATAL" not in told or any(words in told for words in _SOON)
+    message = str(error)  # the server did not answer, the connection broke, or the server refused it (FATAL)
+    return "FATAL" not in message or any(text in message for text in _TRANSIENT_TEXTS)
 
 
 def opened(connection: PostgresConnection, **options: Any) -> Connection:
-    """A new connection on which every statement commits by itself; what the server remarks goes to the log.
+    """Open a connection in autocommit mode. Notices of the server go to the log.
 
-    ``options``: more of ``psycopg.connect``. Raises ``psycopg.Error``.
+    ``options`` are passed to ``psycopg.connect``. Raises ``psycopg.Error``.
     """
     made = psycopg.connect(connection.conninfo, autocommit=True, **options)
 
@@ -135,10 +149,10 @@ def opened(connection: PostgresConnection, **options: Any) -> Connection:
 
 
 def named(name: str) -> sql.Identifier:
-    """The table called ``name``, with its schema or without, as it stands in the server's catalog."""
+    """The identifier of a table, given as ``name`` or ``schema.name`` in the catalog's spelling."""
     return sql.Identifier(*name.split("."))
 
 
 def statement(text: str, *parts: sql.Composable) -> sql.Composed:
-    """``text`` with ``parts`` in its braces."""
+    """Format ``text`` with ``parts``."""
     return sql.SQL(text).format(*parts)

@@ -19,9 +19,9 @@ T = TypeVar("T")
 class PostgresSink(ParallelSink[T], Generic[T]):
     """Writes records as rows of a PostgreSQL table, exactly once.
 
-    A subtask writes a micro-batch in one transaction, which also notes the number of the micro-batch in
-    ``batch_table``; one that is repeated finds that and writes nothing. Without ``key`` rows are added; with it, each
-    row replaces the one with the same key, if there is one.
+    Each subtask writes a micro-batch in one transaction, which also stores the number of the micro-batch in
+    ``batch_table``. A repeated micro-batch finds this number and writes nothing. Without ``key``, rows are inserted.
+    With ``key``, a row replaces the existing row with the same key (upsert).
     """
 
     def __init__(
@@ -36,23 +36,29 @@ class PostgresSink(ParallelSink[T], Generic[T]):
         batch_table: str = "dsv2_batches",
         retry_timeout: timedelta = timedelta(minutes=2),
     ) -> None:
-        """``conninfo``: as libpq takes it; a password in it is never shown. ``table``, with its schema or without, in
-        the upper and lower case of the server's catalog.
+        """Create the sink.
 
-        ``row``: the values for ``columns``; may be left out if records are tuples (NamedTuples) of just these.
-        ``key``: some of ``columns``, for which the table has a unique index. ``deletes``: says of which records the row
-        with that key is to be deleted; only the values of ``key`` are looked at then.
-        ``batch_table``: is made if it is not there; several jobs may share it. ``retry_timeout``: how long to try
-        when the server does not answer.
+        Args:
+            conninfo: The connection string of libpq. A password in it is never shown.
+            table: The table as ``name`` or ``schema.name``, in the spelling of the server's catalog.
+            columns: The names of the columns to write.
+            row: Returns the values of ``columns``. Not needed if records are tuples of these values.
+            key: The columns that identify a row. They are among ``columns``, and the table has a unique index on them.
+            deletes: Returns whether a record deletes the row with its key. Only the values of ``key`` are used then.
+            batch_table: The table for the numbers of micro-batches. It is created if needed; several jobs may share it.
+            retry_timeout: How long to retry while the server does not answer.
 
-        Raises ``ConfigurationError``; also if the client library is missing.
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
         """
         if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
-            raise ConfigurationError(f"PostgresSink takes a list of the names of different columns, not {columns!r}.")
+            raise ConfigurationError(f"columns of PostgresSink must be a list of distinct names, got {columns!r}.")
         if unknown := [name for name in key if name not in columns]:
-            raise ConfigurationError(f"The key of PostgresSink is among its columns, but {', '.join(unknown)} is not.")
+            raise ConfigurationError(
+                f"The key of PostgresSink must be among its columns, but {', '.join(unknown)} is not."
+            )
         if deletes is not None and not key:
-            raise ConfigurationError("PostgresSink deletes rows by their key: give it one, or leave out deletes.")
+            raise ConfigurationError("PostgresSink deletes rows by key. Pass a key, or omit deletes.")
         self._connection = PostgresConnection.checked("PostgresSink", conninfo, retry_timeout)
         self._writer = TableWriter(table, tuple(columns), row, tuple(key), deletes)
         self._batch_table = batch_table

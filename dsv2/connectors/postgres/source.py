@@ -41,7 +41,7 @@ _USE_PROCESSING_TIME = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARAT
 
 
 class IfSlotExists(Enum):
-    """What a job that starts for the first time does with a replication slot of its name: fail, or replace it."""
+    """The reaction of a first start to an existing replication slot of the same name: fail, or replace the slot."""
 
     FAIL = "fail"
     REPLACE = "replace"
@@ -52,13 +52,15 @@ class PostgresSource(
     SupportsSplitReassignmentOnRecovery,
     Generic[T_co],
 ):
-    """A PostgreSQL table: its rows as they are when the job first starts, then every change of them, in order.
+    """Reads a PostgreSQL table: a snapshot of its rows when the job first starts, then all changes in order.
 
-    The snapshot is read in pieces by all subtasks, the changes by one. They come from logical decoding (a replication
-    slot and a publication), so that deletions and what happens between two looks is not missed, and a micro-batch that
-    is repeated reads the same again. The server needs ``wal_level = logical`` and keeps its log for a job that does not
-    run: when the job is not wanted any more, call ``drop_replication``. A change carries the time of its commit as its
-    timestamp; rows of the snapshot have none.
+    All subtasks read the snapshot in parallel, and one subtask reads the changes. The changes come from logical
+    decoding (a replication slot and a publication). So none is missed, deletions are included, and a repeated
+    micro-batch reads the same changes. The timestamp of a change is the time of its commit; rows of the snapshot have
+    no timestamp.
+
+    The server requires ``wal_level = logical``. It retains its log while the job is stopped: call ``drop_replication``
+    when the job is retired.
     """
 
     def __init__(
@@ -75,26 +77,34 @@ class PostgresSource(
         log_bytes_per_batch: int = 64 << 20,
         retry_timeout: timedelta = timedelta(minutes=2),
     ) -> None:
-        """``conninfo``: as libpq takes it; a password in it is never shown. ``table``: an ordinary table with a primary
-        key, with its schema or without, in the upper and lower case of the server's catalog.
+        """Create the source.
 
-        ``slot_name``: of the replication slot, one for each job; lower-case letters, digits and underscores. The user
-        needs the right to make one (REPLICATION), and that to make the copy of the table (``dsv2_snapshot_`` and the
-        name of the slot) that the snapshot is read from and that is dropped when it is read. ``publication``: one that
-        is there and has all of the table; without it one is made, which takes the table's owner. ``if_slot_exists``:
-        what to do when a job that starts for the first time finds a slot of this name.
-        ``decode``: makes a record of the values of a row, by the names of columns: ``dict`` leaves them as they are.
-        ``sends_use_processing_time``: every subtask sends the flag of event time when the snapshot is over, which a
-        processing-time temporal join waits for: event time is the wall clock from there on.
-        ``records_per_batch``: a micro-batch has no more rows of the snapshot. ``log_bytes_per_batch``: it goes on no
-        further in the server's log; a transaction is never divided. ``retry_timeout``: how long to try when the
-        server does not answer.
+        The database user requires the REPLICATION privilege to create the slot, and the privilege to create the copy of
+        the table from which the snapshot is read. The copy is named ``dsv2_snapshot_<slot_name>`` and dropped when it
+        has been read.
 
-        Raises ``ConfigurationError``; also if the client library is missing.
+        Args:
+            conninfo: The connection string of libpq. A password in it is never shown.
+            table: An ordinary table with a primary key, as ``name`` or ``schema.name``, in the spelling of the server's
+                catalog.
+            slot_name: The name of the replication slot, unique per job: at most 40 lower-case letters, digits and
+                underscores.
+            decode: Creates the record from a row, a dict by column name. ``dict`` keeps the row.
+            publication: An existing publication that contains the whole table. None: the source creates one, which
+                requires the owner of the table.
+            if_slot_exists: The reaction of a first start to an existing slot of this name: ``"fail"`` or ``"replace"``.
+            sends_use_processing_time: Whether every subtask emits the flag watermark of event time after the snapshot.
+                From then on, event time is the wall clock. A processing-time temporal join waits for this flag.
+            records_per_batch: The maximum number of snapshot rows in a micro-batch. None: no limit.
+            log_bytes_per_batch: The maximum bytes of the server's log in a micro-batch. A transaction is never split.
+            retry_timeout: How long to retry while the server does not answer.
+
+        Raises:
+            ConfigurationError: An argument is invalid, or the client library is not installed.
         """
         if _SLOT_NAME.fullmatch(slot_name) is None:
             raise ConfigurationError(
-                f"slot_name is made of at most 40 lower-case letters, digits and underscores; {slot_name!r} is not."
+                f"slot_name must consist of at most 40 lower-case letters, digits and underscores, got {slot_name!r}."
             )
         check_at_least_one(records_per_batch=records_per_batch, log_bytes_per_batch=log_bytes_per_batch)
         connection = PostgresConnection.checked("PostgresSource", conninfo, retry_timeout)
@@ -149,10 +159,18 @@ class PostgresSource(
 
 
 def drop_replication(conninfo: str, table: str, slot_name: str, publication: str | None = None) -> None:
-    """Drop what a ``PostgresSource`` with these arguments has made in the database; call it when its job is retired.
+    """Drop the database objects of a ``PostgresSource``. Call it when the job is retired.
 
-    A slot that is left behind has the server keep its log until the disk is full. A ``publication`` of your own stays.
-    Raises ``JobError`` if the server refuses.
+    Otherwise the server retains its log for the slot until the disk is full.
+
+    Args:
+        conninfo: As passed to the source.
+        table: As passed to the source.
+        slot_name: As passed to the source.
+        publication: As passed to the source. Such a publication is kept.
+
+    Raises:
+        JobError: The server reports an error or does not answer.
     """
     connection = PostgresConnection.checked("drop_replication", conninfo, _RETIRING_TIMEOUT)
     from dsv2.connectors.postgres.replication import Replication

@@ -1,4 +1,4 @@
-"""The parts of a table that are read: pieces of its snapshot, then the log of its changes."""
+"""The splits of ``PostgresSource``: ranges of the snapshot, and the log of changes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ LOG = "log"
 
 @dataclass(frozen=True)
 class PostgresSplit:
-    """A piece of the snapshot, or the log, of the table that the server knows by the number ``table``.
+    """A range of the snapshot, or the log.
 
-    Of the snapshot: rows ``position`` + 1 to ``stop``, by their numbers. Of the log: transactions that were committed
-    at or behind ``position``, which is a place in the server's write-ahead log (an LSN); ``stop`` is None.
+    Attributes:
+        name: The id of the split.
+        table: The OID of the table.
+        position: Snapshot: the number of the last row read. Log: the LSN from which commits are not read yet.
+        stop: Snapshot: the number of the last row of the split. Log: None.
     """
 
     name: str
@@ -24,16 +27,16 @@ class PostgresSplit:
 
     @property
     def split_id(self) -> str:
-        """The name."""
+        """The name of the split."""
         return self.name
 
 
 def parse_lsn(text: str) -> int:
-    """A place in the log, as the server writes it."""
+    """Parse an LSN in the server's text format."""
     high, low = text.split("/")
     return (int(high, 16) << 32) + int(low, 16)
 
 
 def lsn_text(lsn: int) -> str:
-    """A place in the log, as the server reads it."""
+    """Format an LSN in the server's text format."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

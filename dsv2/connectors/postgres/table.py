@@ -1,4 +1,4 @@
-"""A table as the server knows it, if it can be followed."""
+"""Lookup of a table in the server's catalog, with checks that it can be replicated."""
 
 from __future__ import annotations
 
@@ -21,12 +21,19 @@ JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
 WHERE indrelid = %s AND indisprimary AND array_position(indkey::int2[], attnum) < indnkeyatts
 ORDER BY array_position(indkey::int2[], attnum)
 """
-_BY_KEY, _WHOLE = "d", "f"  # by what the log tells which row it was that changed
+_BY_KEY, _WHOLE = "d", "f"  # replica identities that identify the changed row: DEFAULT and FULL
 
 
 @dataclass(frozen=True)
 class FollowedTable:
-    """``key``: the columns of its primary key. ``oid``: stays when it is renamed, goes when it is dropped."""
+    """A table that can be replicated.
+
+    Attributes:
+        oid: The OID, which survives renaming but not dropping the table.
+        schema: The name of the schema.
+        name: The name of the table.
+        key: The columns of the primary key.
+    """
 
     oid: int
     schema: str
@@ -35,35 +42,36 @@ class FollowedTable:
 
     @property
     def identifier(self) -> sql.Identifier:
-        """Its name in a statement."""
+        """The name of the table in a statement."""
         return sql.Identifier(self.schema, self.name)
 
 
 def table_named(connection: Connection, name: str) -> FollowedTable:
-    """The table called ``name``. Raises ``JobError`` if it is not there, or cannot be followed."""
+    """Look up a table by name. Raises ``JobError`` if it does not exist or cannot be replicated."""
     return _table(connection, _NAMED, named(name).as_string(), name)
 
 
 def table_numbered(connection: Connection, oid: int, name: str) -> FollowedTable:
-    """The table ``oid``, which the user calls ``name``. Raises ``JobError`` if it is gone, or cannot be followed."""
+    """Look up a table by OID; ``name`` is for messages. Raises ``JobError`` if it is gone or cannot be replicated."""
     return _table(connection, _NUMBERED, oid, name)
 
 
 def _table(connection: Connection, query: str, wanted: str | int, called: str) -> FollowedTable:
     found = connection.execute(query.encode(), [wanted]).fetchone()
     if found is None:
-        raise JobError(f"There is no table {called} in the database, or not any more the one that the job began with.")
+        raise JobError(f"Table {called} does not exist, or is no longer the table that the job began with.")
     oid, schema, name, kind, persistence, identity = found
     if (kind, persistence) != ("r", "p"):
         raise JobError(
-            f"{called} is no ordinary table: views and partitioned, unlogged or temporary tables cannot be followed."
+            f"{called} is not an ordinary table. Views and partitioned, unlogged or temporary tables cannot be "
+            f"replicated."
         )
     key = tuple(column for (column,) in connection.execute(_KEY.encode(), [oid]))
     if not key:
-        raise JobError(f"Table {called} has no primary key, which tells its rows apart: add one.")
+        raise JobError(f"Table {called} has no primary key. Add one, so that its rows can be identified.")
     if identity not in (_BY_KEY, _WHOLE):
         raise JobError(
-            f"The server's log does not tell which row of {called} it was that changed: its replica identity is not "
-            f"the primary key. Say ALTER TABLE {schema}.{name} REPLICA IDENTITY DEFAULT."
+            f"The server's log does not identify the changed rows of {called}, because its replica identity is not the "
+            f"primary key. Run ALTER TABLE {schema}.{name} REPLICA IDENTITY DEFAULT."
         )
     return FollowedTable(oid, schema, name, key)

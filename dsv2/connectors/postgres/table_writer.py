@@ -1,4 +1,4 @@
-"""How records become rows of a table."""
+"""The mapping of records to rows of a table."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TableWriter(Generic[T]):
-    """What becomes of records: rows of ``table``, whose ``columns`` get the values of ``row(record)``.
+    """Maps records to rows.
 
-    ``key``: columns by which a row replaces the one that is there. ``deletes``: for which records the row of that key
-    goes instead.
+    Attributes:
+        table: The table.
+        columns: The columns to write.
+        row: Returns the values of ``columns`` for a record.
+        key: The columns by which a row replaces an existing one; empty: rows are inserted.
+        deletes: Returns whether a record deletes the row with its key instead.
     """
 
     table: str

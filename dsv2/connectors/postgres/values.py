@@ -1,4 +1,4 @@
-"""Values of what the log tells as text: the same as a query of the table gives."""
+"""Conversion of the text values of the log to the Python values that a query of the table returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from psycopg import pq
 from psycopg.adapt import Transformer
 
-from dsv2.connectors.postgres.pgoutput import UNTOLD, Relation, RelationChange, TextRow
+from dsv2.connectors.postgres.pgoutput import ABSENT, Relation, RelationChange, TextRow
 from dsv2.connectors.postgres.server import Server
 from dsv2.connectors.postgres.table import FollowedTable
 from dsv2.errors import JobError
@@ -20,7 +20,7 @@ _DOMAINS = "SELECT oid, typbasetype FROM pg_type WHERE typtype = 'd'"
 
 
 class LogValues:
-    """Reads the rows of ``table``."""
+    """Converts the rows of ``table``."""
 
     def __init__(self, server: Server, table: FollowedTable) -> None:
         self._server = server
@@ -28,31 +28,32 @@ class LogValues:
         self._transformer = Transformer()
 
     def old_key(self, change: RelationChange) -> tuple[Any, ...] | None:
-        """The primary key of the row before the change; None if that is not told, because it stays the same."""
+        """Return the primary key before the change; None if the server omits it because it did not change."""
         if change.old is None:
             return None
-        told = dict(zip((column.name for column in change.relation.columns), change.old, strict=True))
-        if any(told.get(name, UNTOLD) is UNTOLD for name in self._table.key):
+        sent = dict(zip((column.name for column in change.relation.columns), change.old, strict=True))
+        if any(sent.get(name, ABSENT) is ABSENT for name in self._table.key):
             raise JobError(
-                f"The log does not tell the primary key ({', '.join(self._table.key)}) of a row of {self._table.name} "
-                f"that was changed or deleted. Was it another one then? Start anew, with a new checkpoint."
+                f"The log does not contain the primary key ({', '.join(self._table.key)}) of a row of "
+                f"{self._table.name} that was changed or deleted. The primary key of the table may have been changed "
+                f"since. Start the job with a new checkpoint."
             )
         values = self._loaded(change.relation, change.old)
         return tuple(values[name] for name in self._table.key)
 
     def new_row(self, change: RelationChange) -> dict[str, Any]:
-        """The row behind the change, by the names of its columns."""
+        """Return the row after the change, by column name."""
         assert change.new is not None
         new = change.new
         if change.old is not None:
-            new = tuple(old if value is UNTOLD else value for old, value in zip(change.old, new, strict=True))
-        if UNTOLD in new:
+            new = tuple(old if value is ABSENT else value for old, value in zip(change.old, new, strict=True))
+        if ABSENT in new:
             columns = zip(change.relation.columns, new, strict=True)
             raise JobError(
-                f"The server does not tell large values that an update leaves alone, here of "
-                f"{', '.join(column.name for column, value in columns if value is UNTOLD)}. Have it do so: ALTER TABLE "
-                f"{self._table.schema}.{self._table.name} REPLICA IDENTITY FULL. What is in the log by now stays as it "
-                f"is: start anew, with a new checkpoint."
+                f"The server does not log large values that an update does not change, here of the columns "
+                f"{', '.join(column.name for column, value in columns if value is ABSENT)}. Run ALTER TABLE "
+                f"{self._table.schema}.{self._table.name} REPLICA IDENTITY FULL. This does not affect changes that are "
+                f"already in the log, so start the job with a new checkpoint."
             )
         return self._loaded(change.relation, new)
 
@@ -69,9 +70,9 @@ class LogValues:
 
     @cached_property
     def _domains(self) -> Mapping[int, int]:
-        """What types are made of that only restrict another one: a query gives values of that."""
-        found = self._server.ask(
-            f"The types of {self._table.name} cannot be looked up",
+        """The base types of domains. Queries return values of the base type."""
+        found = self._server.run(
+            f"Cannot look up the types of {self._table.name}",
             lambda connection: connection.execute(_DOMAINS).fetchall(),
         )
         return dict(found)
