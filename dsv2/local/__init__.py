@@ -1,4 +1,4 @@
-"""Runs a plan in one process, on the same subtasks as every runtime: for tests, for trying out, as the reference."""
+"""The local runtime: it runs a plan in one process, for tests and experiments, and as the reference."""
 
 from dsv2.job import JobRuntime
 from dsv2.local.runtime import LocalRuntime
@@ -7,5 +7,9 @@ __all__ = ("LocalRuntime", "create")
 
 
 def create(*, fast: bool = False) -> JobRuntime:
-    """The runtime behind ``get_instance(runtime="local")``."""
+    """Create the runtime for ``get_instance(runtime="local")``.
+
+    Args:
+        fast: See ``LocalRuntime``.
+    """
     return LocalRuntime(fast=fast)

@@ -1,4 +1,4 @@
-"""The reading side of a local run: the subtasks of a source, and the positions at which they halt."""
+"""The subtasks of an indexed source in a local run, and the positions at which they halt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_READ_BITS = 14
 
 
 class IndexedReader:
-    """One subtask of a source."""
+    """One subtask of an indexed source."""
 
     def __init__(
         self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
@@ -37,31 +37,31 @@ class IndexedReader:
         self.task = SourceTask(plan, operator, index, receive, functions, watch)
         self.position = 0  # records of this subtask read so far
         self.ended = False
-        self._place: int | None = None  # the position at which it waits for the others
+        self._halt_position: int | None = None  # the position at which it waits for the other readers
         self._limit: int | None = None  # the position at which the micro-batch ends
 
     @property
     def waits(self) -> bool:
-        """Whether it has read what comes before the next halt."""
-        return self.position == self._place
+        """Whether all records before the next halt have been read."""
+        return self.position == self._halt_position
 
     def wait_at(self, index: int | None) -> None:
-        """Do not read what is at ``index`` of the source, nor what is behind it."""
-        self._place = None if index is None else len(range(self._index, index, self._operator.parallelism))
+        """Do not read the record at ``index`` of the source or any later record."""
+        self._halt_position = None if index is None else len(range(self._index, index, self._operator.parallelism))
 
     def begin_batch(self, records: int | None) -> None:
-        """Let ``records`` more be read (None: all)."""
-        limits = [self._place, None if records is None else self.position + records]
+        """Begin a micro-batch of at most ``records`` records (None: no limit)."""
+        limits = [self._halt_position, None if records is None else self.position + records]
         self._limit = min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def can_read(self) -> bool:
-        """Whether there is anything left for this micro-batch: records or the end."""
+        """Whether this micro-batch has further records, or the end of input."""
         return not self.ended and (self._limit is None or self.position < self._limit)
 
     def read(self, choice: random.Random) -> None:
-        """Read a number of records that ``choice`` makes up, not beyond the micro-batch."""
-        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # few as often as many
+        """Read a random number of records, up to the end of the micro-batch."""
+        wanted = choice.randint(1, 1 << choice.randrange(_LARGEST_READ_BITS))  # small reads as often as large ones
         if self._limit is not None:
             wanted = min(wanted, self._limit - self.position)
         step, count = self._operator.parallelism, self._source.count
@@ -84,7 +84,7 @@ class IndexedReader:
 
 
 class SourceHalts:
-    """The halts of one source, which ``readers`` read."""
+    """The halts of one source."""
 
     def __init__(self, operator: Operator, readers: Sequence[IndexedReader]) -> None:
         assert isinstance(operator.body, IndexedSource)
@@ -96,7 +96,7 @@ class SourceHalts:
             self._wait_for_next(-1)
 
     def halt(self, now_ms: int) -> Halt | None:
-        """The halt at which all readers wait, or None if there is none or it is over."""
+        """Return the halt at which all readers wait; None if there is none or it is over."""
         if self._schedule is None or self._index is None or not all(reader.waits for reader in self._readers):
             return None
         halt = self._schedule.halt(self._index, now_ms)
@@ -112,7 +112,7 @@ class SourceHalts:
 
 
 def own_copy(operator: Operator) -> ProcessFunction:
-    """A function object for one subtask. Raises ``SerializationError`` if there can be none."""
+    """Copy the function of ``operator`` for a subtask. Raises ``SerializationError`` if it cannot be copied."""
     try:
         return copy.deepcopy(operator.function)
     except Exception as error:

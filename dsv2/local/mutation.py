@@ -1,6 +1,7 @@
-"""Checks that no record is changed after it has been emitted.
+"""A check that records are not modified after they have been emitted.
 
-On Spark such a change may or may not be seen downstream, depending on when the record is sent; here it is an error.
+On Spark, downstream operators may or may not see such a modification, depending on when the record is sent. Locally it
+is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _Emitted:
 
 
 class MutationCheck:
-    """Remembers every emitted record together with its bytes, until ``verify``."""
+    """Keeps every emitted record with its serialized form until ``verify``."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -35,12 +36,13 @@ class MutationCheck:
         self._latest: list[_Emitted] = []
 
     def remember(self, operator: Operator, record: Any) -> None:
-        """Note what ``record``, which ``operator`` emits, is now.
+        """Keep the current form of a record that ``operator`` emits.
 
-        Raises ``RecordMutatedError`` if it was emitted before and was another then, ``SerializationError`` if it cannot
-        be turned into bytes.
+        Raises:
+            RecordMutatedError: The record was emitted before and has been modified since.
+            SerializationError: The record cannot be serialized.
         """
-        if _cannot_change(record):
+        if _is_immutable(record):
             return
         before = self._emitted.get(id(record))
         if before is not None:
@@ -57,26 +59,26 @@ class MutationCheck:
         self._latest.append(emitted)
 
     def verify_latest(self) -> None:
-        """Raise ``RecordMutatedError`` if one of the records emitted since the last call is not what it was."""
+        """Raise ``RecordMutatedError`` if a record emitted since the last call has been modified."""
         latest, self._latest = self._latest, []
         for emitted in latest:
             self._compare(emitted)
 
     def verify(self) -> None:
-        """Raise ``RecordMutatedError`` if a record is not what it was; then forget them all."""
-        everything, self._emitted, self._latest = self._emitted, {}, []
-        for emitted in everything.values():
+        """Raise ``RecordMutatedError`` if any record has been modified. Discards all records."""
+        records, self._emitted, self._latest = self._emitted, {}, []
+        for emitted in records.values():
             self._compare(emitted)
 
     def _compare(self, emitted: _Emitted) -> None:
         if self._codec.dumps(emitted.record) != emitted.data:
             raise RecordMutatedError(
-                f"A record was changed after {emitted.operator}, defined at {emitted.operator.location}, had emitted "
-                f"it: it was {emitted.text} and is now {shorten(emitted.record)}. Emit a copy, or build a new record."
+                f"A record was modified after {emitted.operator}, defined at {emitted.operator.location}, emitted it: "
+                f"it was {emitted.text} and is now {shorten(emitted.record)}. Emit a copy, or create a new record."
             )
 
 
-def _cannot_change(record: Any) -> bool:
+def _is_immutable(record: Any) -> bool:
     kind = type(record)
     if kind in _ATOMS:
         return True

@@ -1,4 +1,4 @@
-"""One run of a plan in one process: queues between the subtasks, and a seeded choice of what comes next."""
+"""One run of a plan in one process, with queues between the subtasks and seeded random scheduling."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ("LocalRun",)
 
 
 class LocalRun:
-    """Subtasks, channels and sinks of one run.
+    """The subtasks, channels and sinks of one run.
 
-    A channel is a queue of frames. Whenever more than one channel could go on, ``choice`` decides which, and where a
-    frame is cut; so a seed gives one interleaving, and other seeds give others.
+    A channel is a queue of frames. ``choice`` determines which channel is processed next and where frames are split. So
+    each seed results in one interleaving.
     """
 
     def __init__(self, plan: Plan, job: JobContext, clock: Clock, choice: random.Random, *, fast: bool) -> None:
-        """``fast``: leave out what finds mistakes: frames are not turned into bytes, nor records compared."""
+        """``fast`` disables the checks: frames are not serialized, and records are not compared."""
         self._plan = plan
         self._job = job
         self._clock = clock
@@ -41,7 +41,7 @@ class LocalRun:
         self._mutation = None if fast else MutationCheck(job.codec)
         self._wire = None if fast else Wire(plan, job.codec)
         self._queues: dict[tuple[int, int, int], deque[Frame]] = {}
-        self._waiting: list[tuple[int, int, int]] = []  # keys of the queues that hold something
+        self._waiting: list[tuple[int, int, int]] = []  # the keys of the queues that are not empty
         self._collected: dict[int, list[Frame]] = {op.id: [] for op in plan.operators if op.kind is OperatorKind.SINK}
         self._subtasks = {
             (head, index): self._new_subtask(head, index)
@@ -64,14 +64,14 @@ class LocalRun:
             subtask.flush()
 
     def halt(self, now_ms: int) -> Halt | None:
-        """The halt of a source before the next micro-batch, or None. Raises ``JobError`` if it fails the job."""
+        """Return the halt of a source before the next micro-batch, or None. Raises ``JobError`` if a source crashes."""
         for source in self._halts:
             if (halt := source.halt(now_ms)) is not None:
                 return halt
         return None
 
     def run_batch(self, records: int | None) -> bool:
-        """Read ``records`` of every source (None: all), process until nothing is left; False when all has ended."""
+        """Run a micro-batch of ``records`` records per source subtask (None: all). False if all sources have ended."""
         for source in self._split_sources:
             source.begin_batch(records)
         for reader in self._indexed:
@@ -84,7 +84,7 @@ class LocalRun:
             task.end_portion()
             task.flush()
         self._process()
-        for head, index in self._subtasks:  # upstream first, so that what time brings forth is still of this batch
+        for head, index in self._subtasks:  # upstream first, so that the output of timers belongs to this batch
             self._subtasks[head, index].end_batch()
             self._subtasks[head, index].flush()
             self._process()
@@ -94,12 +94,12 @@ class LocalRun:
 
     @property
     def waits(self) -> bool:
-        """Whether all that is left to read has yet to come."""
+        """Whether the sources have no data now, but may get more."""
         return all(reader.ended for reader in self._indexed) and all(source.waits for source in self._split_sources)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all that was there when the job began has been read: for sources without an end."""
+        """Whether all data that was available when the job began has been read. For unbounded sources."""
         all_read = all(source.is_exhausted for source in self._split_sources)
         return all_read and all(reader.ended for reader in self._indexed)
 
@@ -114,9 +114,9 @@ class LocalRun:
                 self._deliver_one()
 
     def restart(self) -> None:
-        """Put every subtask into bytes and go on with new ones made from those; so with what plans the reading."""
+        """Replace every subtask and enumerator with one restored from a snapshot."""
         for source in self._split_sources:
-            if source.bounded:  # another one would take a new look, and find no end
+            if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
                 source.restart()
         for (head, index), subtask in list(self._subtasks.items()):
             blob = subtask.snapshot()
@@ -124,42 +124,44 @@ class LocalRun:
             self._subtasks[head, index].restore(blob)
 
     def close(self) -> None:
-        """Close every function that is open; the job has failed."""
+        """Close every open function after a failure."""
         self.close_sources()
         for subtask in self._subtasks.values():
             subtask.close()
 
     def commit(self) -> None:
-        """The micro-batch has reached the sinks."""
+        """Notify the sources that the micro-batch has been written to the sinks."""
         for source in self._split_sources:
             source.commit()
 
     def close_sources(self) -> None:
-        """Close what plans the reading."""
+        """Close the enumerators."""
         for source in self._split_sources:
             source.close()
 
     def take_collected(self) -> Iterator[tuple[Operator, list[Frame]]]:
-        """What arrived at each sink since the last call."""
+        """Return the frames that arrived at each sink since the last call."""
         for operator_id, frames in self._collected.items():
             yield self._plan.operators[operator_id], frames[:]
             frames.clear()
 
     def progress(self) -> list[dict[str, Any]]:
-        """What every operator of every subtask has done so far."""
+        """Return the progress of every operator of every subtask."""
         parts: list[Subtask | SourceTask] = [*(reader.task for reader in self._readers), *self._subtasks.values()]
         return [entry for part in parts for entry in part.progress()]
 
     @property
     def records_held(self) -> int:
-        """Number of records that wait behind aligned watermarks."""
+        """The number of records that are buffered behind aligned watermarks."""
         return sum(entry["records_held"] for entry in self.progress())
 
     def check_ended(self) -> None:
-        """After the end of all sources everything must have ended."""
+        """Raise ``InternalError`` if a subtask has not ended although all sources have."""
         for (head, index), subtask in self._subtasks.items():
             if not subtask.ended:
-                raise InternalError(f"{self._plan.operators[head]}, subtask {index}, did not see the end of its input.")
+                raise InternalError(
+                    f"{self._plan.operators[head]}, subtask {index}, did not receive the end of its input."
+                )
 
     def _add_source(self, operator: Operator) -> None:
         if isinstance(operator.body, Source):
@@ -192,15 +194,15 @@ class LocalRun:
         queue.append(frame)
 
     def _deliver_one(self) -> None:
-        place = self._choice.randrange(len(self._waiting))
-        key = self._waiting[place]
+        chosen = self._choice.randrange(len(self._waiting))
+        key = self._waiting[chosen]
         queue = self._queues[key]
         frame = queue.popleft()
         if len(frame.batch) > 1 and self._choice.random() < 0.5:
             frame, rest = frame.split(self._choice.randrange(1, len(frame.batch)))
             queue.appendleft(rest)
         if not queue:
-            self._waiting[place] = self._waiting[-1]
+            self._waiting[chosen] = self._waiting[-1]
             self._waiting.pop()
         head, index, channel = key
         subtask = self._subtasks[head, index]

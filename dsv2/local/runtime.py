@@ -1,4 +1,4 @@
-"""``LocalRuntime``: what ``get_instance(runtime="local")`` runs on."""
+"""``LocalRuntime``, the runtime of ``get_instance(runtime="local")``."""
 
 from __future__ import annotations
 
@@ -30,26 +30,32 @@ from dsv2.unfinished import asked
 
 __all__ = ("LocalRuntime",)
 
-_PACE_SECONDS = 0.01  # between two looks at sources that have nothing new
-_RUNS = itertools.count()  # of this process
+_POLL_SECONDS = 0.01  # how often sources without new data are polled
+_RUNS = itertools.count()  # the runs of this process
 
 
 class LocalRuntime:
-    """Runs pipelines in this process, to their end, before ``execute_async`` returns.
+    """Runs jobs in this process, to their end, before ``execute_async`` returns.
 
-    It is strict, so that what works here works on Spark: everything that is sent from subtask to subtask is turned into
-    bytes and back; so is the state of a STREAMING job, before the first record and after every micro-batch; and a
-    record that is changed after it was emitted raises ``RecordMutatedError``. ``fast`` leaves all of that out, which is
-    several times as fast.
+    It is strict, so that a job that works locally also works on Spark. All records between subtasks are serialized and
+    deserialized. So is the state of a STREAMING job, before the first record and after every micro-batch. A record that
+    is modified after it was emitted raises ``RecordMutatedError``.
 
-    ``seed``: which of the possible interleavings of channels is run. ``batches``: cut the input into micro-batches of
-    so many records per source subtask, the last number repeating (default: no cut).
+    An unbounded source with splits requires ``Trigger.available_now()``. The job then stops when the data that was
+    available at its start has been processed, without the end of input.
 
-    A source with splits that has no end needs ``Trigger.available_now()``: the job then ends when all that was there
-    at its beginning has been processed, without the end of input.
+    The differences from Spark are that there are no checkpoints, and that DataFrame sources and the file sinks of Spark
+    are not available.
 
-    It differs from Spark in this: one process, so state never outlives it; sources are all but DataFrames, sinks all
-    but files of Spark.
+    Args:
+        seed: The seed of the interleaving of channels.
+        batches: The sizes of micro-batches, in records per source subtask. The last size repeats. Empty: a single
+            micro-batch.
+        fast: Whether to disable the checks, which is several times as fast.
+        clock: The job's clock. None: the system clock.
+
+    Raises:
+        ConfigurationError: A size in ``batches`` is not a whole number of at least 1.
     """
 
     def __init__(
@@ -68,7 +74,11 @@ class LocalRuntime:
         self._clock = clock if clock is not None else SystemClock()
 
     def start(self, plan: Plan, options: RunOptions) -> FinishedJob:
-        """Run ``plan`` to its end; the handle tells how it went."""
+        """Run ``plan`` to its end and return a handle with its outcome.
+
+        Raises:
+            ConfigurationError: The plan or the options require Spark.
+        """
         _check(plan, options)
         begin = self._clock.now_ms()
         job = FinishedJob(plan)
@@ -126,7 +136,7 @@ class LocalRuntime:
                 job.stopped = run.records_held > 0
                 return
             if run.waits:
-                sleep(_PACE_SECONDS)
+                sleep(_POLL_SECONDS)
         run.check_ended()
 
     def _sizes(self, plan: Plan) -> Iterator[int | None]:
@@ -136,7 +146,7 @@ class LocalRuntime:
 
 
 class FinishedJob:
-    """``JobHandle`` of a job that has ended already."""
+    """The ``JobHandle`` of a job that has already ended."""
 
     def __init__(self, plan: Plan) -> None:
         self._job_name = plan.job_name
@@ -150,48 +160,52 @@ class FinishedJob:
 
     @property
     def status(self) -> JobStatus:
-        """Finished, failed, or stopped by its input."""
+        """The status: finished, failed, or stopped by its input."""
         if self.error is not None:
             return JobStatus.FAILED
         return JobStatus.STOPPED if self.stopped else JobStatus.FINISHED
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """True at once. Raises what the job failed with."""
+        """Return True immediately. Raises the error with which the job failed."""
         asked(self)
         if self.error is not None:
             raise self.error
         return True
 
     def stop(self, timeout: timedelta | None = None) -> None:
-        """Nothing is left to stop."""
+        """Do nothing: the job has ended."""
 
     def exception(self) -> Dsv2Error | None:
-        """What the job failed with, or None."""
+        """Return the error with which the job failed, or None."""
         asked(self)
         return self.error
 
     @short_traceback
     def result(self) -> JobResult:
-        """The result. Raises what the job failed with."""
+        """Return the result. Raises the error with which the job failed."""
         self.await_termination()
         return JobResult(self._job_name, self.duration, self.progress)
 
 
 def _check(plan: Plan, options: RunOptions) -> None:
     if options.checkpoint_location is not None:
-        raise ConfigurationError("The local runtime keeps no checkpoints; leave checkpoint_location out, or use Spark.")
+        raise ConfigurationError("The local runtime has no checkpoints. Omit checkpoint_location, or use Spark.")
     available_now = options.trigger is not None and options.trigger.interval_ms is None
     for operator in plan.operators:
         where = f"{operator}, defined at {operator.location},"
         if operator.kind is OperatorKind.SOURCE and isinstance(operator.body, DataFrameSource):
-            raise ConfigurationError(f"The source {where} needs Spark; locally use another one, a collection say.")
+            raise ConfigurationError(
+                f"The source {where} requires Spark. Use another source locally, such as a collection."
+            )
         if isinstance(operator.body, IndexedSource) and not operator.body.bounded:
-            raise ConfigurationError(f"The source {where} has no end, and always more to read: give it a count.")
+            raise ConfigurationError(
+                f"The source {where} is unbounded and never runs out of records. Set its count to run it locally."
+            )
         if isinstance(operator.body, BaseSource) and not operator.body.bounded and not available_now:
             raise ConfigurationError(
-                f"The source {where} has no end. Locally a job reads what is there when it begins: say so by "
-                f"trigger=Trigger.available_now()."
+                f"The source {where} is unbounded. A local job reads only the data that is available when it starts: "
+                f"set trigger=Trigger.available_now()."
             )
         if operator.kind is OperatorKind.SINK and not isinstance(operator.body, DriverSink | ParallelSink):
-            raise ConfigurationError(f"The sink {where} needs Spark; locally use another one, CollectSink say.")
+            raise ConfigurationError(f"The sink {where} requires Spark. Use another sink locally, such as CollectSink.")

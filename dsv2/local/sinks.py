@@ -1,4 +1,4 @@
-"""What reaches the sinks of one run in this process."""
+"""The sinks of a local run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ("LocalSinks",)
 
 
 class LocalSinks:
-    """Writes to the sinks of one run, which ``job_id`` names to them."""
+    """Writes to the sinks of one run with the given ``job_id``."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
         self._begun: set[int] = set()
 
     def write(self, operator: Operator, frames: Sequence[Frame], batch_id: int) -> None:
-        """What of one micro-batch is for the sink ``operator``. Raises ``JobError``."""
+        """Write the frames of one micro-batch to the sink ``operator``. Raises ``JobError``."""
         frames = [frame for frame in frames if frame.batch]
         if isinstance(operator.body, ParallelSink):
             self._write_subtasks(operator, operator.body, frames, batch_id)

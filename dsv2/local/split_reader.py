@@ -1,4 +1,4 @@
-"""Sources with splits in a local run: the driver's side, and the readers."""
+"""A source with splits in a local run: its coordinator and its readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("SplitReader", "SplitSourceRun")
 
 
 class SplitSourceRun:
-    """One source with its readers."""
+    """The coordinator and the readers of one source."""
 
     def __init__(
         self,
@@ -48,31 +48,31 @@ class SplitSourceRun:
 
     @property
     def bounded(self) -> bool:
-        """Whether the source has an end."""
+        """Whether the source is bounded."""
         return self._source.bounded
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether what was there when the job began has been read."""
+        """Whether all data that was available when the job began has been read."""
         return self.waits and not self._coordinator.has_more_for_certain
 
     def begin_batch(self, records: int | None) -> None:
-        """Tell the readers what to read; ``records`` for each of them, if that is a limit."""
+        """Plan a micro-batch of at most ``records`` per reader (None: no limit), and send the orders to the readers."""
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
         limit = None if records is None else records * self._operator.parallelism
-        there = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=reports)
-        self.waits = there == self._offset
+        offset = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=reports)
+        self.waits = offset == self._offset
         if not self.waits:
-            self._offset = there
-            for order in orders(there, self._source.split_serializer):
+            self._offset = offset
+            for order in orders(offset, self._source.split_serializer):
                 self.readers[order.subtask].follow(order)
 
     def commit(self) -> None:
-        """The micro-batch is done."""
+        """Commit the micro-batch."""
         self._coordinator.commit(self._offset)
 
     def restart(self) -> None:
-        """Go on from the offset, with a new enumerator."""
+        """Replace the enumerator with a new one, restored from the offset."""
         self.close()
         self._coordinator = self._new_coordinator()
 
@@ -87,7 +87,7 @@ class SplitSourceRun:
 
 
 class SplitReader:
-    """One subtask of a source."""
+    """One subtask of a source with splits."""
 
     def __init__(
         self, plan: Plan, operator: Operator, index: int, receive: EmitFrame, mutation: MutationCheck | None
@@ -101,11 +101,11 @@ class SplitReader:
         self._runs: Iterator[int] = iter(())
         self._ends = False
         self.can_read = False
-        """Whether there is anything left for this micro-batch: records or the end."""
+        """Whether this micro-batch has further records, or the end of input."""
         self.ended = False
 
     def follow(self, order: ReaderOrder) -> None:
-        """Do what ``order`` says, by and by."""
+        """Begin to execute ``order``."""
         assert isinstance(self._operator.body, Source)
         self._reading = SplitReading(self._operator.body, self._plan, self._operator, order, self.task)
         self._runs = self._reading.run()
@@ -113,12 +113,12 @@ class SplitReader:
         self.can_read = True
 
     def read(self, choice: random.Random) -> None:
-        """Read the next run of records; the source says how many those are."""
+        """Read the next batch of records, whose size the source determines."""
         if next(self._runs, None) is None:
             self.can_read = False
             self.ended = self._ends
         self.task.flush()
 
     def report(self) -> Report | None:
-        """What it has found out in its last micro-batch."""
+        """Return the report on the last micro-batch, if there was one."""
         return None if self._reading is None else self._reading.report()

@@ -1,4 +1,4 @@
-"""Frames as they arrive where they travel between processes: turned into bytes, and made again from those."""
+"""Serialization of frames between the subtasks of a local run, as between processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _OWNER = "A frame"
 
 
 class Wire:
-    """What lies between the subtasks of a job."""
+    """Serializes and deserializes frames."""
 
     def __init__(self, plan: Plan, codec: Codec) -> None:
         self._plan = plan
         self._codec = codec
 
     def send(self, frame: Frame) -> Frame:
-        """``frame`` as its receiver gets it. Raises ``SerializationError`` naming a record that cannot be sent."""
+        """Return ``frame`` as its receiver gets it. Raises ``SerializationError`` for a record that cannot be sent."""
         try:
             columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
             blob = self._codec.seal_columns(BlobKind.FRAME, columns)
@@ -42,6 +42,6 @@ class Wire:
             self._codec.loads(self._codec.dumps(record), "A record")
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
-                f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} Records travel between "
-                f"processes: let them hold plain values."
+                f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} Records are sent between "
+                f"processes, so they must contain plain values only."
             ) from error

@@ -1,4 +1,4 @@
-"""Where records come from."""
+"""The API of sources, and the built-in ones."""
 
 from dsv2.sources.assigners import HashSplitAssigner, RoundRobinSplitAssigner, SplitAssigner
 from dsv2.sources.assignment import AssigningEnumerator, AssignmentState, AssignmentStateSerializer, SplitDiscovery

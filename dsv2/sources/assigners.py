@@ -1,4 +1,4 @@
-"""Which reader gets a split: ``hash``, the default, and ``round-robin`` (FLIP-537)."""
+"""Split assigners: ``hash``, the default, and ``round-robin`` (FLIP-537)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,45 @@ SplitT_contra = TypeVar("SplitT_contra", bound=SourceSplit, contravariant=True)
 
 
 class SplitAssigner(Protocol[SplitT_contra]):
-    """Chooses readers for new splits. It keeps nothing: the enumerator remembers who has what."""
+    """Chooses readers for new splits. Stateless: the enumerator stores the assignment."""
 
     def assign(self, splits: Sequence[SplitT_contra], held: Mapping[int, int], /) -> list[int]:
-        """For each of ``splits`` the subtask that gets it. ``held``: by subtask how many splits it has, for all."""
+        """Choose a reader for each split.
+
+        Args:
+            splits: The new splits.
+            held: The number of splits of each subtask, for all subtasks.
+
+        Returns:
+            The subtask of each split, in the order of ``splits``.
+        """
 
 
 class HashSplitAssigner(Generic[SplitT_contra]):
-    """Each split has its place, whatever others there are.
+    """Assigns each split independently of the other splits.
 
-    ``place(split)``: a group and a number in it (topic and partition, say). The splits of each group are spread evenly,
-    from a reader on that follows from the group's name; groups together maybe not. By default each split is a group.
+    The splits of a group are distributed evenly, beginning with a reader chosen by the hash of the group's name. The
+    splits of all groups together may be distributed unevenly.
+
+    Args:
+        place: Returns the group of a split and its number in the group, such as topic and partition. None: each split
+            is a group of its own.
     """
 
     def __init__(self, place: Callable[[SplitT_contra], tuple[str, int]] | None = None) -> None:
         self._place = place
 
     def assign(self, splits: Sequence[SplitT_contra], held: Mapping[int, int], /) -> list[int]:
-        """For each of ``splits`` its place."""
+        """See ``SplitAssigner.assign``."""
         places = [(split.split_id, 0) if self._place is None else self._place(split) for split in splits]
         return [(crc32(group.encode()) + number) % len(held) for group, number in places]
 
 
 class RoundRobinSplitAssigner:
-    """All splits together are spread evenly: each goes to the reader that has the fewest."""
+    """Distributes all splits evenly: each is assigned to the reader with the fewest splits."""
 
     def assign(self, splits: Sequence[SourceSplit], held: Mapping[int, int], /) -> list[int]:
-        """For each of ``splits``, in their order, the reader with the fewest, of those the first."""
+        """See ``SplitAssigner.assign``. If several readers have the fewest splits, the first one is chosen."""
         counts = Counter(held)
         chosen = []
         for _ in splits:

@@ -1,7 +1,7 @@
-"""The enumerator that most sources share: one authority on who reads what, of which nothing is lost (FLIP-537).
+"""The enumerator that most sources share: it owns the assignment of splits to readers (FLIP-537).
 
-A split stays with its reader until the parallelism changes; then all splits are given out anew. At every start the
-splits that are not there any more (topics no longer subscribed) are dropped.
+A split stays with its reader until the parallelism changes, when all splits are reassigned. At every start, splits that
+no longer exist (for example of topics that are no longer subscribed) are dropped.
 """
 
 from __future__ import annotations
@@ -32,44 +32,55 @@ SplitT = TypeVar("SplitT", bound=SourceSplit)
 
 
 class SplitDiscovery(ABC, Generic[SplitT]):
-    """What an ``AssigningEnumerator`` asks the outside world, on the driver."""
+    """The source-specific part of an ``AssigningEnumerator``. Used on the driver."""
 
     @abstractmethod
     def discover(self) -> Collection[SplitT]:
-        """All splits that there are, each at its beginning, in an order that is always the same."""
+        """Return all existing splits, each at its beginning, always in the same order."""
 
     def refresh(self) -> None:
-        """Take a new look at how far splits can be read; called as ``SplitEnumerator.refresh``, before ``discover``."""
+        """Look up how far splits can be read. Called like ``SplitEnumerator.refresh``, before ``discover``."""
 
     def ready(self, waiting: Sequence[SplitT], limit: int | None, /) -> Sequence[SplitT]:
-        """Those of ``waiting``, which no reader has been chosen for, that are to be read now: by default, all.
+        """Choose the splits to assign now. Called before every micro-batch.
 
-        Asked before every micro-batch, so that splits that end may be read one after the other. ``limit``: what it may
-        hold at most, over all splits, in the unit of ``Portion.size``; None: no limit.
+        Override it to read finite splits one after the other. By default, all splits are assigned.
+
+        Args:
+            waiting: The splits without a reader.
+            limit: The maximum size of the micro-batch, over all splits, in the unit of ``Portion.size``. None: no
+                limit.
+
+        Returns:
+            Some of ``waiting``.
         """
         return waiting
 
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
-        """As ``SplitEnumerator.advance``."""
+        """See ``SplitEnumerator.advance``."""
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
-        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
+        """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
 
     def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
-        """As ``SplitEnumerator.notify_checkpoint_complete``."""
+        """See ``SplitEnumerator.notify_checkpoint_complete``."""
 
     def close(self) -> None:
-        """Release what was taken."""
+        """Release all resources."""
 
 
 @dataclass(frozen=True)
 class AssignmentState(Generic[SplitT]):
-    """What is known of all splits, but for the positions of those that readers hold.
+    """The state of an ``AssigningEnumerator``. The positions of splits held by readers are stored elsewhere.
 
-    ``discovered``: whether a first look was taken. ``owners``: the global assignment, by split id, of what is not read
-    to its end, for ``parallelism`` readers. ``pending``: splits that have an owner
-    who has not got them yet, by subtask. ``unassigned``: those without an owner. ``finished``: ids of what was read.
+    Attributes:
+        parallelism: The number of readers.
+        discovered: Whether splits have been discovered at least once.
+        owners: The subtask of each unfinished split that is assigned, by split id.
+        pending: Splits that are assigned but not yet sent to their reader, by subtask.
+        unassigned: Splits without a reader.
+        finished: The ids of splits that have been read to their end.
     """
 
     parallelism: int
@@ -81,13 +92,17 @@ class AssignmentState(Generic[SplitT]):
 
 
 class AssignmentStateSerializer(Generic[SplitT]):
-    """An ``AssignmentState`` as JSON, of splits that ``splits`` writes."""
+    """Serializes an ``AssignmentState`` to JSON.
+
+    Args:
+        splits: The serializer of splits.
+    """
 
     def __init__(self, splits: Serializer[SplitT]) -> None:
         self._splits = splits
 
     def to_json(self, value: AssignmentState[SplitT], /) -> JsonValue:
-        """The fields by name."""
+        """Return the fields by name."""
         write = self._splits.to_json
         return {
             "parallelism": value.parallelism,
@@ -99,7 +114,7 @@ class AssignmentStateSerializer(Generic[SplitT]):
         }
 
     def from_json(self, json: JsonValue, /) -> AssignmentState[SplitT]:
-        """The state of ``to_json``. Raises ``CorruptDataError`` for anything else."""
+        """Restore a state from the result of ``to_json``. Raises ``CorruptDataError`` for anything else."""
         read = self._splits.from_json
         match json:
             case {
@@ -126,11 +141,18 @@ class AssignmentStateSerializer(Generic[SplitT]):
 
 
 class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Generic[SplitT]):
-    """Finds splits by ``discovery`` and has ``assigner`` choose their readers.
+    """Discovers splits and assigns them to readers. For sources that are ``SupportsSplitReassignmentOnRecovery``.
 
-    ``bounded``: the splits are those that are there when the job first starts. Otherwise new ones are looked for at
-    each start, and every ``discovery_interval`` if that is given. ``limit_per_batch``, ``least_per_batch``: as in
-    ``SplitEnumerator``. For sources that are ``SupportsSplitReassignmentOnRecovery``.
+    Args:
+        ctx: The context of the enumerator.
+        restored: The state to restore; None when the job first starts.
+        discovery: Discovers splits and determines how far they can be read.
+        assigner: Chooses the readers of splits.
+        bounded: Whether splits are discovered only when the job first starts. Otherwise they are discovered at every
+            start and every ``discovery_interval``.
+        discovery_interval: How often to discover splits. None: only when the job starts.
+        limit_per_batch: See ``SplitEnumerator.limit_per_batch``.
+        least_per_batch: See ``SplitEnumerator.least_per_batch``.
     """
 
     def __init__(
@@ -154,10 +176,10 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         self._interval_ms: int | None = None
         if discovery_interval is not None:
             self._interval_ms = as_milliseconds(discovery_interval, "discovery_interval", at_least=1)
-        self._found: dict[str, SplitT] | None = None  # by the last look, until it is made use of
-        self._next_look: int | None = ctx.clock.now_ms()
-        self._looked = False
-        self._settled = False  # whether all readers have told what they held, and a first look was taken
+        self._found: dict[str, SplitT] | None = None  # the result of the last discovery, until it is processed
+        self._next_discovery: int | None = ctx.clock.now_ms()
+        self._discovered = False
+        self._reconciled = False  # whether all readers have reported their splits and splits have been discovered
         self._owners: dict[str, int] = {}
         self._pending: dict[int, dict[str, SplitT]] = {subtask: {} for subtask in range(ctx.parallelism)}
         self._unassigned: dict[str, SplitT] = {}
@@ -168,35 +190,35 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     def _restore(self, restored: AssignmentState[SplitT]) -> None:
         self._finished = dict.fromkeys(restored.finished)
         if self._bounded and restored.discovered:
-            self._looked, self._next_look = True, None
+            self._discovered, self._next_discovery = True, None
         if restored.parallelism == self._ctx.parallelism:
             self._owners = dict(restored.owners)
         for split in (*restored.unassigned, *(split for splits in restored.pending.values() for split in splits)):
-            self._take(split)
+            self._add(split)
 
     def add_reader(self, reader: ReaderInfo[SplitT], /) -> None:
         for split in reader.reported_splits_on_registration:
             owner = self._owners.get(split.split_id)
-            if not self._settled or owner == reader.subtask:  # else another one has it by now, or it was dropped
-                self._take(split)
-        self._settle()
+            if not self._reconciled or owner == reader.subtask:  # otherwise it was reassigned or dropped
+                self._add(split)
+        self._assign_if_reconciled()
 
     def add_splits_back(self, splits: Sequence[SplitT], subtask: int, /) -> None:
         for split in splits:
             if self._owners.get(split.split_id) == subtask:
-                self._take(split)  # it waits for this reader
+                self._add(split)  # pending until this reader registers again
 
     def refresh(self) -> None:
         self._discovery.refresh()
         now = self._ctx.clock.now_ms()
-        if self._next_look is not None and now >= self._next_look:
+        if self._next_discovery is not None and now >= self._next_discovery:
             self._found = {split.split_id: split for split in self._discovery.discover()}
-            self._next_look = None if self._bounded or self._interval_ms is None else now + self._interval_ms
-            self._looked = True
-        self._settle()
+            self._next_discovery = None if self._bounded or self._interval_ms is None else now + self._interval_ms
+            self._discovered = True
+        self._assign_if_reconciled()
 
     def hand_out(self) -> None:
-        self._settle()
+        self._assign_if_reconciled()
 
     @property
     def limit_per_batch(self) -> int | None:
@@ -217,7 +239,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     def snapshot_state(self) -> AssignmentState[SplitT]:
         return AssignmentState(
             self._ctx.parallelism,
-            self._looked,
+            self._discovered,
             dict(self._owners),
             {subtask: tuple(splits.values()) for subtask, splits in self._pending.items() if splits},
             tuple(self._unassigned.values()),
@@ -225,7 +247,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
         )
 
     def pause_or_resume_splits(self, splits_to_pause: Sequence[SplitT], splits_to_resume: Sequence[SplitT], /) -> None:
-        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
+        """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``."""
         self._discovery.pause_or_resume_splits(splits_to_pause, splits_to_resume)
 
     def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
@@ -234,37 +256,37 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
     def close(self) -> None:
         self._discovery.close()
 
-    def _take(self, split: SplitT) -> None:
-        """Keep a split that no reader holds, for its owner if it has one."""
+    def _add(self, split: SplitT) -> None:
+        """Add a split that no reader holds to the pending splits of its owner, or to the unassigned ones."""
         owner = self._owners.get(split.split_id)
-        places = self._unassigned if owner is None else self._pending[owner]
-        places.setdefault(split.split_id, split)
+        splits = self._unassigned if owner is None else self._pending[owner]
+        splits.setdefault(split.split_id, split)
 
-    def _settle(self) -> None:
-        """Give out what can be given out. Nobody gets anything before everybody has told what he held."""
-        if not self._settled:
-            if not self._looked or len(self._ctx.registered_readers) < self._ctx.parallelism:
+    def _assign_if_reconciled(self) -> None:
+        """Assign splits, once every reader has registered and reported its splits."""
+        if not self._reconciled:
+            if not self._discovered or len(self._ctx.registered_readers) < self._ctx.parallelism:
                 return
             if self._found is not None:
                 self._drop_missing(self._found)
-            self._settled = True
+            self._reconciled = True
         if self._found is not None:
-            self._take_new(self._found)
+            self._add_new(self._found)
         self._assign(self._unassigned if self._found is None else self._found)
         self._found = None
-        self._hand_over()
+        self._send_pending()
 
-    def _drop_missing(self, there: Mapping[str, SplitT]) -> None:
-        self._owners = {split_id: owner for split_id, owner in self._owners.items() if split_id in there}
+    def _drop_missing(self, found: Mapping[str, SplitT]) -> None:
+        self._owners = {split_id: owner for split_id, owner in self._owners.items() if split_id in found}
         for waiting in (self._unassigned, *self._pending.values()):
-            for split_id in waiting.keys() - there.keys():
+            for split_id in waiting.keys() - found.keys():
                 del waiting[split_id]
 
-    def _take_new(self, there: Mapping[str, SplitT]) -> None:
-        self._finished = {split_id: None for split_id in self._finished if split_id in there}
-        for split_id, split in there.items():
+    def _add_new(self, found: Mapping[str, SplitT]) -> None:
+        self._finished = {split_id: None for split_id in self._finished if split_id in found}
+        for split_id, split in found.items():
             if split_id not in self._owners and split_id not in self._finished:
-                self._take(split)
+                self._add(split)
 
     def _assign(self, order: Iterable[str]) -> None:
         waiting = [self._unassigned[split_id] for split_id in order if split_id in self._unassigned]
@@ -277,7 +299,7 @@ class AssigningEnumerator(SplitEnumerator[SplitT, AssignmentState[SplitT]], Gene
             self._pending[owner][split.split_id] = split
             del self._unassigned[split.split_id]
 
-    def _hand_over(self) -> None:
+    def _send_pending(self) -> None:
         for subtask in sorted(self._ctx.registered_readers):
             if splits := self._pending[subtask]:
                 self._ctx.assign_splits({subtask: tuple(splits.values())})

@@ -1,4 +1,4 @@
-"""What every source is."""
+"""The base class of all sources."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class BaseSource(ABC, Generic[T_co]):
-    """Base of everything that ``ExecutionEnvironment.from_source`` takes."""
+    """The base class of the sources that ``ExecutionEnvironment.from_source`` accepts."""
 
     @property
     @abstractmethod
     def bounded(self) -> bool:
-        """Whether the source ends by itself."""
+        """Whether the source is finite."""
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        """The watermarks that this source brings into the job."""
+        """Return the declarations of the watermarks that this source emits."""
         return ()

@@ -1,4 +1,4 @@
-"""The rows of a Spark DataFrame as a source."""
+"""A source that reads a Spark DataFrame."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ T = TypeVar("T")
 
 
 class DataFrameLike(Protocol):
-    """The part of a Spark DataFrame that the plan looks at."""
+    """The part of the Spark DataFrame API that building a plan requires."""
 
     @property
     def isStreaming(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether the DataFrame is a streaming one."""
+        """Whether this is a streaming DataFrame."""
 
 
 class DataFrameSource(BaseSource[T], Generic[T]):
-    """The rows of a Spark DataFrame, streaming or batch, as records of ``record_type``. Needs the Spark runtime.
+    """Reads the rows of a Spark DataFrame, streaming or batch. Requires the Spark runtime.
 
-    ``record_type`` is a dataclass, a NamedTuple class, ``dict`` or ``pyspark.sql.Row``; the fields of the first two
-    are looked up by name among the columns. Rows with the same value in column ``split_by`` reach the same source
-    subtask in the order of the DataFrame; without it that holds for the rows of one DataFrame partition.
-    A batch DataFrame in a streaming job is fed at most ``records_per_batch`` rows a micro-batch.
+    Args:
+        dataframe: The DataFrame.
+        record_type: The class of the records: a dataclass, a NamedTuple, ``dict`` or ``pyspark.sql.Row``. The fields of
+            a dataclass or NamedTuple are matched with columns by name.
+        split_by: A column. Rows with the same value reach the same source subtask, in the order of the DataFrame.
+            None: the same holds for the rows of each partition of the DataFrame.
+        records_per_batch: The maximum rows of a batch DataFrame in a micro-batch of a STREAMING job. None: no limit.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
     """
 
     def __init__(
@@ -39,7 +45,7 @@ class DataFrameSource(BaseSource[T], Generic[T]):
         records_per_batch: int | None = None,
     ) -> None:
         if not hasattr(dataframe, "isStreaming"):
-            raise ConfigurationError(f"from_dataframe takes a Spark DataFrame, not {type(dataframe).__name__}.")
+            raise ConfigurationError(f"from_dataframe requires a Spark DataFrame, got {type(dataframe).__name__}.")
         if records_per_batch is not None:
             check_whole_number(records_per_batch, "records_per_batch")
         self.dataframe = dataframe

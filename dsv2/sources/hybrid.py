@@ -1,4 +1,4 @@
-"""One source after the other, as one (Flink ``HybridSource``): history from files, say, and then a stream."""
+"""A source that reads several sources in sequence, for example history from files and then a stream."""
 
 from __future__ import annotations
 
@@ -30,47 +30,59 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class HybridSplit:
-    """``split`` of the source with this number."""
+    """A split of one of the sources.
+
+    Attributes:
+        source: The index of the source.
+        split: The split.
+    """
 
     source: int
     split: Any
 
     @property
     def split_id(self) -> str:
-        """That of the split, behind the number."""
+        """The index of the source and the id of the split."""
         return f"{self.source}/{self.split.split_id}"
 
 
 @dataclass(frozen=True)
 class HybridState:
-    """Which source it is the turn of, and the state of its enumerator."""
+    """The index of the current source, and the state of its enumerator."""
 
     source: int
     state: Any
 
 
 class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassignmentOnRecovery, Generic[T_co]):
-    """Reads ``sources`` one after the other; all but the last are bounded.
+    """Reads sources in sequence.
 
-    When everything of one has been read, the enumerator of the next one is made: in a micro-batch of its own, so that a
-    restart finds the job on one side or on the other. Each source limits its own micro-batches.
+    When a source has been read completely, the enumerator of the next one is created. A micro-batch never contains
+    records of two sources, so a restart continues on either side of the switch. Each source limits its own
+    micro-batches.
 
-    ``watermark_at_switch``: every reader sends it, with True, at the beginning of the first micro-batch of the last
-    source: ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION``, say, to join by the wall clock from there.
+    Args:
+        sources: The sources. All except the last must be bounded.
+        watermark_at_switch: A declaration whose watermark, with the value True, every reader emits at the beginning of
+            the first micro-batch of the last source. An example is
+            ``EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION``, to join by the wall clock from then on.
 
-    Raises ``ConfigurationError`` for fewer than two sources, or an unbounded one before the last.
+    Raises:
+        ConfigurationError: There are fewer than two sources, or a source before the last is unbounded.
+
+    Source: Flink ``HybridSource``.
     """
 
     def __init__(
         self, sources: Sequence[Source[T_co, Any, Any]], *, watermark_at_switch: BoolWatermarkDeclaration | None = None
     ) -> None:
         if len(sources) < 2:
-            raise ConfigurationError(f"A HybridSource reads two sources at least, one after the other: {len(sources)}.")
+            raise ConfigurationError(f"HybridSource requires at least two sources, got {len(sources)}.")
         for number, source in enumerate(sources[:-1]):
             if not source.bounded:
                 raise ConfigurationError(
-                    f"Source {number} of a HybridSource, a {type(source).__qualname__}, has no end, so those behind it "
-                    f"would never be read. Give it one, or put it last."
+                    f"Source {number} of a HybridSource, a {type(source).__qualname__}, is unbounded, so the sources "
+                    f"after it would never be read. Make it bounded, or put it last."
                 )
         self.sources = tuple(sources)
         self.watermark_at_switch = watermark_at_switch
@@ -105,7 +117,7 @@ class HybridSource(Source[T_co, HybridSplit, HybridState], SupportsSplitReassign
 
 
 class _SourceContext:
-    """What the enumerator of one source sees (``SplitEnumeratorContext``)."""
+    """The ``SplitEnumeratorContext`` of one source's enumerator."""
 
     def __init__(self, outer: SplitEnumeratorContext[HybridSplit], source: int, *, last: bool) -> None:
         self._outer = outer
@@ -114,30 +126,30 @@ class _SourceContext:
         self._no_more_splits: set[int] = set()
         self.registered_readers: dict[int, ReaderInfo[Any]] = {}
         self.unfinished: set[str] = set()
-        """The ids of the splits that readers hold."""
+        """The ids of the unfinished splits that readers hold."""
 
     @property
     def parallelism(self) -> int:
-        """Number of readers."""
+        """The number of readers."""
         return self._outer.parallelism
 
     @property
     def clock(self) -> Clock:
-        """The clock."""
+        """The job's clock."""
         return self._outer.clock
 
     @property
     def limit_per_batch(self) -> int | None:
-        """That of the job."""
+        """The job's limit for the next micro-batch."""
         return self._outer.limit_per_batch
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing is left to read, and nothing will come."""
+        """Whether the source has been read completely."""
         return len(self._no_more_splits) == self.parallelism and not self.unfinished
 
     def assign_splits(self, assignment: Mapping[int, Sequence[Any]], /) -> None:
-        """Give splits to readers."""
+        """Assign splits to readers."""
         wrapped = {
             subtask: [HybridSplit(self._source, split) for split in splits] for subtask, splits in assignment.items()
         }
@@ -145,18 +157,18 @@ class _SourceContext:
         self._outer.assign_splits(wrapped)
 
     def signal_no_more_splits(self, subtask: int, /) -> None:
-        """Promise that this reader gets no further split of this source."""
+        """Signal that this reader gets no more splits of this source."""
         self._no_more_splits.add(subtask)
         if self._last:
             self._outer.signal_no_more_splits(subtask)
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Have all readers send a watermark."""
+        """Emit a watermark from all readers."""
         self._outer.emit_watermark(watermark)
 
 
 class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
-    """Runs the enumerator of the source whose turn it is."""
+    """Runs the enumerator of the current source."""
 
     def __init__(
         self, source: HybridSource[Any], ctx: SplitEnumeratorContext[HybridSplit], restored: HybridState | None
@@ -179,10 +191,10 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
 
     def add_reader(self, reader: ReaderInfo[HybridSplit], /) -> None:
         held = tuple(split.split for split in reader.reported_splits_on_registration if split.source == self._number)
-        gives_out = isinstance(self._hybrid.sources[self._number], SupportsSplitReassignmentOnRecovery)
-        info = ReaderInfo(reader.subtask, held if gives_out else ())
+        reassigns = isinstance(self._hybrid.sources[self._number], SupportsSplitReassignmentOnRecovery)
+        info = ReaderInfo(reader.subtask, held if reassigns else ())
         self._inner_ctx.registered_readers[reader.subtask] = info
-        if held and not gives_out:
+        if held and not reassigns:
             self._inner_ctx.assign_splits({reader.subtask: held})
         self._inner.add_reader(info)
 
@@ -233,7 +245,7 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
     def pause_or_resume_splits(
         self, splits_to_pause: Sequence[HybridSplit], splits_to_resume: Sequence[HybridSplit], /
     ) -> None:
-        """As ``SupportsPauseOrResumeSplits.pause_or_resume_splits``, if the source supports it."""
+        """See ``SupportsPauseOrResumeSplits.pause_or_resume_splits``. Requires that the current source supports it."""
         if not isinstance(self._inner, SupportsPauseOrResumeSplits):
             raise ContractError(f"{type(self._inner).__qualname__} cannot pause splits.")
         self._inner.pause_or_resume_splits(
@@ -251,7 +263,7 @@ class _Enumerator(SplitEnumerator[HybridSplit, HybridState]):
 
 
 class _Reader(SourceReader[T_co, HybridSplit], Generic[T_co]):
-    """Hands each portion to a reader of its source."""
+    """Reads each portion with a reader of its source."""
 
     def __init__(self, sources: Sequence[Source[T_co, Any, Any]], ctx: SourceReaderContext) -> None:
         self._sources = sources

@@ -1,4 +1,4 @@
-"""Sources whose records have an index: collections and generators."""
+"""Sources whose records can be read by index: collections and generators."""
 
 from __future__ import annotations
 
@@ -17,9 +17,17 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class IndexedSource(BaseSource[T_co], Generic[T_co]):
-    """A source whose records have an index: the one at ``i`` is the same whenever it is read.
+    """A source whose records can be read by index. The record at an index must always be the same.
 
-    Record ``i`` belongs to source subtask ``i % parallelism``, however the input is cut into micro-batches.
+    The record at index ``i`` belongs to source subtask ``i % parallelism``, independently of the micro-batches.
+
+    Args:
+        count: The number of records. None: the source is unbounded.
+        records_per_batch: The maximum number of records in a micro-batch. None: no limit.
+        records_per_second: The maximum rate over all subtasks. None: no limit.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
     """
 
     def __init__(self, *, count: int | None, records_per_batch: int | None, records_per_second: float | None) -> None:
@@ -38,21 +46,35 @@ class IndexedSource(BaseSource[T_co], Generic[T_co]):
         return self.count is not None
 
     def schedule(self, described: str) -> ReadSchedule | None:
-        """Where reading halts in one run of a job; None if nowhere. ``described``: the source, for errors."""
+        """Return the halts of one run of a job; None if there are none.
+
+        Args:
+            described: The description of the source for error messages.
+        """
         return None
 
     @abstractmethod
     def read(self, indices: range) -> list[T_co]:
-        """The records at ``indices``, in that order. Called in the tasks; must depend on the indices alone."""
+        """Return the records at ``indices``, in order. Called in tasks; must depend on the indices only."""
 
 
 class CollectionSource(IndexedSource[T_co], Generic[T_co]):
-    """The elements of a collection, in order (Flink ``FromDataSource``). May be empty, unlike Flink's."""
+    """Reads the elements of a collection in order. Unlike in Flink, the collection may be empty.
+
+    Args:
+        items: The records. They must not contain None.
+        records_per_batch: The maximum number of records in a micro-batch. None: no limit.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+
+    Source: Flink ``FromDataSource``.
+    """
 
     def __init__(self, items: Collection[T_co], *, records_per_batch: int | None = None) -> None:
         self.items: Sequence[T_co] = list(items)
         if any(item is None for item in self.items):
-            raise ConfigurationError("A collection source must not contain None: None is not a record.")
+            raise ConfigurationError("The items of a collection source must not contain None: None is not a record.")
         super().__init__(count=len(self.items), records_per_batch=records_per_batch, records_per_second=None)
 
     def read(self, indices: range) -> list[T_co]:
@@ -60,10 +82,19 @@ class CollectionSource(IndexedSource[T_co], Generic[T_co]):
 
 
 class DataGeneratorSource(IndexedSource[T_co], Generic[T_co]):
-    """``generator(index)`` for index 0, 1, 2, … (Flink ``DataGeneratorSource``).
+    """Generates the record ``generator(index)`` for each index 0, 1, 2, …
 
-    ``count`` bounds it; ``records_per_second`` (over all subtasks) and ``records_per_batch`` hold it back.
-    The generator must answer the same for the same index, so that a repeated micro-batch repeats its records.
+    Args:
+        generator: Creates the record of an index. It must always return the same record for the same index, so that a
+            repeated micro-batch repeats its records.
+        count: The number of records. None: the source is unbounded.
+        records_per_second: The maximum rate over all subtasks. None: no limit.
+        records_per_batch: The maximum number of records in a micro-batch. None: no limit.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+
+    Source: Flink ``DataGeneratorSource``.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Where and for how long the reading of a source halts."""
+"""Halts in the reading of an indexed source."""
 
 from __future__ import annotations
 
@@ -10,28 +10,43 @@ __all__ = ("Halt", "ReadSchedule")
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Nothing is read before ``until_ms`` of the job's clock; if that is None, for the rest of the run."""
+    """A halt of the source.
+
+    Attributes:
+        until_ms: The time of the job's clock at which reading continues, in ms. None: not in this run.
+    """
 
     until_ms: int | None
 
 
 class ReadSchedule(ABC):
-    """Where an indexed source halts in one run of a job. The runtime calls it between micro-batches.
+    """The halts of an indexed source in one run of a job. The runtime calls it between micro-batches.
 
-    A position is the index of the next record, or -1 before anything was read.
+    A position is the index of the next record, or -1 before the first read.
     """
 
     ends_run = False
-    """Whether one of the halts lasts for the rest of a run."""
+    """Whether one of the halts lasts until the end of the run."""
 
     @abstractmethod
     def begin(self, position: int) -> None:
-        """The run begins at ``position``. Only the first call counts."""
+        """Begin the run at ``position``. Only the first call has an effect."""
 
     @abstractmethod
     def next_halt(self, position: int) -> int | None:
-        """The first index after ``position`` at which a micro-batch has to end."""
+        """Return the first index after ``position`` at which a micro-batch must end; None if there is none."""
 
     @abstractmethod
     def halt(self, position: int, now_ms: int) -> Halt | None:
-        """The halt at ``position``, or None if there is none or it is over. Raises ``JobError`` to fail the job."""
+        """Return the current halt.
+
+        Args:
+            position: The position of the source.
+            now_ms: The time of the job's clock, in ms.
+
+        Returns:
+            The halt at ``position``; None if there is none or it is over.
+
+        Raises:
+            JobError: The schedule makes the job fail here.
+        """

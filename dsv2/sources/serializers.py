@@ -1,4 +1,4 @@
-"""Splits and states of enumerators as JSON values: they stand in offsets, which a person may read."""
+"""Serializers of splits and enumerator states. They are stored as JSON, in offsets that people can read."""
 
 from __future__ import annotations
 
@@ -18,20 +18,28 @@ _PLAIN = (NoneType, bool, int, float, str)
 
 
 class Serializer(Protocol[T]):
-    """To JSON values and back (Flink ``SimpleVersionedSerializer``): what is written must be read for ever."""
+    """Converts values to JSON and back. Every later version must read what an earlier version wrote.
+
+    Source: Flink ``SimpleVersionedSerializer``.
+    """
 
     def to_json(self, value: T, /) -> JsonValue:
-        """``value`` as something that ``json.dumps`` takes."""
+        """Convert ``value`` to a value that ``json.dumps`` accepts."""
 
     def from_json(self, json: JsonValue, /) -> T:
-        """What ``to_json`` was given. Raises ``CorruptDataError`` for what it cannot have made."""
+        """Restore a value from the result of ``to_json``. Raises ``CorruptDataError`` for anything else."""
 
 
 class DataclassSerializer(Generic[T]):
-    """For dataclasses whose fields are None, bool, int, float, str, tuples of one such type, or such dataclasses.
+    """Serializes dataclasses whose fields are None, bool, int, float, str, homogeneous tuples, or such dataclasses.
 
-    A field that is not there when it is read gets its default: so a dataclass may get new fields with defaults.
-    Raises ``ConfigurationError`` for a class with other fields.
+    A missing field gets its default when it is read, so new fields with defaults may be added to the dataclass.
+
+    Args:
+        kind: The dataclass.
+
+    Raises:
+        ConfigurationError: The class is not a dataclass, or has a field of another type.
     """
 
     def __init__(self, kind: type[T]) -> None:
@@ -39,11 +47,11 @@ class DataclassSerializer(Generic[T]):
         self._kind = kind
 
     def to_json(self, value: T, /) -> JsonValue:
-        """The fields by name."""
+        """Return the fields by name."""
         return _to_json(value)
 
     def from_json(self, json: JsonValue, /) -> T:
-        """An object with those fields. Raises ``CorruptDataError`` if they are not those of the class."""
+        """Create an object from its fields. Raises ``CorruptDataError`` if they do not match the class."""
         try:
             made: T = _from_json(self._kind, json)
         except (TypeError, ValueError) as error:
@@ -53,7 +61,7 @@ class DataclassSerializer(Generic[T]):
 
 def _check(kind: Any) -> None:
     if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
-        raise ConfigurationError(f"DataclassSerializer takes a dataclass, not {kind!r}.")
+        raise ConfigurationError(f"DataclassSerializer requires a dataclass, got {kind!r}.")
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         _check_field(f"Field {field.name!r} of {kind.__qualname__}", hints[field.name])
@@ -70,8 +78,8 @@ def _check_field(what: str, form: Any) -> None:
             composed = [member] * 2
     if len(composed) > 1:
         raise ConfigurationError(
-            f"{what} is {form}, which cannot be told from JSON again. Use None, bool, int, float, str, tuples of one "
-            f"type (tuple[int, ...]) and dataclasses, or write a serializer of your own."
+            f"{what} is {form}, which cannot be restored from JSON. Use None, bool, int, float, str, homogeneous "
+            f"tuples (tuple[int, ...]) and dataclasses, or write a custom serializer."
         )
 
 

@@ -1,9 +1,9 @@
-"""Sources with splits (Flink FLIP-27), made for micro-batches.
+"""The source API with splits (Flink FLIP-27), adapted to micro-batches.
 
-A split is an immutable value that says what to read and where it stands: a Kafka partition at an offset, a file at a
-byte. What is read in a micro-batch is decided on the driver, by the enumerator, as a start and a stop for each split:
-the same split at two positions. Readers, in the tasks, read exactly what lies between the two; so a micro-batch that is
-repeated reads the same again, and all there is to remember is in the offsets, which are JSON.
+A split is an immutable value with a position, such as a Kafka partition at an offset or a file at a byte. On the
+driver, the enumerator plans each micro-batch: it determines a start and a stop for each split, which are the same split
+at two positions. In the tasks, readers read exactly this range. So a repeated micro-batch reads the same records, and
+the offsets, which are JSON, contain all state of the source.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = (
 
 
 class SourceSplit(Protocol):
-    """What a split has to be (Flink ``SourceSplit``): an immutable value, a frozen dataclass mostly."""
+    """A part of a source with a read position. Immutable, usually a frozen dataclass (Flink ``SourceSplit``)."""
 
     @property
     def split_id(self) -> str:
-        """Names the split within its source: the same at whatever position the split stands."""
+        """The unique id of the split within its source. It does not depend on the position."""
 
 
 LEAST_PER_BATCH = 100
-"""Records: fewer make no micro-batch shorter."""
+"""The default of ``SplitEnumerator.least_per_batch``, in records. Fewer records do not shorten a micro-batch."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -53,10 +53,12 @@ StateT = TypeVar("StateT")
 
 @dataclass(frozen=True)
 class Portion(Generic[SplitT]):
-    """How far a split is read in a micro-batch.
+    """The part of a split that a micro-batch reads.
 
-    ``stop``: the split where the next micro-batch goes on. ``size``: how much that is, in the unit in which the source
-    limits a micro-batch (records, bytes, files). ``last``: the split ends there.
+    Attributes:
+        stop: The split at the position where the next micro-batch continues.
+        size: The size of the portion, in the unit of the source's limits (records, bytes or files).
+        last: Whether the split ends at ``stop``.
     """
 
     stop: SplitT
@@ -66,10 +68,12 @@ class Portion(Generic[SplitT]):
 
 @dataclass(frozen=True)
 class ReaderInfo(Generic[SplitT]):
-    """A reader that registers (Flink ``ReaderInfo``).
+    """A registered reader (Flink ``ReaderInfo``).
 
-    ``reported_splits_on_registration``: those that it held when the job stopped, where they stand. None are reported by
-    the readers of a source that is not ``SupportsSplitReassignmentOnRecovery``: they keep theirs.
+    Attributes:
+        subtask: The index of the reader.
+        reported_splits_on_registration: The splits that the reader held when the job stopped, at their positions.
+            Empty for sources that are not ``SupportsSplitReassignmentOnRecovery``, whose readers keep their splits.
     """
 
     subtask: int
@@ -77,193 +81,242 @@ class ReaderInfo(Generic[SplitT]):
 
 
 class SplitEnumeratorContext(Protocol[SplitT]):
-    """What an enumerator sees of the job, and how it tells what it decides (Flink ``SplitEnumeratorContext``)."""
+    """The interface of the job to an enumerator (Flink ``SplitEnumeratorContext``)."""
 
     @property
     def parallelism(self) -> int:
-        """Number of readers that the source has, registered or not."""
+        """The number of readers of the source, registered or not."""
 
     @property
     def clock(self) -> Clock:
-        """The only clock to look at."""
+        """The job's clock. Enumerators must not use any other clock."""
 
     @property
     def limit_per_batch(self) -> int | None:
-        """What the job lets the next micro-batch hold at most, over all splits, in the unit of ``Portion.size``.
+        """The job's limit for the next micro-batch, over all splits, in the unit of ``Portion.size``.
 
-        None: no limit. The enumerator's own counts besides.
+        None: no limit. The enumerator's own limit applies as well.
         """
 
     @property
     def registered_readers(self) -> Mapping[int, ReaderInfo[SplitT]]:
-        """The readers that have registered, by subtask."""
+        """The registered readers, by subtask."""
 
     def assign_splits(self, assignment: Mapping[int, Sequence[SplitT]], /) -> None:
-        """Give splits to readers, by subtask. Raises ``ContractError`` if a reader is not registered, or a split is
-        held by another one."""
+        """Assign splits to readers.
+
+        Args:
+            assignment: The new splits of each reader, by subtask.
+
+        Raises:
+            ContractError: A reader is not registered, or another reader holds a split.
+        """
 
     def signal_no_more_splits(self, subtask: int, /) -> None:
-        """Promise that this reader gets no further split: it ends when it has read those that it holds."""
+        """Signal that this reader gets no more splits. It ends when it has read the splits that it holds."""
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Have every reader that has not ended send a declared watermark at the beginning of the next micro-batch."""
+        """Emit a declared watermark from every reader that has not ended, at the beginning of the next micro-batch."""
 
 
 class SplitEnumerator(ABC, Generic[SplitT, StateT]):
-    """Decides who reads what, and how far (Flink ``SplitEnumerator``). Lives on the driver.
+    """Assigns splits to readers and plans how far they are read. Runs on the driver.
 
-    When a job starts, for the first time or again: ``start``, then ``add_reader`` for each reader. Before every
-    micro-batch: ``refresh`` or ``hand_out``, ``advance`` for each split that a reader holds, ``snapshot_state``. At
-    the end of the run ``close``, unless the process is killed. An exception of any fails the job, as a ``JobError``.
+    At every start of a job, the runtime calls ``start`` and then ``add_reader`` for each reader. Before every
+    micro-batch, it calls ``refresh`` or ``hand_out``, then ``advance`` for each split that a reader holds, and then
+    ``snapshot_state``. At the end of the run, it calls ``close``, unless the process is killed. An exception of any of
+    these methods fails the job with a ``JobError``.
+
+    Source: Flink ``SplitEnumerator``.
     """
 
     def start(self) -> None:
-        """Called first, once."""
+        """Called once, before any other method."""
 
     @abstractmethod
     def add_reader(self, reader: ReaderInfo[SplitT], /) -> None:
-        """A reader has registered: at the start, and again after it alone has failed."""
+        """Handle the registration of a reader, at the start of the job or after the reader has failed."""
 
     @abstractmethod
     def add_splits_back(self, splits: Sequence[SplitT], subtask: int, /) -> None:
-        """Reader ``subtask`` has failed with these splits, which it was given since the last checkpoint."""
+        """Handle the failure of a reader.
+
+        Args:
+            splits: The splits that were assigned to the reader since the last checkpoint.
+            subtask: The index of the reader.
+        """
 
     @abstractmethod
     def refresh(self) -> None:
-        """Look for new splits and new data. Called before every micro-batch; under ``Trigger.available_now()`` before
-        the first one only, for what is there now is then all that is read."""
+        """Look for new splits and new data. Called before every micro-batch.
+
+        Under ``Trigger.available_now()`` it is called before the first micro-batch only: the run reads the data that
+        is available then.
+        """
 
     def hand_out(self) -> None:
-        """Called where there is no ``refresh``: give out splits that have waited for their turn, without a new look."""
+        """Assign splits that are waiting, without looking for new ones. Called instead of ``refresh``."""
 
     @property
     def limit_per_batch(self) -> int | None:
-        """At most so much in the next micro-batch of a STREAMING job, over all splits, in the unit of ``Portion.size``.
+        """The maximum size of a micro-batch of a STREAMING job, over all splits, in the unit of ``Portion.size``.
 
-        None: all that there is. Splits have fair shares: what one leaves is for the others.
+        None: no limit. The limit is divided fairly between splits; a share that a split does not use goes to others.
         """
         return None
 
     @property
     def least_per_batch(self) -> int:
-        """In the same unit, with how much a job begins whose micro-batches are to take a certain time, and the least it
-        goes down to (``Trigger``'s ``target_batch_duration``). Less would make no micro-batch shorter."""
+        """The initial and minimum size of micro-batches under ``target_batch_duration`` of ``Trigger``.
+
+        In the unit of ``Portion.size``. Choose a size below which a micro-batch does not become shorter.
+        """
         return LEAST_PER_BATCH
 
     @abstractmethod
     def advance(self, split: SplitT, limit: int | None, /) -> Portion[SplitT] | None:
-        """How far ``split``, which stands where it was read to, can be read now; None if there is nothing new.
+        """Determine how far a split can be read, according to the last ``refresh``.
 
-        ``limit``: of this size at most, if the source can tell (it may exceed it to make any progress); None: no limit.
-        May be called several times for a micro-batch, each time from the stop before. Answers by what the last
-        ``refresh`` saw.
+        It may be called several times for a micro-batch, each time with the stop of the previous call.
+
+        Args:
+            split: The split at the position up to which it has been read.
+            limit: The maximum size of the portion. The source may exceed it to make progress. None: no limit.
+
+        Returns:
+            The next portion; None if there is nothing new.
         """
 
     @abstractmethod
     def snapshot_state(self) -> StateT:
-        """What ``Source.create_enumerator`` is given when the job starts again."""
+        """Return the state that ``Source.create_enumerator`` receives when the job restarts."""
 
     def notify_checkpoint_complete(self, splits: Sequence[SplitT], /) -> None:
-        """What lies before ``splits`` (all that readers hold) has been processed for good, and is not read again.
+        """Called when all data before ``splits`` has been processed and will not be read again.
 
-        For telling the outside world. Called some time after the micro-batch; not at all for the last one of a run.
+        Use it to report progress to external systems. It is called some time after the micro-batch, and not for the
+        last micro-batch of a run.
+
+        Args:
+            splits: All splits that readers hold.
         """
 
     def close(self) -> None:
-        """Release what ``start`` took."""
+        """Release all resources."""
 
 
 @runtime_checkable
 class SupportsPauseOrResumeSplits(Protocol[SplitT_contra]):
-    """An enumerator that can do without any one of its splits for a time: for watermark alignment (FLIP-217).
+    """An enumerator that supports pausing individual splits, for watermark alignment (FLIP-217).
 
-    (In Flink this is asked of readers. Here a reader lives for one micro-batch, and a split that is paused is not
-    advanced.)
+    In Flink, readers implement this. Here a reader exists for one micro-batch only, and a paused split is not advanced.
     """
 
     def pause_or_resume_splits(
         self, splits_to_pause: Sequence[SplitT_contra], splits_to_resume: Sequence[SplitT_contra], /
     ) -> None:
-        """``advance`` is not called for the first until they are among the second. For releasing what they take."""
+        """Release or reacquire the resources of splits. ``advance`` is not called for paused splits."""
 
 
 class SourceReaderContext(Protocol):
-    """What a reader sees of the job, and its way to send more than records (Flink ``SourceReaderContext``).
+    """The interface of the job to a reader (Flink ``SourceReaderContext``).
 
-    What is sent goes behind the records yielded so far.
+    Signals are emitted after the records that the reader has yielded so far.
     """
 
     @property
     def subtask(self) -> int:
-        """Which of the readers this is, from 0."""
+        """The index of the reader, from 0."""
 
     @property
     def parallelism(self) -> int:
-        """Number of readers."""
+        """The number of readers."""
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Send a watermark that the source declares. Raises ``UndeclaredWatermarkError`` for others."""
+        """Emit a watermark. Raises ``UndeclaredWatermarkError`` if the source does not declare it."""
 
     def mark_idle(self) -> None:
-        """Nothing comes for now: do not wait for watermarks of this reader. Holds until ``mark_active``."""
+        """Mark the reader as idle until ``mark_active``. Downstream operators do not wait for its watermarks."""
 
     def mark_active(self) -> None:
-        """The reader has records again."""
+        """Mark the reader as active again."""
 
     def count(self, name: str, amount: int = 1) -> None:
-        """Add to the source's counter ``name``. Sources that count anything are shown in the job's progress."""
+        """Add to a counter of the source, which the job's progress shows.
+
+        Args:
+            name: The name of the counter.
+            amount: The amount to add.
+        """
 
 
 class SourceReader(ABC, Generic[T_co, SplitT_contra]):
-    """Reads portions of splits, in a task (Flink ``SourceReader``). Made for one micro-batch, closed at its end."""
+    """Reads portions of splits in a task. It is created for one micro-batch and closed at its end.
+
+    Source: Flink ``SourceReader``.
+    """
 
     @abstractmethod
     def read(self, start: SplitT_contra, stop: SplitT_contra, /) -> Iterator[RecordBatch[T_co]]:
-        """All records from ``start`` up to ``stop``, some thousand (or a MB) at a time: a generator, mostly.
+        """Yield all records from ``start`` up to ``stop``. Usually a generator.
 
-        The same whenever it is called: a micro-batch may be repeated. Portions of several splits are read one after
-        the other.
+        It must yield the same records at every call, because a micro-batch may be repeated. Portions of several splits
+        are read one after the other.
+
+        Args:
+            start: The split at the position where the portion begins.
+            stop: The split at the position where the portion ends.
+
+        Returns:
+            Batches of some thousands of records, or about 1 MB.
         """
 
     def close(self) -> None:
-        """Release what the reader has taken; called after a failure, too."""
+        """Release all resources. Also called after a failure."""
 
 
 class Source(BaseSource[T_co], Generic[T_co, SplitT, StateT]):
-    """A source with splits (Flink ``Source``). ``SplitSource`` is the short way to one.
+    """A source with splits. ``SplitSource`` is a simpler way to implement one.
 
-    It is pickled on its way to the driver's enumerator and to the readers: clients and connections are made there.
+    The source is pickled and sent to the driver's enumerator and to the readers, which open clients and connections.
+
+    Source: Flink ``Source``.
     """
 
     @property
     def record_types(self) -> Collection[type]:
-        """Classes of records that the source itself makes, so that programs need not register them."""
+        """The classes of records that the source creates, which programs then need not register."""
         return ()
 
     @abstractmethod
     def create_enumerator(
         self, ctx: SplitEnumeratorContext[SplitT], restored: StateT | None, /
     ) -> SplitEnumerator[SplitT, StateT]:
-        """The enumerator. ``restored``: the state of the one before, None when the job starts for the first time."""
+        """Create the enumerator.
+
+        Args:
+            ctx: The context of the enumerator.
+            restored: The state of the previous enumerator; None when the job first starts.
+        """
 
     @abstractmethod
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[T_co, SplitT]:
-        """A reader for one micro-batch."""
+        """Create a reader for one micro-batch."""
 
     @property
     @abstractmethod
     def split_serializer(self) -> Serializer[SplitT]:
-        """Splits as JSON; ``DataclassSerializer`` serves most."""
+        """The serializer of splits. ``DataclassSerializer`` is suitable for most."""
 
     @property
     @abstractmethod
     def enumerator_state_serializer(self) -> Serializer[StateT]:
-        """The enumerator's state as JSON."""
+        """The serializer of the enumerator's state."""
 
 
 class SupportsSplitReassignmentOnRecovery:
-    """Marks a ``Source`` whose enumerator, when a job starts again, gives out all splits anew (FLIP-537).
+    """Marks a ``Source`` whose enumerator reassigns all splits when a job restarts (FLIP-537).
 
-    Readers then report the splits that they held in their registration and begin with none. Without the mark each goes
-    on with its own; those of a job that had another parallelism are dealt out.
+    Readers report their splits when they register, and start without any. Without this marker, each reader keeps its
+    splits; if the parallelism has changed, they are distributed among the new readers.
     """

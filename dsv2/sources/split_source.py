@@ -1,4 +1,4 @@
-"""The short way to a source with splits: what there is, how far it goes, and how to read it."""
+"""A base class for simple sources with splits."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ class SplitSource(
     ABC,
     Generic[T_co, SplitT],
 ):
-    """Subclass it with ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
+    """A source that requires only ``bounded``, ``split_serializer``, ``discover``, ``advance`` and ``read``.
 
-    ``discover``, ``refresh`` and ``advance`` are called on the driver, on one copy of the source; ``read`` in tasks, on
-    others. What they open they keep in fields that are not pickled, and ``close`` is called on each copy.
+    ``discover``, ``refresh`` and ``advance`` are called on one copy of the source on the driver, ``read`` on other
+    copies in tasks. Keep open resources in fields that are not pickled; ``close`` is called on each copy.
     """
 
     @abstractmethod
     def read(self, start: SplitT, stop: SplitT, /) -> Iterator[RecordBatch[T_co]]:
-        """As ``SourceReader.read``."""
+        """See ``SourceReader.read``."""
 
     @property
     def assigner(self) -> SplitAssigner[SplitT]:
-        """Who reads which split."""
+        """The assigner of splits to readers."""
         return HashSplitAssigner()
 
     @property
     def discovery_interval(self) -> timedelta | None:
-        """How often an unbounded source looks for new splits; None: at each start only."""
+        """How often an unbounded source looks for new splits. None: only when the job starts."""
         return None
 
     @property
     def limit_per_batch(self) -> int | None:
-        """As ``SplitEnumerator.limit_per_batch``."""
+        """See ``SplitEnumerator.limit_per_batch``."""
         return None
 
     @property
     def least_per_batch(self) -> int:
-        """As ``SplitEnumerator.least_per_batch``."""
+        """See ``SplitEnumerator.least_per_batch``."""
         return LEAST_PER_BATCH
 
     def create_enumerator(

@@ -1,4 +1,4 @@
-"""Event time in a source with splits: each split for itself, and sources together (FLIP-182, FLIP-217)."""
+"""Event time of sources with splits: watermarks per split, and alignment of sources (FLIP-182, FLIP-217)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """Sources of one ``group`` stay within ``max_drift_ms`` of the slowest, as seen every ``interval_ms``."""
+    """The alignment of a group of sources.
+
+    Attributes:
+        group: The name of the group.
+        max_drift_ms: How far a split may be ahead of the slowest one of the group, in ms.
+        interval_ms: How often the slowest split is determined, in ms.
+        allow_unaligned_splits: Whether a source that cannot pause single splits pauses whole readers instead.
+    """
 
     group: str
     max_drift_ms: int
@@ -28,14 +35,21 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True)
 class WatermarkStrategy(Generic[T_contra]):
-    """How a source tells event time. Made by ``WatermarkStrategyBuilder.build_as_watermark_strategy``.
+    """How a source generates event-time watermarks. Created by
+    ``WatermarkStrategyBuilder.build_as_watermark_strategy``.
 
-    ``extract_timestamp(record)``: its event time in ms; None: the timestamps are those that the source gives its
-    records (Flink's strategies without ``withTimestampAssigner``). A split's watermark is its greatest timestamp less
-    ``behind_ms``; that of a reader is the least of its splits, without those that are idle: that have had nothing to
-    read for ``idle_after_ms`` (0: never). ``per_event``: it is sent behind every record that moves it, else once in a
-    micro-batch; if ``emits`` is False event time is the wall clock instead. ``declarations``: of the watermarks that
-    come of it.
+    The watermark of a split is its maximum timestamp minus ``behind_ms``. The watermark of a reader is the minimum of
+    its active splits.
+
+    Attributes:
+        extract_timestamp: Returns the event time of a record in ms. None: the source provides the timestamps (Flink's
+            strategies without ``withTimestampAssigner``).
+        behind_ms: How far watermarks are behind the maximum timestamp, in ms.
+        idle_after_ms: After how many ms without records a split is idle. 0: never.
+        emits: Whether to emit watermarks. If False, event time is the wall clock.
+        per_event: Whether to emit a watermark after every record that advances it, instead of once per micro-batch.
+        alignment: The alignment with other sources, if there is any.
+        declarations: The declarations of the emitted watermarks.
     """
 
     extract_timestamp: Callable[[T_contra], int] | None
@@ -54,17 +68,22 @@ class WatermarkStrategy(Generic[T_contra]):
         *,
         allow_unaligned_splits: bool = False,
     ) -> WatermarkStrategy[T_contra]:
-        """This strategy, for a source of which splits that are ahead of others in event time are not read for now.
+        """Return a strategy that pauses splits that are too far ahead in event time. BATCH jobs are not aligned.
 
-        ``group``: sources of the job with the same name wait for each other. ``max_drift``: how far a split may be
-        ahead of the slowest split of the group; within a micro-batch it may get further, by what it is given to read.
-        ``update_interval``: how often the slowest is looked at. Idle splits hold nobody back.
-        ``allow_unaligned_splits``: a source that cannot pause single splits pauses whole readers; else it fails when a
-        reader has several (Flink ``pipeline.watermark-alignment.allow-unaligned-source-splits``).
-        Raises ``ConfigurationError`` for time spans that make no sense, or without watermarks. BATCH jobs do not align.
+        Args:
+            group: The name of the group. Sources of the job with the same name are aligned.
+            max_drift: How far a split may be ahead of the slowest active split of the group. The portion of one
+                micro-batch may exceed it.
+            update_interval: How often the slowest split is determined.
+            allow_unaligned_splits: Whether a source that cannot pause single splits pauses whole readers. Otherwise it
+                fails if a reader has several splits (Flink
+                ``pipeline.watermark-alignment.allow-unaligned-source-splits``).
+
+        Raises:
+            ConfigurationError: A duration is invalid, or the strategy emits no watermarks.
         """
         drift = as_milliseconds(max_drift, "max_drift", at_least=0)
         interval = as_milliseconds(update_interval, "update_interval", at_least=1)
         if not self.emits:
-            raise ConfigurationError("Watermarks cannot be aligned where there are none: take no_watermark() back.")
+            raise ConfigurationError("Watermark alignment requires watermarks. Remove no_watermark() from the builder.")
         return replace(self, alignment=WatermarkAlignment(group, drift, interval, allow_unaligned_splits))

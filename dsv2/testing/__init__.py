@@ -1,4 +1,4 @@
-"""For tests of your functions and jobs: harnesses around single functions, a clock, a source that stops and crashes."""
+"""Tools for testing functions and jobs: harnesses for single functions, a manual clock, and an interruptible source."""
 
 from dsv2.testing.clock import ManualClock
 from dsv2.testing.elements import Element, EndOfInput, IdleStatus, StampedRecord

@@ -1,4 +1,4 @@
-"""A clock for tests."""
+"""A manual clock for tests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ __all__ = ("ManualClock",)
 
 
 class ManualClock:
-    """A ``Clock`` that tells what it is told: for harnesses, and for ``LocalRuntime(clock=...)``.
+    """A ``Clock`` that is set by hand, for harnesses and for ``LocalRuntime(clock=...)``.
 
-    ``now_ms``: the time at first, in ms since the epoch. ``step``: how much it goes on by itself with each reading,
-    so that a job that waits for some time to come gets there.
+    Args:
+        now_ms: The initial time, in ms since the epoch.
+        step: How far each reading advances the clock, so that a job that waits for a time reaches it.
+
+    Raises:
+        ConfigurationError: ``step`` is negative.
     """
 
     def __init__(self, now_ms: int = 0, *, step: timedelta = timedelta(0)) -> None:
@@ -21,11 +25,11 @@ class ManualClock:
         self._step = as_milliseconds(step, "step", at_least=0)
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return the time in ms since the epoch."""
         now = self._now
         self._now += self._step
         return now
 
     def advance(self, duration: timedelta) -> None:
-        """Let ``duration`` pass. Raises ``ConfigurationError`` if it is negative."""
+        """Advance the clock by ``duration``. Raises ``ConfigurationError`` if it is negative."""
         self._now += as_milliseconds(duration, "duration", at_least=0)

@@ -1,4 +1,4 @@
-"""What a channel carries, as tests see it: records with their timestamps, and the signals between them."""
+"""The elements of a channel in tests: records with timestamps, and signals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StampedRecord(Generic[T_co]):
-    """A record and its timestamp in ms, if it has one."""
+    """A record with its timestamp.
+
+    Attributes:
+        record: The record.
+        timestamp: In ms since the epoch; None if the record has none.
+    """
 
     record: T_co
     timestamp: int | None = None
@@ -27,22 +32,22 @@ class StampedRecord(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class IdleStatus:
-    """Nothing comes for now (``idle``), or again something."""
+    """Marks a channel as idle or as active again."""
 
     idle: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfInput:
-    """Nothing comes any more."""
+    """Marks the end of a channel."""
 
 
 Element: TypeAlias = StampedRecord[T] | Watermark | IdleStatus | EndOfInput
-"""One thing on a channel."""
+"""An element of a channel."""
 
 
 def to_frame(elements: Iterable[Element[Any]]) -> tuple[RecordBatch[Any], list[Control]]:
-    """``elements`` as a frame holds them."""
+    """Convert ``elements`` to the records and controls of a frame."""
     records: list[Any] = []
     timestamps: list[int | None] = []
     controls: list[Control] = []
@@ -67,7 +72,7 @@ def _signal(element: Watermark | IdleStatus | EndOfInput) -> tuple[int, str, int
 
 
 def from_frame(frame: Frame, declarations: Mapping[str, WatermarkDeclaration]) -> list[Element[Any]]:
-    """The elements of ``frame``, without what only opens a subtask."""
+    """Return the elements of ``frame``. Controls that only open a subtask are omitted."""
     records = [StampedRecord(*pair) for pair in frame.batch.pairs()]
     elements: list[Element[Any]] = []
     done = 0

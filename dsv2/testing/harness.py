@@ -1,4 +1,4 @@
-"""What all harnesses share: one real subtask around one function, its inputs, its outputs, and a clock set by hand."""
+"""The base class of harnesses: a real subtask that runs one function, with inputs, outputs and a manual clock."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OUT = TypeVar("OUT")
 R = TypeVar("R")
 
 NO_PARTITION: Any = object()
-"""In place of a key: the one partition that a function that is not keyed has in a subtask."""
+"""Used instead of a key for the single partition of a function that is not keyed."""
 
 _EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 _IDLE_STATUS = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
@@ -54,14 +54,18 @@ _USE_PROCESSING_TIME = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARAT
 
 
 class HarnessOptions(TypedDict, total=False):
-    """What every harness takes besides its function.
+    """The options of all harnesses.
 
-    ``channels``: number of channels (upstream subtasks) of each input, default 1. ``parallelism``, ``subtask`` and
-    ``max_parallelism``: which subtask of how many this is, default 0 of 1. ``declarations``: watermarks that other
-    functions of the job declare. ``clock``: default one that begins at 0. ``snapshot``: what ``snapshot`` of an earlier
-    harness returned; the function goes on from there instead of being opened. ``rescaled``: the snapshots of all
-    subtasks of another parallelism, in their order, instead of ``snapshot``. ``fast``: leave out the checks of a
-    harness, see ``Harness``.
+    Attributes:
+        channels: The number of channels (upstream subtasks) of each input (default: 1).
+        parallelism: The parallelism of the operator (default: 1).
+        subtask: The index of the subtask under test (default: 0).
+        max_parallelism: The maximum parallelism of the operator.
+        declarations: The watermarks that other functions of the job declare.
+        clock: The clock (default: one that starts at 0).
+        snapshot: The snapshot of an earlier harness. The function is restored from it instead of opened.
+        rescaled: The snapshots of all subtasks of another parallelism, in order, instead of ``snapshot``.
+        fast: Whether to disable the checks described in ``Harness`` (default: False).
     """
 
     channels: int
@@ -76,15 +80,15 @@ class HarnessOptions(TypedDict, total=False):
 
 
 def check_options(options: HarnessOptions) -> None:
-    """Raise ``ConfigurationError`` for an option that harnesses do not have."""
+    """Raise ``ConfigurationError`` for an unknown option."""
     known = HarnessOptions.__annotations__
     for name in options:
         if name not in known:
-            raise ConfigurationError(f"A harness has no option {name!r}; there are {', '.join(known)}.")
+            raise ConfigurationError(f"A harness has no option {name!r}. The options are {', '.join(known)}.")
 
 
 def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[WatermarkDeclaration]:
-    """What the rest of the job declares: what the options say, and event time for a function that has it."""
+    """Return the watermarks that the rest of the job declares: those of the options, and event time if it is used."""
     declarations = list(options.get("declarations", ()))
     if isinstance(function, EventTimeProcessFunction):
         of_event_time = (_EVENT_TIME, _IDLE_STATUS, _USE_PROCESSING_TIME)
@@ -93,9 +97,9 @@ def declared_with(function: ProcessFunction, options: HarnessOptions) -> list[Wa
 
 
 class HarnessInput(Generic[IN]):
-    """One input: what is pushed is processed before the call returns.
+    """An input of a harness. All pushed elements are processed before the call returns.
 
-    Every method takes the number of the ``channel``, and raises ``UserFunctionError`` for what a callback raised.
+    Every method accepts the number of the ``channel``, and raises ``UserFunctionError`` if a callback raises.
     """
 
     def __init__(self, harness: Harness, index: int, channels: int) -> None:
@@ -106,42 +110,54 @@ class HarnessInput(Generic[IN]):
 
     @short_traceback
     def push(self, *records: IN, timestamp: int | None = None, channel: int = 0) -> None:
-        """Hand over ``records``, all with ``timestamp`` (ms) or none. Raises ``ContractError`` for what is no time."""
+        """Push records.
+
+        Args:
+            records: The records.
+            timestamp: The timestamp of all of them, in ms. None: they have none.
+            channel: The number of the channel.
+
+        Raises:
+            ContractError: The timestamp is invalid, or the channel does not exist or has ended.
+            UserFunctionError: A callback raised.
+        """
         self.push_all([StampedRecord(record, timestamp) for record in records], channel=channel)
 
     @short_traceback
     def push_watermark(self, watermark: Watermark, *, channel: int = 0) -> None:
-        """Hand over a watermark. Raises ``UndeclaredWatermarkError`` if nothing declares it: see ``declarations``."""
+        """Push a watermark. Raises ``UndeclaredWatermarkError`` if it is not declared, see ``declarations``."""
         self.push_all([watermark], channel=channel)
 
     @short_traceback
     def push_event_time(self, timestamp: int, *, channel: int = 0) -> None:
-        """Hand over an event-time watermark: no records up to ``timestamp`` (ms) are to come."""
+        """Push an event-time watermark with ``timestamp`` (ms)."""
         self.push_watermark(_EVENT_TIME.new_watermark(timestamp), channel=channel)
 
     @short_traceback
     def push_use_processing_time(self, *, channel: int = 0) -> None:
-        """Hand over the flag of event time: it is the wall clock from now on."""
+        """Push the flag after which event time is the wall clock."""
         self.push_watermark(_USE_PROCESSING_TIME.new_watermark(True), channel=channel)
 
     @short_traceback
     def push_idle(self, idle: bool = True, *, channel: int = 0) -> None:
-        """Say that the channel is idle, or active again."""
+        """Mark the channel as idle, or as active again."""
         self.push_all([IdleStatus(idle)], channel=channel)
 
     @short_traceback
     def end(self, *, channel: int | None = None) -> None:
-        """End the channel; without a number all that are left, one after the other."""
-        left = [number for number in range(self._channels) if number not in self._ended]
-        for number in left if channel is None else [channel]:
+        """End the channel. None ends all remaining channels, one after the other."""
+        remaining = [number for number in range(self._channels) if number not in self._ended]
+        for number in remaining if channel is None else [channel]:
             self.push_all([EndOfInput()], channel=number)
 
     @short_traceback
     def push_all(self, elements: Iterable[Element[IN]], *, channel: int = 0) -> None:
-        """Hand over records and signals together, such as the ``elements`` of another harness's output."""
+        """Push records and signals, such as the ``elements`` of another harness's output."""
         elements = list(elements)
         if not 0 <= channel < self._channels:
-            raise ContractError(f"There is no channel {channel}: the input has {self._channels} (see channels=...).")
+            raise ContractError(
+                f"The input has no channel {channel}. It has {self._channels} channels (see channels=...)."
+            )
         if channel in self._ended:
             raise ContractError(f"Channel {channel} has ended.")
         if any(isinstance(element, EndOfInput) for element in elements):
@@ -150,11 +166,11 @@ class HarnessInput(Generic[IN]):
 
 
 class HarnessOutput(Generic[OUT]):
-    """One output: all that was emitted since the beginning, or since ``clear``."""
+    """An output of a harness: the elements emitted since the beginning, or since ``clear``."""
 
     def __init__(self) -> None:
         self.elements: list[Element[OUT]] = []
-        """Records and signals in their order."""
+        """The records and signals in order."""
 
     @property
     def stamped_records(self) -> list[StampedRecord[OUT]]:
@@ -173,7 +189,7 @@ class HarnessOutput(Generic[OUT]):
 
     @property
     def watermarks(self) -> list[Watermark]:
-        """The watermarks, those of event time included."""
+        """The watermarks, including those of event time."""
         return [one for one in self.elements if not isinstance(one, StampedRecord | IdleStatus | EndOfInput)]
 
     @property
@@ -183,7 +199,7 @@ class HarnessOutput(Generic[OUT]):
 
     @property
     def idle_statuses(self) -> list[bool]:
-        """Each change: True for idle, False for active again."""
+        """The changes of the idle status: True for idle, False for active."""
         return [element.idle for element in self.elements if isinstance(element, IdleStatus)]
 
     @property
@@ -192,19 +208,20 @@ class HarnessOutput(Generic[OUT]):
         return any(isinstance(element, EndOfInput) for element in self.elements)
 
     def clear(self) -> None:
-        """Forget what was emitted so far."""
+        """Discard the elements emitted so far."""
         self.elements.clear()
 
 
 class Harness:
-    """Base of the four kinds: what does not depend on inputs and outputs.
+    """The base class of the four kinds of harnesses.
 
-    The function is copied, as for every subtask; the object given stays as it is. Micro-batches end when the clock is
-    advanced and when a snapshot is taken.
+    The function is copied, as for every subtask. A micro-batch ends when the clock is advanced and when a snapshot is
+    taken.
 
-    A harness is as strict as ``LocalRuntime``: records are turned into bytes and back on their way in and out, state
-    when the function has been opened and between micro-batches, and a record that is changed after it was emitted
-    raises ``RecordMutatedError``. So handles on states do not outlive a micro-batch. ``fast=True`` leaves that out.
+    A harness is as strict as ``LocalRuntime``. Records are serialized and deserialized on input and output. State is
+    serialized and restored after ``open`` and between micro-batches, so state handles are valid within a micro-batch
+    only. A record that is modified after it was emitted raises ``RecordMutatedError``. ``fast=True`` disables these
+    checks.
     """
 
     def __init__(self, plan: Plan, options: HarnessOptions) -> None:
@@ -237,9 +254,9 @@ class Harness:
 
     @short_traceback
     def advance_clock(self, duration: timedelta) -> None:
-        """End the micro-batch and let ``duration`` pass, in which nothing comes.
+        """End the micro-batch and advance the clock by ``duration`` without input.
 
-        Timers that are due fire, state expires, generators emit.
+        Due timers fire, state expires, and watermark generators emit.
         """
         self._end_batch()
         self.clock.advance(duration)
@@ -249,12 +266,12 @@ class Harness:
 
     @short_traceback
     def end(self) -> None:
-        """End every channel of every input that has not ended, the first input first."""
+        """End all remaining channels, beginning with those of the first input."""
         for one in self._inputs:
             one.end()
 
     def close(self) -> None:
-        """Close the function if it is open, as after a failure elsewhere in the job."""
+        """Close the function if it is open, as after a failure of another operator."""
         self._subtask.close()
 
     @property
@@ -264,51 +281,51 @@ class Harness:
 
     @short_traceback
     def snapshot(self) -> bytes:
-        """End the micro-batch; the state of everything as bytes, for the option ``snapshot`` of another harness."""
+        """End the micro-batch and return a snapshot of all state, for the option ``snapshot`` of another harness."""
         self._end_batch()
         return self._subtask.snapshot()
 
     @short_traceback
     def restart(self) -> None:
-        """Go on from a snapshot with new objects, as between two micro-batches on Spark, or after a failure."""
+        """Restore a new subtask from a snapshot, as between micro-batches on Spark or after a failure."""
         self._end_batch()
         self._rebuild()
 
     @property
     def keys(self) -> list[Any]:
-        """The keys that ``apply_to_all_partitions`` visits: those that were seen, or have state or timers."""
+        """The keys that ``apply_to_all_partitions`` visits: those that have received records, state or timers."""
         return self._task.keys()
 
     def event_timers(self, key: Hashable) -> list[int]:
-        """Pending event timers of ``key``, in ms."""
+        """Return the registered event-time timers of ``key``, in ms."""
         return self._task.timers(Domain.EVENT_TIME, key)
 
     def processing_timers(self, key: Hashable) -> list[int]:
-        """Pending processing-time timers of ``key``, in ms."""
+        """Return the registered processing-time timers of ``key``, in ms."""
         return self._task.timers(Domain.PROCESSING_TIME, key)
 
     def owns(self, key: Hashable) -> bool:
-        """Whether records with ``key`` go to this subtask, and not to another one of its ``parallelism``."""
+        """Whether records with ``key`` belong to this subtask."""
         operator = self._operator
         return subtask_of(key, operator.max_parallelism, operator.parallelism) == self._index
 
     @property
     def state_manager(self) -> SubtaskStateManager:
-        """The states that belong to the subtask, to look at or to set. ``visit`` leads to those of keys."""
+        """The states of the subtask, to read or to set. Use ``visit`` for the states of keys."""
         manager: SubtaskStateManager = self._task.visit(None, lambda ctx: ctx.non_partitioned_context.state_manager)
         return manager
 
     @property
     def progress(self) -> OperatorProgress:
-        """Counters, gauges and watermarks, as the job's progress shows them."""
+        """The counters, gauges and watermarks, as in the job's progress."""
         return job_progress(self._plan, 0, self._subtask.progress()).operators[self._operator.uid]
 
     @short_traceback
     def _visit(self, visitor: Callable[[Any], R], key: Hashable) -> R:
         if self._operator.keyed and key is NO_PARTITION:
-            raise ContractError(f"The function is keyed: say which key to visit; those that were seen are {self.keys}.")
+            raise ContractError(f"The function is keyed: pass the key to visit. The keys so far are {self.keys}.")
         if self._operator.keyed and key not in self.keys:
-            raise ContractError(f"There is no partition {key!r}; those that were seen are {self.keys}.")
+            raise ContractError(f"There is no partition {key!r}. The keys so far are {self.keys}.")
         result = self._task.visit(key, visitor)
         self._subtask.flush()
         return result
@@ -350,7 +367,7 @@ class Harness:
         for _, _, identifier, _ in controls:
             if identifier and identifier not in self._plan.declarations:
                 raise UndeclaredWatermarkError(
-                    f"Watermark {identifier!r} is not declared: make the harness with declarations=[its declaration]."
+                    f"Watermark {identifier!r} is not declared. Create the harness with declarations=[<declaration>]."
                 )
         self._check_keys(input_index, batch.records)
         frame = Frame(self._operator.id, self._index, channel, batch, controls)
@@ -368,7 +385,7 @@ class Harness:
         for record in records:
             owner = subtask_of(key := select(record), operator.max_parallelism, operator.parallelism)
             if owner != self._index:
-                raise ContractError(f"Key {key!r} belongs to subtask {owner}, this is subtask {self._index}.")
+                raise ContractError(f"Key {key!r} belongs to subtask {owner}, but this is subtask {self._index}.")
 
 
 def _operator_under_test(plan: Plan) -> Operator:

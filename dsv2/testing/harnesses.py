@@ -1,4 +1,4 @@
-"""A harness for each kind of function: it drives the real subtask, without Spark and without a job."""
+"""A harness for each kind of function. It runs a real subtask, without Spark and without a job."""
 
 from __future__ import annotations
 
@@ -42,10 +42,13 @@ _AnyKey: TypeAlias = Callable[[Any], Hashable]
 
 
 class OneInputHarness(Harness, Generic[IN, OUT]):
-    """Drives a function with one input and one output.
+    """Runs a function with one input and one output.
 
-    ``key``: the key selector of a keyed stream; without it the stream is not keyed. ``output_key``: that of a stream
-    that stays keyed. ``options``: see ``HarnessOptions``.
+    Args:
+        function: The function. It is copied.
+        key: The key selector of the input. None: the input is not keyed.
+        output_key: The key selector of the output, if the stream remains keyed.
+        options: See ``HarnessOptions``.
     """
 
     def __init__(
@@ -63,15 +66,31 @@ class OneInputHarness(Harness, Generic[IN, OUT]):
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
     def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
-        """``visitor(ctx)`` in the partition ``key``: to look at its state, or to set it.
+        """Call ``visitor(ctx)`` in a partition, to read or to set its state.
 
-        Raises ``ContractError`` for a key that was not seen.
+        Args:
+            visitor: Called with the context of the partition.
+            key: The key of the partition. Omit it if the function is not keyed.
+
+        Returns:
+            The result of ``visitor``.
+
+        Raises:
+            ContractError: There is no partition with this key, or a keyed function is visited without a key.
         """
         return self._visit(visitor, key)
 
 
 class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
-    """Drives a function with two outputs. ``first_output_key`` and ``second_output_key``: both or none."""
+    """Runs a function with two outputs.
+
+    Args:
+        function: The function. It is copied.
+        key: The key selector of the input. None: the input is not keyed.
+        first_output_key: The key selector of the first output, if the streams remain keyed.
+        second_output_key: The key selector of the second output. Pass both or neither.
+        options: See ``HarnessOptions``.
+    """
 
     def __init__(
         self,
@@ -95,7 +114,15 @@ class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
 
 
 class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
-    """Drives a function with two inputs that are partitioned alike. ``first_key`` and ``second_key``: both or none."""
+    """Runs a function with two inputs that are partitioned in the same way.
+
+    Args:
+        function: The function. It is copied.
+        first_key: The key selector of the first input. None: the inputs are not keyed.
+        second_key: The key selector of the second input. Pass both or neither.
+        output_key: The key selector of the output, if the stream remains keyed.
+        options: See ``HarnessOptions``.
+    """
 
     def __init__(
         self,
@@ -119,7 +146,14 @@ class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
 
 
 class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
-    """Drives a function with a partitioned input, keyed if there is a ``key``, and a broadcast one."""
+    """Runs a function with a partitioned input and a broadcast input.
+
+    Args:
+        function: The function. It is copied.
+        key: The key selector of the partitioned input. None: it is not keyed.
+        output_key: The key selector of the output, if the stream remains keyed.
+        options: See ``HarnessOptions``.
+    """
 
     def __init__(
         self,
@@ -142,7 +176,7 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
 
 
 class _Upstream(CollectionSource[Any]):
-    """Stands for the rest of the job: it declares, and the harness sends."""
+    """Represents the rest of the job: it declares the watermarks that the harness pushes."""
 
     def __init__(self, declarations: Collection[WatermarkDeclaration]) -> None:
         super().__init__([])
@@ -153,7 +187,7 @@ class _Upstream(CollectionSource[Any]):
 
 
 class _Job:
-    """The smallest job around a function: something upstream of each input, a sink behind each output."""
+    """A minimal job for a function: a source for each input and a sink for each output."""
 
     def __init__(self, function: ProcessFunction, options: HarnessOptions) -> None:
         check_options(options)
@@ -163,24 +197,24 @@ class _Job:
         self._env.set_parallelism(options.get("parallelism", 1))
 
     def upstream(self) -> Any:
-        """A stream of as many channels as wanted."""
+        """Create a stream with the requested number of channels."""
         source = self._env.from_source(_Upstream(declared_with(self._function, self._options)), "upstream")
         return source.with_parallelism(self._options.get("channels", 1))
 
     def stream(self, key: _AnyKey | None) -> Any:
-        """A stream for an input that is not broadcast."""
+        """Create a stream for an input that is not broadcast."""
         return self.upstream().shuffle() if key is None else self.upstream().key_by(key)
 
     def process(self, key: _AnyKey | None, **output_keys: _AnyKey | None) -> None:
-        """Run a function with one input. ``output_keys``: as ``KeyedPartitionStream.process`` calls them."""
-        given = {name: selector for name, selector in output_keys.items() if selector is not None}
-        self._take(self.stream(key).process(self._function, **given))
+        """Add a function with one input. ``output_keys`` are keyword arguments of ``KeyedPartitionStream.process``."""
+        selectors = {name: selector for name, selector in output_keys.items() if selector is not None}
+        self._add_sinks(self.stream(key).process(self._function, **selectors))
 
     def connect(self, key: _AnyKey | None, other: Any, output_key: _AnyKey | None) -> None:
-        """Run a function with two inputs."""
-        self._take(self.stream(key).connect_and_process(other, self._function, *filter(None, [output_key])))
+        """Add a function with two inputs."""
+        self._add_sinks(self.stream(key).connect_and_process(other, self._function, *filter(None, [output_key])))
 
-    def _take(self, result: Any) -> None:
+    def _add_sinks(self, result: Any) -> None:
         is_pair = isinstance(self._function, TwoOutputStreamProcessFunction)
         outputs = [result.first, result.second] if is_pair else [result]
         if "max_parallelism" in self._options:
@@ -189,5 +223,5 @@ class _Job:
             output.to_sink(CollectSink())
 
     def plan(self) -> Plan:
-        """The plan of all this."""
+        """Build the plan."""
         return self._env.build_plan("harness")

@@ -1,4 +1,4 @@
-"""What may happen to a job at a position of a ``TestSource``."""
+"""The interruptions of a job at positions of a ``TestSource``."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run of the job ends, but not its input. Restarted from its checkpoint, the job continues after this."""
+    """The run of the job ends, but not its input. After a restart from the checkpoint, the job continues here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The job fails with ``message``. Restarted from its checkpoint, the job continues after this."""
+    """The job fails with ``message``. After a restart from the checkpoint, the job continues here."""
 
-    message: str = "a crash on purpose"
+    message: str = "an intended crash"
 
 
 Interruption: TypeAlias = Pause | Stop | Crash
 
 
 class InterruptedReading(ReadSchedule):
-    """The interruptions of one source by index. One at the position where the run begins happened in the run before."""
+    """The interruptions of one source by index. One at the start position of a run was handled by the previous run."""
 
     def __init__(self, interruptions: Mapping[int, Interruption], described: str) -> None:
         self._interruptions = interruptions
         self._described = described
         self._began: int | None = None
-        self._pause: tuple[int, int] | None = None  # its position, and when it is over in ms
+        self._pause: tuple[int, int] | None = None  # its position and its end in ms
         self.ends_run = any(isinstance(interruption, Stop) for interruption in interruptions.values())
 
     def begin(self, position: int) -> None:

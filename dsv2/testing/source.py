@@ -1,4 +1,4 @@
-"""A source for tests of whole jobs: its input says where the job is to be interrupted."""
+"""A source for tests of whole jobs that interrupts the job at given positions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ T = TypeVar("T")
 
 
 class TestSource(CollectionSource[T], Generic[T]):
-    """The records in ``items``, in order; each ``Pause``, ``Stop`` and ``Crash`` between them interrupts the job.
+    """Reads a sequence of records, and interrupts the job at each ``Pause``, ``Stop`` and ``Crash`` among them.
 
-    What stands before one of these has been processed completely when it happens: a micro-batch ends there. When a job
-    goes on from its checkpoint, the place where it starts has been passed. A BATCH job, which reads everything in one
-    go, takes no notice of them. With ``Trigger.available_now()`` a pause holds the whole job; under another trigger it
-    goes on without data, timers fire and sources fall idle, and after a stop it waits until it is told to end.
-    Raises ``ConfigurationError`` for two interruptions in one place.
+    A micro-batch ends before each interruption, so all earlier records have been processed completely. A job that is
+    restarted from its checkpoint continues after the interruption. BATCH jobs ignore interruptions.
+
+    With ``Trigger.available_now()``, a pause suspends the whole job. With other triggers, the job continues without
+    data: timers fire, sources become idle, and after a ``Stop`` the job runs until it is stopped.
+
+    Args:
+        items: Records and interruptions.
+        records_per_batch: The maximum number of records in a micro-batch. None: no limit.
+
+    Raises:
+        ConfigurationError: There are two interruptions at the same position.
     """
 
-    __test__ = False  # for pytest, to which the name says something else
+    __test__ = False  # pytest must not collect this class
 
     def __init__(self, items: Iterable[T | Interruption], *, records_per_batch: int | None = None) -> None:
         records: list[T] = []
@@ -33,10 +40,12 @@ class TestSource(CollectionSource[T], Generic[T]):
             if not isinstance(item, Pause | Stop | Crash):
                 records.append(item)
             elif self._interruptions.setdefault(len(records), item) is not item:
-                raise ConfigurationError(f"One interruption at a time: there are two before record {len(records)}.")
+                raise ConfigurationError(
+                    f"There are two interruptions before record {len(records)}. Only one is allowed per position."
+                )
         super().__init__(records, records_per_batch=records_per_batch)
         if len(records) in self._interruptions:
-            self.count = len(records) + 1  # so that the end of input is not there before
+            self.count = len(records) + 1  # delays the end of input until after the interruption
 
     def schedule(self, described: str) -> ReadSchedule | None:
         return InterruptedReading(self._interruptions, described) if self._interruptions else None

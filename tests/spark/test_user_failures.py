@@ -222,7 +222,7 @@ def test_a_record_that_cannot_travel_is_told_with_who_emitted_it(
     text = str(refused.value)
     assert text.startswith(f"Lock (uid 'second'), defined at {__file__}:")
     assert ", emitted (Item(key='a', value=3), <unlocked _thread.lock object" in text
-    assert "Records travel between processes: let them hold plain values." in text
+    assert "Records are sent between processes, so they must contain plain values only." in text
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])

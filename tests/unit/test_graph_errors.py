@@ -114,7 +114,7 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.map(str).with_name(""), "A name must be a non-empty string, not '' (at HERE)."),
     (lambda s: s.env.from_collection([1, None]), "must not contain None: None is not a record."),
     (lambda s: s.env.from_collection([1], records_per_batch=0), "records_per_batch must be a whole number of at"),
-    (lambda s: s.env.from_dataframe([1], dict), "from_dataframe takes a Spark DataFrame, not list."),
+    (lambda s: s.env.from_dataframe([1], dict), "from_dataframe requires a Spark DataFrame, got list."),
     (lambda s: s.env.set_parallelism(0), "parallelism must be a whole number of at least 1, not 0."),
     (lambda s: s.env.set_execution_mode("BATCH"),
      "mode must be one of 'streaming', 'batch', 'automatic', or a member of RuntimeExecutionMode, not 'BATCH'."),

@@ -273,9 +273,9 @@ def test_each_source_is_closed_when_it_is_over_and_only_the_last_one_tells_of_it
 
 
 def test_only_the_last_source_may_have_no_end() -> None:
-    with pytest.raises(ConfigurationError, match="Source 0 of a HybridSource, a Spans, has no end"):
+    with pytest.raises(ConfigurationError, match="Source 0 of a HybridSource, a Spans, is unbounded"):
         HybridSource([Spans({}, bounded=False), Spans({})])
-    with pytest.raises(ConfigurationError, match="reads two sources at least"):
+    with pytest.raises(ConfigurationError, match="requires at least two sources"):
         HybridSource([Spans({})])
     assert not HybridSource([Spans({}), Spans({}, bounded=False)]).bounded
     assert HybridSource([Spans({}), Spans({})]).bounded

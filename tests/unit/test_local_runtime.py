@@ -327,13 +327,13 @@ def test_the_users_own_function_object_is_not_touched() -> None:
 # fmt: off
 REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
     (lambda env: numbers_in(env).to_sink(CollectSink()),
-     "The source Source (uid 'UID'), defined at HERE, has no end, and always more to read: give it a count."),
+     "The source Source (uid 'UID'), defined at HERE, is unbounded and never runs out of records. Set its count"),
     (lambda env: env.from_source(Spans({"a": 1}, bounded=False)).to_sink(CollectSink()),
-     "The source Source (uid 'UID'), defined at HERE, has no end. Locally a job reads what is there when it"),
+     "The source Source (uid 'UID'), defined at HERE, is unbounded. A local job reads only the data that is"),
     (lambda env: env.from_source(DataFrameSource(NoRows(), dict)).to_sink(CollectSink()),
-     "The source Source (uid 'UID'), defined at HERE, needs Spark; locally use another one"),
+     "The source Source (uid 'UID'), defined at HERE, requires Spark. Use another source locally"),
     (lambda env: env.from_collection([1]).to_sink(FileSink("out", schema="value int")),
-     "The sink Sink (uid 'UID'), defined at HERE, needs Spark; locally use another one, CollectSink say."),
+     "The sink Sink (uid 'UID'), defined at HERE, requires Spark. Use another sink locally, such as CollectSink."),
 ]
 # fmt: on
 
@@ -350,7 +350,7 @@ def test_what_needs_spark_is_refused(build: Any, message: str) -> None:
 def test_a_checkpoint_is_refused() -> None:
     env = local_environment()
     env.from_collection([1]).to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match="The local runtime keeps no checkpoints"):
+    with pytest.raises(ConfigurationError, match="The local runtime has no checkpoints"):
         env.execute(checkpoint_location="somewhere")
 
 
@@ -467,9 +467,9 @@ def test_a_record_that_was_changed_is_found(emitter: str, build: Any) -> None:
     with pytest.raises(RecordMutatedError) as caught:
         checked(build)
     message = str(caught.value)
-    assert message.startswith(f"A record was changed after {emitter}, defined at {__file__}:")
-    assert "had emitted it: it was Box(content=[1]) and is now Box(content=[1, " in message
-    assert message.endswith("Emit a copy, or build a new record.")
+    assert message.startswith(f"A record was modified after {emitter}, defined at {__file__}:")
+    assert "emitted it: it was Box(content=[1]) and is now Box(content=[1, " in message
+    assert message.endswith("Emit a copy, or create a new record.")
 
 
 def test_who_reads_a_record_has_a_copy_of_its_own() -> None:

@@ -81,10 +81,10 @@ class Deep:
 
 @pytest.mark.parametrize("kind", [OfBytes, OfPair, OfList, Either, Deep])
 def test_classes_with_other_fields_are_refused_at_once(kind: type) -> None:
-    with pytest.raises(ConfigurationError, match="cannot be told from JSON again"):
+    with pytest.raises(ConfigurationError, match="cannot be restored from JSON"):
         DataclassSerializer(kind)
 
 
 def test_only_dataclasses_are_taken() -> None:
-    with pytest.raises(ConfigurationError, match="takes a dataclass, not <class 'int'>"):
+    with pytest.raises(ConfigurationError, match="requires a dataclass, got <class 'int'>"):
         DataclassSerializer(int)

@@ -120,7 +120,7 @@ def test_pauses_of_several_sources_come_one_after_the_other() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(ConfigurationError, match="two before record 1"):
+    with pytest.raises(ConfigurationError, match="two interruptions before record 1"):
         TestSource[int]([1, Pause(ms(1)), Stop(), 2])
     with pytest.raises(ConfigurationError, match="at least 1 ms"):
         Pause(ms(0))
