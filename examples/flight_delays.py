@@ -1,9 +1,8 @@
-"""The delays of each carrier, day by day, in the flights out of New York in 2013; with those that were told too late.
+"""The delays of each carrier by day, for the flights out of New York in 2013, with a second output for late records.
 
-One hears of a flight when it leaves, and puts it to the day on which it should have left: that is its event time. So a
-flight that is hours behind its schedule comes late, and after midnight it may come too late for its day. A day is
-closed two hours after it has ended (measured by the schedules of the flights that have left meanwhile); what comes
-after that is no part of its statistics but goes to a second output.
+A record arrives when the flight leaves. Its event time is the scheduled departure, so a delayed flight arrives out of
+order, and after midnight it may be late for its day. The window of a day fires two hours after the end of the day (in
+event time). Flights that arrive later are not part of the statistics and go to a second output.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from examples.program import Table, execute, run_example
 __all__ = ("Delays", "DelaysOfDay", "daily_delays", "main")
 
 OUT_OF_ORDER = timedelta(hours=2)
-NEW_YORK = timedelta(hours=5)  # behind UTC; in summer it is one less, and days end at one o'clock
+NEW_YORK = timedelta(hours=5)  # behind UTC; in summer it is one hour less, so days end at one o'clock
 
 
 class Delays(NamedTuple):
-    """Of some flights: how many they are, their delays together and the worst, in minutes."""
+    """The number of some flights, and their total and worst delay in minutes."""
 
     flights: int
     total: int
@@ -39,7 +38,7 @@ class Delays(NamedTuple):
 
 
 class DelaysOfDay(NamedTuple):
-    """The delays of ``carrier`` on the day that began at ``start`` (ms since 1970)."""
+    """The delays of ``carrier`` on the day that began at ``start`` (ms since the epoch)."""
 
     carrier: str
     start: int
@@ -47,7 +46,7 @@ class DelaysOfDay(NamedTuple):
 
 
 class AddDelays(AggregateFunction[Flight, Delays | None, Delays]):
-    """From flights that have left."""
+    """Aggregates the delays of flights that have left."""
 
     def create_accumulator(self) -> Delays | None:
         return None
@@ -64,7 +63,7 @@ class AddDelays(AggregateFunction[Flight, Delays | None, Delays]):
 
 
 def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[DelaysOfDay]) -> DelaysOfDay:
-    """What the window of a carrier sends."""
+    """Create the result of a window."""
     carrier: Any = ctx.state_manager.current_key
     return DelaysOfDay(carrier, window.start_time, delays)
 
@@ -72,9 +71,9 @@ def of_day(delays: Delays, window: WindowContext, ctx: PartitionedContext[Delays
 def daily_delays(
     flights: NonKeyedPartitionStream[Flight],
 ) -> TwoStreams[DelaysOfDay, Flight]:
-    """The statistics of each carrier and day; and the flights that came too late for theirs.
+    """Compute the statistics of each carrier and day. The second output has the late flights.
 
-    ``flights`` is one channel in the order of takeoff: then the answer is always the same.
+    ``flights`` must be one channel in the order of takeoff; then the result is deterministic.
     """
     generator = (
         EventTimeExtension.new_watermark_generator_builder(schedule_of)
@@ -93,12 +92,12 @@ def daily_delays(
 
 
 def schedule_of(flight: Flight) -> int:
-    """The event time."""
+    """Return the event time of a flight."""
     return flight.scheduled
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("flight_delays", "Delays of flights, by carrier and day.", _run, arguments)
 
 

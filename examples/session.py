@@ -16,9 +16,13 @@ __all__ = ("new_session",)
 
 
 def new_session(name: str) -> SparkSession:
-    """A session on two cores of this machine, without a user interface; ``name`` is that of the application.
+    """Start a local Spark session with two cores and without a user interface.
 
-    Raises ``ConfigurationError`` if there is no Java that Spark runs on.
+    Args:
+        name: The name of the application.
+
+    Raises:
+        ConfigurationError: Spark did not start, usually because a suitable Java is missing.
     """
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -41,7 +45,9 @@ def new_session(name: str) -> SparkSession:
     try:
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise ConfigurationError(f"Spark did not start. Has it a Java 17 or 21? ./run finds one. ({error})") from None
+        raise ConfigurationError(
+            f"Spark did not start. Is Java 17 or 21 installed? ./run finds an installed one. ({error})"
+        ) from None
     finally:
-        signal(SIGINT, ctrl_c)  # Spark has put its own in place, which cancels what is running
+        signal(SIGINT, ctrl_c)  # replaces Spark's handler, which cancels running jobs
         pthread_sigmask(SIG_UNBLOCK, [SIGINT])

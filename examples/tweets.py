@@ -1,4 +1,4 @@
-"""What a tweet is, and a generator of them."""
+"""Tweets, and a generator of tweets."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ __all__ = ("Tweet", "TweetGenerator")
 
 
 class Tweet(NamedTuple):
-    """Somebody wrote about ``topic`` at ``posting_time`` (milliseconds since 1970, UTC)."""
+    """A tweet about ``topic``, posted at ``posting_time`` (ms since the epoch)."""
 
     topic: str
     posting_time: int
 
 
 class TweetGenerator:
-    """Tweet number ``index`` of an endless stream, the same whenever it is asked for.
+    """Generates tweets by their index. The tweet of an index is always the same.
 
-    A tweet every ``interval`` milliseconds, posting times in whole seconds. The topics are drawn by Zipf's law (the
-    second one is half as frequent as the first, the third a third). With the defaults the first one appears about 90
-    times in five minutes, and now and then more than 100 times.
+    The topics follow Zipf's law: the second topic is half as frequent as the first one. With the defaults, the first
+    topic appears about 90 times in five minutes, and occasionally more than 100 times.
+
+    Args:
+        topics: The number of topics.
+        interval: The time between tweets, in ms. Posting times are rounded down to seconds.
     """
 
     START = 1_704_067_200_000  # 2024-01-01 00:00 UTC
@@ -33,6 +36,6 @@ class TweetGenerator:
         self.table = [f"topic-{rank}" for rank in drawn]
 
     def __call__(self, index: int) -> Tweet:
-        # Fibonacci hashing: visits the table evenly, in an order that comes again only after 2**32 tweets.
-        place = (index * 2_654_435_769 & 0xFFFF_FFFF) >> (32 - self._BITS)
-        return Tweet(self.table[place], self.START + index * self.interval // 1000 * 1000)
+        # Fibonacci hashing visits the table evenly, in an order that repeats only after 2**32 tweets.
+        slot = (index * 2_654_435_769 & 0xFFFF_FFFF) >> (32 - self._BITS)
+        return Tweet(self.table[slot], self.START + index * self.interval // 1000 * 1000)

@@ -1,4 +1,4 @@
-"""A job as one watches it on a terminal: how far it is, and Ctrl-C to end it."""
+"""Shows the progress of a job on a terminal, and stops the job on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from examples.console import ProgressLine
 
 __all__ = ("interrupts_noted", "watch")
 
-_BETWEEN_LOOKS = timedelta(milliseconds=250)
+_POLL_INTERVAL = timedelta(milliseconds=250)
 
 
 @contextmanager
 def interrupts_noted() -> Iterator[Event]:
-    """For all that is done with Spark: Ctrl-C only sets the event that this gives.
+    """Within this context, Ctrl-C only sets the yielded event. Use it for everything that calls Spark.
 
-    Within a call to Spark an exception would break the connection, and while Spark starts leave it behind.
+    An exception within a call to Spark would break the connection to the JVM, or leave the JVM behind while it starts.
     """
     interrupted = Event()
     before = signal(SIGINT, lambda *_: interrupted.set())
@@ -31,13 +31,19 @@ def interrupts_noted() -> Iterator[Event]:
 
 
 def watch(job: JobHandle, text_of: Callable[[JobProgress], str], interrupted: Event) -> JobResult:
-    """Show how far ``job`` is until it ends; once ``interrupted`` is set, it ends after the micro-batch in hand.
+    """Show the progress of ``job`` until it ends.
 
-    ``text_of``: says how far it is in words, once there has been a micro-batch. Raises what the job failed with.
+    Args:
+        job: The job.
+        text_of: Describes the progress after the first micro-batch.
+        interrupted: Stops the job after the current micro-batch when it is set.
+
+    Returns:
+        The result of the job. Raises the error with which the job failed.
     """
     line = ProgressLine()
     try:
-        while not job.await_termination(timeout=_BETWEEN_LOOKS):
+        while not job.await_termination(timeout=_POLL_INTERVAL):
             progress = job.progress
             line.show(text_of(progress) if progress.batch_id >= 0 else "Starting ...", progress.batch_id)
             if interrupted.is_set():

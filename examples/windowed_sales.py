@@ -1,6 +1,6 @@
 """The sales of each product in windows of an hour (Flink ``CountProductSalesWindowing``).
 
-The same question as in ``sales.py``, asked in event time: the windows know when they end, and what belongs to them.
+It computes the same as ``sales.py``, with event-time windows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ("CountSalesInWindow", "WindowSales", "count_sales_in_windows", "main"
 
 
 class WindowSales(NamedTuple):
-    """So much of ``product`` was sold from ``start`` to before ``end`` (ms since 1970)."""
+    """The quantity of ``product`` sold from ``start`` until before ``end`` (ms since the epoch)."""
 
     product: str
     start: int
@@ -37,7 +37,7 @@ class WindowSales(NamedTuple):
 
 
 class CountSalesInWindow(OneInputWindowStreamProcessFunction[Order, WindowSales]):
-    """Adds up the orders of a window when it fires. Until then the window keeps them (``aggregate`` would not)."""
+    """Adds up the orders of a window when it fires. Until then, the window buffers them (unlike ``aggregate``)."""
 
     def on_trigger(
         self,
@@ -51,19 +51,19 @@ class CountSalesInWindow(OneInputWindowStreamProcessFunction[Order, WindowSales]
 
 
 def count_sales_in_windows(orders: NonKeyedPartitionStream[Order]) -> NonKeyedPartitionStream[WindowSales]:
-    """The sales of each product in each hour that it was sold in."""
+    """Compute the sales of each product by hour. Hours without sales are omitted."""
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     hourly = window(WindowStrategy.tumbling(timedelta(hours=1)), CountSalesInWindow())
     return orders.process(generator).key_by(lambda order: order.product).process(hourly).with_uid("sales in windows")
 
 
 def time_of(order: Order) -> int:
-    """The event time."""
+    """Return the event time of an order."""
     return order.time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("windowed_sales", "Adds up the sales of each product in windows of an hour.", _run, arguments)
 
 

@@ -1,7 +1,7 @@
-"""Word count, in two ways: with process functions that keep state, and with plain callables (Flink ``WordCount``).
+"""Word count in two ways: with stateful process functions, and with plain callables (Flink ``WordCount``).
 
-The first one is a stream: each word gives its count so far. The second one counts in a window over everything, which
-ends with the text, so each word gives its count once.
+The first one emits the count so far for each word. The second one counts in a global window, which ends with the text,
+so it emits one count for each distinct word.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ WORD = re.compile(r"[a-z']+")
 
 
 class WordCount(NamedTuple):
-    """``word`` was seen ``total`` times."""
+    """The number of occurrences of ``word``."""
 
     word: str
     total: int
 
 
 class Tokenizer(OneInputStreamProcessFunction[str, str]):
-    """Lines to words, in small letters."""
+    """Splits lines into lower-case words."""
 
     def process_record(self, record: str, output: Collector[str], ctx: PartitionedContext[str]) -> None:
         for word in WORD.findall(record.lower()):
@@ -58,7 +58,7 @@ class Tokenizer(OneInputStreamProcessFunction[str, str]):
 
 
 class Counter(OneInputStreamProcessFunction[str, WordCount]):
-    """Counts the words of a stream that is keyed by word."""
+    """Counts the words of a stream keyed by word."""
 
     COUNT = StateDeclarations.value_state("count", int, default=0)
 
@@ -72,12 +72,12 @@ class Counter(OneInputStreamProcessFunction[str, WordCount]):
 
 
 def count_words(lines: NonKeyedPartitionStream[str]) -> NonKeyedPartitionStream[WordCount]:
-    """Every word with its count so far."""
+    """Emit every word with its count so far."""
     return lines.process(Tokenizer()).key_by(lambda word: word).process(Counter()).with_uid("count")
 
 
 def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedPartitionStream[WordCount]:
-    """Every word once, with its count at the end."""
+    """Emit every distinct word with its count at the end of input."""
 
     def tokenize(line: str, output: Collector[WordCount], ctx: PartitionedContext[WordCount]) -> None:
         for word in WORD.findall(line.lower()):
@@ -91,12 +91,12 @@ def count_words_with_callables(lines: NonKeyedPartitionStream[str]) -> NonKeyedP
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program with command-line ``arguments``; returns the exit code."""
+    """Run the program with command-line ``arguments`` and return the exit code."""
     return run_example("word_count", "Counts the words of a text.", _run, arguments, _add_options)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--callables", action="store_true", help="the way without classes")
+    parser.add_argument("--callables", action="store_true", help="use plain callables instead of classes")
 
 
 def _run(env: ExecutionEnvironment, options: argparse.Namespace) -> Table:

@@ -80,7 +80,7 @@ def test_the_program(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_parallelism_that_means_nothing_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         grades.main(["--mode", "local", "--parallelism", wrong])
-    assert f"argument --parallelism: a number from 1 to 64 is wanted, not {wrong!r}" in capsys.readouterr().err
+    assert f"argument --parallelism: must be a number from 1 to 64, got {wrong!r}" in capsys.readouterr().err
 
 
 class Endless:

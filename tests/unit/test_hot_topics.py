@@ -102,16 +102,14 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_that_mean_nothing_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--mode", "local", "--tweets", "10", *wrong])
-    assert (
-        "--threshold is a number of tweets from 0 on, --window a number of minutes above 0" in capsys.readouterr().err
-    )
+    assert "--threshold must be at least 0, and --window must be greater than 0" in capsys.readouterr().err
 
 
 def test_folders_of_others_are_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "diary.txt").write_text("mine")
     assert main(["--work-dir", str(tmp_path)]) == 1
-    assert f"{tmp_path}/events holds something else than an earlier run" in capsys.readouterr().err
+    assert f"{tmp_path}/events contains other files than an earlier run" in capsys.readouterr().err
     assert (tmp_path / "events" / "diary.txt").read_text() == "mine"
     (tmp_path / "file").touch()
     assert main(["--work-dir", str(tmp_path / "new"), "--output", str(tmp_path / "file")]) == 1
