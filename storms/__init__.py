@@ -1,1 +1,1 @@
-"""Storms: long runs that attack jobs with kills, damage, changes and bad records, and count what comes of it."""
+"""Storms: long stress tests that attack jobs with kills, damage, changes and bad records, and count the outcomes."""

@@ -1,7 +1,7 @@
-"""Blobs: bytes of frames and state, changed at random and given a fitting checksum, are read by other processes.
+"""Blobs: other processes read frames and state whose bytes are changed at random, with a valid checksum.
 
-Whatever stands in them, reading ends with data or with ``CorruptDataError``: no other error, no crash, no code of
-anybody is run, no file or socket is opened, and memory stays bounded. ``tests/hostile.py`` is what the processes run.
+Reading must end with data or with ``CorruptDataError``: no other error, no crash, no execution of foreign code, no open
+file or socket, and bounded memory. The processes run ``tests/hostile.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Chunk(Result):
-    """What came of the blobs of one process. ``bad``: every outcome that may not be; empty if all is well."""
+    """The outcomes of the blobs of one process. ``bad``: the outcomes that are not allowed."""
 
     blobs: int
     decoded: int = 0
@@ -42,7 +42,7 @@ class Chunk(Result):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if a blob did anything that it may not."""
+    """Run the storm with command-line ``arguments``. Returns 1 if a blob had an outcome that is not allowed."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--blobs", type=int, default=1_000_000, help="number of blobs (1,000,000)")
     options = parser.parse(arguments, SHORT)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_chunk(name: str, seed: int, count: int) -> Chunk:
-    """Read ``count`` blobs that follow from ``seed``."""
+    """Read ``count`` blobs, generated from ``seed``."""
     command = [sys.executable, "-m", "tests.hostile", str(seed), str(count)]
     run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     if run.returncode != 0:
@@ -78,7 +78,7 @@ def run_chunk(name: str, seed: int, count: int) -> Chunk:
 
 
 def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
-    """The report."""
+    """Create the report."""
     report = Report(NAME, "Blobs", conditions(NAME, options.seed))
     done = sum(chunk.blobs for chunk in chunks)
     report.table(
@@ -97,7 +97,7 @@ def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
     )
     bad = [(chunk.name, what) for chunk in chunks for what in chunk.bad]
     if bad:
-        report.table("What may not be", ("process", "what"), bad)
+        report.table("Bad outcomes", ("process", "outcome"), bad)
     report.at_least("blobs", done, options.blobs)
     report.at_most("bad outcomes", len(bad), 0)
     return report

@@ -1,15 +1,15 @@
 """Changed restarts: a program is changed between two starts from one checkpoint.
 
-The program (``storms/jobs/changing``) is stopped in its third micro-batch. Each cell starts it again from a copy of its
-folder, with one change of its text. Outcomes:
+The program (``storms/jobs/changing``) is stopped in its third micro-batch. Each cell restarts it from a copy of its
+folder, with one change of its source code. Outcomes:
 
-* right: it continued, and every operator's output is what the oracle says, also where state had to be migrated;
+* right: it continued, and the output of every operator equals the oracle's, including operators with migrated state;
 * refused: an error names the operator, the state, the class or the path that changed;
-* warned: it continued with other output, and a warning names what changed;
-* opaque: an error that names nothing;
-* wrong: it continued with other output, silently.
+* warned: it continued with different output, and a warning names the change;
+* opaque: an error that does not name the change;
+* wrong: it continued with different output, silently.
 
-Beside each change stands what may come of it (``storms/common/changes.py``).
+The allowed outcomes of each change are in ``storms/common/changes.py``.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ NAME = "changes"
 SHORT = {"changes": ["nothing", "key selector"]}
 _SECONDS = 240.0
 _REFUSALS = ("IncompatibleCheckpointError: ", "CorruptDataError: ", "ConfigurationError: ", "PlanError: ")
-"""The errors that say that a program does not fit its checkpoint. An error of the user's own line does not."""
+"""The errors that report a program that does not match its checkpoint. Errors of user code are not among them."""
 
 
 @dataclass(frozen=True)
 class Cell(Result):
-    """What came of one change. ``name``: that of the change."""
+    """The outcome of one change. ``name``: the name of the change."""
 
     outcome: str
     detail: str = ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if the outcome of a change is not one of the wanted."""
+    """Run the storm with command-line ``arguments``. Returns 1 if the outcome of a change is not allowed."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--changes", nargs="+", metavar="NAME", help="only these (all)")
     options = parser.parse(arguments, SHORT)
@@ -73,12 +73,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def is_sound(change: Change, cell: Cell) -> bool:
-    """Whether the outcome is one of those that are wanted."""
+    """Whether the outcome is allowed."""
     return Outcome(cell.outcome) in change.wanted
 
 
 def stopped_program(folder: Path) -> Path:
-    """The folder of a program that was killed in its third micro-batch."""
+    """Run the program until its third micro-batch and kill it. Returns its folder."""
     folder.mkdir()
     shutil.copytree(Path(changing.__file__).parent, folder / "changing")
     gate = Gate(folder, "stop")
@@ -91,13 +91,13 @@ def stopped_program(folder: Path) -> Path:
 
 
 def process_of(folder: Path, checkpoint: str = "checkpoint") -> JobProcess:
-    """The program in ``folder``."""
+    """The process of the program in ``folder``."""
     command = ["-m", "storms.common.launch", "changing.program", str(folder), checkpoint]
     return JobProcess(folder, command, path=folder)
 
 
 def restart(base: Path, folder: Path, change: Change, wanted: Output | None = None) -> Cell:
-    """Start the program from a copy of ``base``, with ``change``. ``wanted``: what should come of it, the oracle's."""
+    """Restart a copy of ``base`` with ``change``. ``wanted``: the expected output (default: the oracle's)."""
     shutil.copytree(base, folder)
     try:
         edit(folder / "changing/program.py", change.edits)
@@ -120,8 +120,8 @@ def _outcome(folder: Path, change: Change, wanted: Output) -> tuple[Outcome, str
             return Outcome.HANGS, str(error)
     log = job.log_file.read_text(errors="replace")
     if code != 0:
-        said = last_error(log)
-        return classify(said, "", [[kind, name] for kind in _REFUSALS for name in change.names]), said
+        error = last_error(log)
+        return classify(error, "", [[kind, name] for kind in _REFUSALS for name in change.names]), error
     difference = differences(wanted, written(folder))
     outcome = classify(None, difference, ())
     if outcome is Outcome.WRONG and _is_warned(log, change.names):
@@ -134,7 +134,7 @@ def _is_warned(log: str, names: Sequence[str]) -> bool:
 
 
 def edit(file: Path, edits: Sequence[tuple[str, str]]) -> None:
-    """Replace text of ``file``. Raises ``ValueError`` if it is not there."""
+    """Replace text of ``file``. Raises ``ValueError`` if the file does not contain it."""
     text = file.read_text()
     for old, new in edits:
         if old not in text:
@@ -144,7 +144,7 @@ def edit(file: Path, edits: Sequence[tuple[str, str]]) -> None:
 
 
 def describe(found: dict[str, Cell], seed: int) -> Report:
-    """Every change, what was wanted, and what came of it."""
+    """Create the report, with the allowed and actual outcome of every change."""
     report = Report(NAME, "Changed restarts", conditions(NAME, seed))
     counts = Counter(cell.outcome for cell in found.values())
     report.table("Changes", ("outcome", "changes"), [(outcome.value, counts[outcome.value]) for outcome in Outcome])
@@ -159,7 +159,7 @@ def describe(found: dict[str, Cell], seed: int) -> Report:
             bad.append((change.name, cell.outcome, cell.detail))
     report.table("By change", ("change", "wanted", "outcome", "sound"), rows)
     if bad:
-        report.table("What is not sound", ("change", "outcome", "what was said, or what differs"), bad)
+        report.table("Not sound", ("change", "outcome", "error or difference"), bad)
     report.at_most("changes whose outcome is not sound", len(bad), 0)
     return report
 

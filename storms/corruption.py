@@ -1,15 +1,14 @@
-"""Corruption: a file of every kind in a checkpoint, emptied, truncated, changed, deleted, or replaced by an older one.
+"""Corruption: a file of each kind in a checkpoint is emptied, truncated, changed, deleted, or replaced by an older one.
 
-A job is killed in the middle of a micro-batch. Each cell of the matrix starts it again from a copy of its folder with
-one file damaged, with Hadoop's checksum files and without them (HDFS and object stores have none), and classifies what
-comes of it:
+A job is killed within a micro-batch. Each cell of the matrix restarts it from a copy of its folder with one damaged
+file, with and without Hadoop's checksum files (HDFS and object stores have none), and classifies the outcome:
 
 * right: the job ran to its end, and its output is the oracle's;
 * refused: an error names the damaged file, or the operator and the subtask whose state it holds;
 * opaque: an error that names neither;
-* wrong: another output, without an error.
+* wrong: different output, without an error.
 
-The files are found in the checkpoint: a new kind of file gets cells of its own.
+The files are discovered in the checkpoint, so a new kind of file automatically gets cells.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _MANIFEST = "dsv2/manifest"
 
 @dataclass(frozen=True)
 class Cell(Result):
-    """What came of one kind of damage to one file."""
+    """The outcome of one kind of damage to one file."""
 
     layout: str
     file: str
@@ -62,11 +61,11 @@ class Cell(Result):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if a cell is wrong, opaque or hangs."""
+    """Run the storm with command-line ``arguments``. Returns 1 if a cell is wrong, opaque or hangs."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
-    add("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS, help="of state (all)")
-    add("--files", nargs="+", metavar="TEXT", help="kinds of files that contain one of these (all)")
+    add("--layouts", nargs="+", choices=LAYOUTS, default=LAYOUTS, help="state layouts (all)")
+    add("--files", nargs="+", metavar="TEXT", help="only kinds of files whose name contains one of these (all)")
     add("--damages", nargs="+", choices=[*DAMAGES], default=[*DAMAGES], help="(all)")
     options = parser.parse(arguments, SHORT)
     cells = Results(options.results, NAME, Cell, again=options.again)
@@ -88,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def stopped_job(folder: Path, layout: str) -> Path:
-    """The folder of a job that was killed while its sixth micro-batch, or a later one, was under way."""
+    """Run a job and kill it in its sixth micro-batch or a later one. Returns its folder."""
     folder.mkdir()
     gate = Gate(folder, *splits_counted.GATES)
     with JobProcess(folder, ["-m", "storms.common.launch", splits_counted.__name__, str(folder), layout]) as job:
@@ -108,12 +107,12 @@ def run_cells(
     files: Sequence[str] | None,
     known: Results[Cell],
 ) -> Iterator[Cell]:
-    """The cells of one layout that are not known yet: those without checksums first."""
+    """Run the missing cells of one layout, those without checksums first."""
     checkpoint, folder = base / "checkpoint", base.with_name("cell")
     for checksums, target, damage in product((False, True), targets(checkpoint), damages):
         name = f"{layout}: {target.kind}, {damage}{', with .crc' if checksums else ''}"
         if layout == "map" and not target.kind.startswith("state"):
-            continue  # the same files as with the other layout
+            continue  # these files are the same in both layouts
         if files and not any(text in target.kind for text in files):
             continue
         if name in known or (checksums and not has_checksum(checkpoint, target)):
@@ -128,7 +127,7 @@ def run_cells(
 
 
 def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> tuple[Outcome, str]:
-    """Start the job from its damaged checkpoint; what comes of it."""
+    """Start the job from its damaged checkpoint. Returns the outcome and its detail."""
     error = None
     try:
         job = splits_counted.start(spark, str(folder), layout)
@@ -137,14 +136,14 @@ def restart(spark: SparkSession, folder: Path, layout: str, target: Target) -> t
             return Outcome.HANGS, f"still running after {_SECONDS:.0f} s"
     except Dsv2Error as raised:
         error = str(raised)
-    except Exception as raised:  # an error that is not ours is an outcome, too
+    except Exception as raised:  # other errors are outcomes as well
         error = f"{type(raised).__name__}: {raised}"
     difference = "" if error else differences(splits_counted.expected(layout), splits_counted.written(folder))
     return classify(error, difference, names_of(target)), one_line(error or difference)
 
 
 def names_of(target: Target) -> list[Sequence[str]]:
-    """How an error may name a damaged file: by its path, or as the state of a subtask or the manifest."""
+    """The ways in which an error may name a damaged file: its path, the state of a subtask, or the manifest."""
     names: list[Sequence[str]] = [[target.file]]
     if target.file.startswith("state"):
         names.append(_STATE)
@@ -154,7 +153,7 @@ def names_of(target: Target) -> list[Sequence[str]]:
 
 
 def describe(cells: Sequence[Cell], seed: int) -> Report:
-    """The matrix, and every bad cell with its error."""
+    """Create the report, with the matrix and the error of every bad cell."""
     report = Report(NAME, "Damaged checkpoints", conditions(NAME, seed))
     counts = Counter(cell.outcome for cell in cells)
     report.table("Cells", ("outcome", "cells"), [(outcome.value, counts[outcome.value]) for outcome in Outcome])
@@ -170,7 +169,7 @@ def describe(cells: Sequence[Cell], seed: int) -> Report:
     report.table("By file and damage", ("file", *header), rows)
     bad = [(cell.name, cell.outcome, cell.detail) for cell in cells if Outcome(cell.outcome) in BAD]
     if bad:
-        report.table("Bad cells", ("cell", "outcome", "what was said"), bad)
+        report.table("Bad cells", ("cell", "outcome", "error"), bad)
     report.at_most("cells that are wrong, opaque or hang", len(bad), 0)
     return report
 

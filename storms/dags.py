@@ -1,9 +1,9 @@
 """Random DAGs: graphs of up to three sources and six functions, on three runtimes.
 
 Every graph runs locally, as a Spark streaming query in small micro-batches, and as a Spark batch job. Each run is
-checked hop by hop (``tests/property/legality.py``). A third of the graphs have a single legal order of events: there,
-everything that happened must be equal in all three. Many graphs share a job, and all jobs a session. If a job fails,
-its graphs run one by one.
+checked hop by hop (``tests/property/legality.py``). A third of the graphs have a single legal order of events, so all
+events must be equal in all three runs. Many graphs share a job, and all jobs share a session. If a job fails, its
+graphs run individually.
 """
 
 from __future__ import annotations
@@ -43,9 +43,12 @@ MODES = (RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH)
 
 @dataclass(frozen=True)
 class Case:
-    """A graph. ``one_order``: its events have one legal order.
+    """A graph.
 
-    In streaming mode the first case of a job says how sources are cut.
+    Attributes:
+        graph: The graph.
+        records_per_batch: The size of micro-batches. That of the first case of a job applies to the whole job.
+        one_order: Whether its events have a single legal order.
     """
 
     graph: Graph
@@ -55,7 +58,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Chunk(Result):
-    """What came of the graphs of one job. ``bad``: mode, graph and what was wrong with it."""
+    """The outcomes of the graphs of one job. ``bad``: mode, graph and problem."""
 
     graphs: int
     one_order: int
@@ -64,7 +67,7 @@ class Chunk(Result):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if a run of a graph was not as it should be."""
+    """Run the storm with command-line ``arguments``. Returns 1 if a run of a graph was not correct."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
     add("--graphs", type=int, default=2000, help="number of graphs (2,000)")
@@ -81,10 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def cases(number: int, chosen_seed: int) -> list[Case]:
-    """So many graphs, which follow from the seed."""
+    """Draw ``number`` graphs from a seed."""
     ordered = -(-number // 3)
     several = _drawn(number - ordered, chosen_seed, one_order=False) + _drawn(ordered, chosen_seed, one_order=True)
-    return sorted(several, key=_hash_of)  # those with one order among the others
+    return sorted(several, key=_hash_of)  # mixes graphs with one order and with several
 
 
 def _drawn(number: int, chosen_seed: int, *, one_order: bool) -> list[Case]:
@@ -108,14 +111,14 @@ def _drawn(number: int, chosen_seed: int, *, one_order: bool) -> list[Case]:
 
 
 def _hash_of(case: Case) -> int:
-    """A number that follows from the case, the same in every process."""
+    """A hash of the case that is the same in every process."""
     return crc32(repr(case).encode())
 
 
 def run_missing(
     spark: SparkSession, drawn: Sequence[Case], chunks: Results[Chunk], options: argparse.Namespace
 ) -> None:
-    """Run the chunks that are not known yet, until the time is over."""
+    """Run the missing chunks until the time limit."""
     deadline = Deadline(options.limit)
     for start in range(0, len(drawn), options.together):
         name = f"seed {options.seed}, {len(drawn)} graphs, from {start}"
@@ -129,7 +132,7 @@ def run_missing(
 
 
 def run_chunk(spark: SparkSession, name: str, several: Sequence[Case]) -> Chunk:
-    """Run the graphs on all runtimes; if their common job fails, one by one."""
+    """Run the graphs on all runtimes. If their common job fails, run them individually."""
     begun = time.monotonic()
     bad: list[list[str]] = []
     with outcomes_of([case.graph for case in several], LocalRuntime()) as local:
@@ -137,7 +140,7 @@ def run_chunk(spark: SparkSession, name: str, several: Sequence[Case]) -> Chunk:
         for mode in MODES:
             try:
                 bad.extend(run_together(SparkRuntime(spark), several, mode, local))
-            except Exception as error:  # whose it is, is seen when each runs alone
+            except Exception as error:  # individual runs show which graph fails
                 bad.extend(_one_by_one(spark, several, mode, error))
     ordered = sum(case.one_order for case in several)
     return Chunk(name, len(several), ordered, bad, round(time.monotonic() - begun, 1))
@@ -146,7 +149,7 @@ def run_chunk(spark: SparkSession, name: str, several: Sequence[Case]) -> Chunk:
 def run_together(
     runtime: JobRuntime, several: Sequence[Case], mode: RuntimeExecutionMode, local: Sequence[Outcome]
 ) -> list[list[str]]:
-    """Run the graphs in one job; what was wrong, also compared with their ``local`` outcomes."""
+    """Run the graphs in one job. Returns the problems, including differences from the ``local`` outcomes."""
     streaming = mode is RuntimeExecutionMode.STREAMING
     size = several[0].records_per_batch if streaming else None
     needs_checkpoint = streaming and isinstance(runtime, SparkRuntime)
@@ -158,7 +161,7 @@ def run_together(
 def found_wrong(
     several: Sequence[Case], outcomes: Sequence[Outcome], local: Sequence[Outcome] | None = None
 ) -> Iterator[tuple[Case, str]]:
-    """The graphs whose outcome is not legal, or where there is one order not that of the local runtime, and why."""
+    """Yield the graphs with a problem: an outcome that is not legal, or that differs from the local one."""
     for number, (case, outcome) in enumerate(zip(several, outcomes, strict=True)):
         try:
             check(outcome)
@@ -166,7 +169,7 @@ def found_wrong(
             yield case, f"not legal: {error}"
             continue
         if case.one_order and local is not None and everything(outcome) != everything(local[number]):
-            yield case, "other records or another order than locally"
+            yield case, "records or their order differ from the local run"
 
 
 def _one_by_one(
@@ -186,7 +189,7 @@ def _one_by_one(
 
 
 def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
-    """The report on all chunks."""
+    """Create the report."""
     report = Report(NAME, "Random DAGs", conditions(NAME, options.seed))
     total = sum(chunk.graphs for chunk in chunks)
     bad = [row for chunk in chunks for row in chunk.bad]
@@ -198,7 +201,7 @@ def describe(chunks: Sequence[Chunk], options: argparse.Namespace) -> Report:
     )
     if bad:
         report.table(
-            "Bad runs", ("mode", "what", "graph"), [(mode, one_line(what), graph) for mode, graph, what in bad]
+            "Bad runs", ("mode", "problem", "graph"), [(mode, one_line(what), graph) for mode, graph, what in bad]
         )
     report.at_least("graphs", total, options.graphs)
     report.at_most("bad runs", len(bad), 0)

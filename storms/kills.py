@@ -1,14 +1,14 @@
 """Kills: SIGKILL for drivers, workers and source planners, at chosen points of a micro-batch.
 
-A *life* is one job from an empty folder to its end. It is killed several times on the way and started again, and what
-its sinks hold in the end is compared with an oracle in plain Python. The point of a kill is chosen by the files that
-Spark and the sinks have written, never by the clock, and checked afterwards: a kill that came too late does not count.
+A *life* is one job from an empty folder to its end. It is killed and restarted several times, and the final content of
+its sinks is compared with an oracle in plain Python. The point of a kill is determined by the files that Spark and the
+sinks have written, never by the clock, and checked afterwards: a kill that comes too late does not count.
 
-* A driver is killed with its JVM and all workers, then the job is started again.
+* A driver is killed with its JVM and all workers, then the job is restarted.
 * A worker is killed while it waits at a gate in a user function. The job continues.
-* A planner is killed between micro-batches. The job fails, as documented, and is started again.
+* A planner is killed between micro-batches. The job fails, as documented, and is restarted.
 
-Lives are kept one by one: the next call continues until the numbers of kills are reached.
+The results of lives are stored individually: the next call continues until the numbers of kills are reached.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ("JOBS", "Job", "Life", "live", "main")
 
 NAME = "kills"
 SMALL = "two-sources-small"
-"""For the short form only."""
+"""The job of the short form."""
 SHORT = {"kills": 2, "others": 1, "jobs": [SMALL], "per_life": 3}
 EQUAL = "equal"
 _PER_PHASE = 10
@@ -49,7 +49,7 @@ _PER_PHASE = 10
 
 @dataclass(frozen=True)
 class Job:
-    """A job under attack: a module like those of ``storms.jobs``, its arguments, and the module that launches it."""
+    """A job under attack: a module like those of ``storms.jobs``, its arguments, and its launcher module."""
 
     name: str
     module: str
@@ -73,7 +73,7 @@ JOBS = {
 
 @dataclass(frozen=True)
 class Life(Result):
-    """One job from its beginning to its end. ``kills``: victim and phase of those that counted."""
+    """One job from its beginning to its end. ``kills``: victim and phase of the kills that count."""
 
     job: str
     output: str
@@ -83,13 +83,13 @@ class Life(Result):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if anything was lost, doubled or failed."""
+    """Run the storm with command-line ``arguments``. Returns 1 if records were lost or duplicated, or a job failed."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
-    add("--kills", type=int, default=200, help="of drivers (200)")
-    add("--others", type=int, default=50, help="kills of workers and planners (50)")
-    add("--jobs", nargs="+", choices=[*JOBS], help="(all)")
-    add("--per-life", type=int, default=10, help="kills of one life (10)")
+    add("--kills", type=int, default=200, help="number of driver kills (200)")
+    add("--others", type=int, default=50, help="number of worker and planner kills (50)")
+    add("--jobs", nargs="+", choices=[*JOBS], help="only these (all)")
+    add("--per-life", type=int, default=10, help="kills per life (10)")
     options = parser.parse(arguments, SHORT)
     lives = Results(options.results, NAME, Life, again=options.again)
     with ExitStack() as stack:
@@ -100,12 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStack) -> None:
-    """Run jobs in turn until there were enough kills, or the time is over."""
+    """Run jobs in turn until there are enough kills or the time limit is reached."""
     deadline = Deadline(options.limit)
     names = options.jobs or [name for name in JOBS if name != SMALL]
     turns = {name: Turns(JOBS[name], stack) for name in names}
     number = sum(1 for _ in lives)
-    most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills come too late
+    most = number + 3 * -(-(options.kills + options.others) // options.per_life)  # some kills are too late
     while turns and number < most and not deadline.is_over() and not _is_enough(lives, options):
         name = [*turns][number % len(turns)]
         seed = options.seed * 10_000 + number
@@ -114,7 +114,7 @@ def run_lives(lives: Results[Life], options: argparse.Namespace, stack: ExitStac
             plan = draw(random.Random(seed), wanted_phases(lives), options)
             life = turns[name].live(f"{name}-{seed}", plan)
         except MissingComponentError as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
+            print(f"{name} is skipped: {error}", file=sys.stderr)
             del turns[name]
             continue
         lives.add(life)
@@ -133,13 +133,13 @@ def _all_phases() -> list[str]:
 
 
 def wanted_phases(lives: Results[Life]) -> list[str]:
-    """All phases, those with the fewest kills first."""
+    """All phases, ordered by their number of kills so far."""
     counts = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
     return sorted(_all_phases(), key=lambda name: counts[name])
 
 
 def draw(chance: random.Random, phases: Sequence[str], options: argparse.Namespace) -> list[tuple[str, str]]:
-    """The kills of one life, in order: victim and phase. Phases of the first start come first."""
+    """Draw the kills of one life, in order: victim and phase. Phases of the first start come first."""
     others = max(1, round(options.per_life * options.others / (options.kills + options.others)))
     starts = [phase.name for phase in START_PHASES]
     chosen = phases[: options.per_life - others]
@@ -153,7 +153,7 @@ def draw(chance: random.Random, phases: Sequence[str], options: argparse.Namespa
 
 
 class Turns:
-    """The lives of one job. Servers that it needs are started for the first of them."""
+    """The lives of one job. The first one starts the servers that the job requires."""
 
     def __init__(self, job: Job, stack: ExitStack) -> None:
         self._job = job
@@ -161,7 +161,7 @@ class Turns:
         self._prepare: Callable[[str, Path], Prepared] | None = None
 
     def live(self, name: str, plan: Sequence[tuple[str, str]]) -> Life:
-        """One life. Raises ``MissingComponentError`` if a server is missing."""
+        """Run one life. Raises ``MissingComponentError`` if a server is not installed."""
         self._prepare = self._prepare or self._with_servers()
         with scratch_folder() as folder:
             return live(self._job, name, folder, plan, self._prepare(name, folder))
@@ -183,7 +183,7 @@ class Turns:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The arguments of a job, what it should write, and how to read what it wrote."""
+    """The arguments of a job, its expected output, and a function that reads its actual output."""
 
     arguments: Sequence[str]
     expected: Output
@@ -191,13 +191,13 @@ class Prepared:
 
 
 def prepared(job: Job) -> Prepared:
-    """A job that needs no server."""
+    """Prepare a job without servers."""
     module = import_module(job.module)
     return Prepared(job.arguments, module.expected(*job.arguments), module.written)
 
 
 def live(job: Job, name: str, folder: Path, plan: Sequence[tuple[str, str]], ready: Prepared) -> Life:
-    """Run ``job`` from its beginning to its end in ``folder``, with the kills of ``plan``; compare its output."""
+    """Run ``job`` from its beginning to its end in ``folder`` with the kills of ``plan``, and compare its output."""
     begun = time.monotonic()
     module = import_module(job.module)
     phases = {phase.name: phase for phase in START_PHASES} | batch_phases(module.SINKS)
@@ -217,7 +217,7 @@ def live(job: Job, name: str, folder: Path, plan: Sequence[tuple[str, str]], rea
 
 
 class Attack:
-    """Kills of one job."""
+    """The kills of one job."""
 
     def __init__(self, process: JobProcess, phases: dict[str, Phase], gates: Sequence[str]) -> None:
         self._process = process
@@ -225,7 +225,7 @@ class Attack:
         self._gates = gates
         self._is_running = False
         self.first_batch = 0
-        """The first micro-batch of the run that was started last."""
+        """The first micro-batch of the last run."""
 
     def start_if_over(self) -> None:
         """Start the job unless it runs."""
@@ -235,7 +235,7 @@ class Attack:
             self._is_running = True
 
     def strike(self, victim: str, phase: str, chance: random.Random) -> bool:
-        """Kill ``victim`` when the job has reached ``phase``; whether it was in time."""
+        """Kill ``victim`` when the job has reached ``phase``. Returns whether the kill was in time."""
         try:
             if victim == "driver":
                 return self._kill_driver(self._phases[phase], chance)
@@ -245,11 +245,11 @@ class Attack:
             self._is_running = False
             if error.code != 0:
                 raise
-            return False  # the job was done before it got there
+            return False  # the job ended before it reached the phase
 
     def _kill_driver(self, phase: Phase, chance: random.Random) -> bool:
         process, at_start = self._process, phase in START_PHASES
-        # The first micro-batch after a start may be a repeated one: let it pass.
+        # Skip the first micro-batch after a start, which may be a repeated one.
         batch = 0 if at_start else process.batches("commits") + 1
         if phase.reached(process.folder, batch):
             return False
@@ -285,7 +285,7 @@ class Attack:
 
 
 def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
-    """The report on all lives."""
+    """Create the report."""
     report = Report(NAME, "Kills", conditions(NAME, options.seed))
     drivers = Counter(phase for life in lives for victim, phase in life.kills if victim == "driver")
     others = Counter(victim for life in lives for victim, _ in life.kills if victim != "driver")
@@ -299,11 +299,11 @@ def describe(lives: Sequence[Life], options: argparse.Namespace) -> Report:
         rows.append((name, len(of_job), sum(len(life.kills) for life in of_job), equal, len(of_job) - equal))
     report.table("Lives, by job", ("job", "lives", "kills", "output equal", "not equal"), rows)
     if bad := [(life.name, one_line(life.output)) for life in lives if life.output != EQUAL]:
-        report.table("What was lost, doubled or failed", ("life", "output"), bad)
+        report.table("Lost, duplicated or failed", ("life", "output"), bad)
     report.at_least("kills of drivers", drivers.total(), options.kills)
     report.at_least("kills of workers and planners", others.total(), options.others)
     report.at_least("kills in the phase with the fewest", min(drivers[name] for name in _all_phases()), _PER_PHASE)
-    report.at_most("lives with another output", len(bad), 0)
+    report.at_most("lives with a different output", len(bad), 0)
     return report
 
 

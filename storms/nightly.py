@@ -1,4 +1,4 @@
-"""All storms, one after the other, each in a process of its own. The time is divided among those that are left."""
+"""Runs all storms in sequence, each in a separate process. The remaining time is divided among the remaining storms."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ("main",)
 
 NAME = "nightly"
 STORMS = ("blobs", "corruption", "changes", "poison", "soak", "dags", "kills")
-"""Those that take longest come last, and get the time that the others have left."""
+"""The longest ones are last and get the time that the others did not use."""
 _ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all storms; returns 1 if one of them has found something."""
+    """Run all storms. Returns 1 if one of them failed."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--storms", nargs="+", choices=STORMS, default=STORMS, help="only these (all)")
     parser.set_defaults(limit=8 * 60)

@@ -1,14 +1,14 @@
-"""Poison: records, values and functions that no job should meet, locally and on Spark.
+"""Poison: invalid records, values and functions, locally and on Spark.
 
 Outcomes:
 
-* right: the job ran to its end, and its output is as it should be;
-* refused: an error names the operator, the callback and the record, or says what cannot be used;
+* right: the job ran to its end, and its output is correct;
+* refused: an error names the operator, the callback and the record, or the invalid value;
 * opaque: an error that does not;
-* wrong: other output, or records lost, without an error.
+* wrong: different output or lost records, without an error.
 
-Three cases have more than one start: a function that raises is started again (it fails at the same record), and
-again after its repair (nothing is lost); and a job whose function blocks is stopped.
+Two special cases run on Spark only. In one, a job with a function that raises is restarted (it fails at the same
+record) and restarted again after a repair (nothing is lost). In the other one, a job whose function blocks is stopped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STOP_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Cell(Result):
-    """What came of one case on one runtime."""
+    """The outcome of one case on one runtime."""
 
     case: str
     runtime: str
@@ -59,12 +59,12 @@ class Cell(Result):
 
     @property
     def is_sound(self) -> bool:
-        """Whether the outcome is one of those that are wanted."""
+        """Whether the outcome is allowed."""
         return self.outcome in self.wanted
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if the outcome of a case is not one of the wanted."""
+    """Run the storm with command-line ``arguments``. Returns 1 if the outcome of a case is not allowed."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these (all)")
     options = parser.parse(arguments, SHORT)
@@ -85,17 +85,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def all_cells(
     spark: SparkSession, folder: Path, chosen: Sequence[str] | None
 ) -> Iterator[tuple[str, Callable[[], Cell]]]:
-    """The names of all cells, and how each is run."""
+    """Yield the name of each cell and a function that runs it."""
     for number, poison in enumerate(POISONS):
         if chosen and poison.name not in chosen:
             continue
         for runtime in RUNTIMES:
             if runtime == "spark" or not poison.on_spark_only:
-                place = folder / f"poison-{number}"
+                location = folder / f"poison-{number}"
                 yield (
                     f"{poison.name}, {runtime}",
-                    lambda poison=poison, runtime=runtime, place=place: run_poison(  # type: ignore[misc]
-                        poison, runtime, spark, place
+                    lambda poison=poison, runtime=runtime, location=location: run_poison(  # type: ignore[misc]
+                        poison, runtime, spark, location
                     ),
                 )
     for name, special in (("started again", started_again), ("blocks", stopped_while_it_blocks)):
@@ -104,7 +104,7 @@ def all_cells(
 
 
 def run_poison(poison: Poison, runtime: str, spark: SparkSession, folder: Path) -> Cell:
-    """One case on one runtime."""
+    """Run one case on one runtime."""
     error: str | None = None
     difference = ""
     try:
@@ -117,7 +117,7 @@ def run_poison(poison: Poison, runtime: str, spark: SparkSession, folder: Path) 
         difference = f"{missing} missing and {extra} extra of {wanted.total()}" if missing or extra else ""
     except Dsv2Error as raised:
         error = str(raised)
-    except BaseException as raised:  # poison may be of any kind, and a bare one is an outcome
+    except BaseException as raised:  # an unwrapped exception of any kind is an outcome
         if isinstance(raised, KeyboardInterrupt):
             raise
         error = f"not an error of dsv2: {type(raised).__name__}: {raised}"
@@ -136,8 +136,8 @@ def _cell(case: str, runtime: str, wanted: Sequence[Outcome], outcome: Outcome, 
 
 
 def started_again(spark: SparkSession, folder: Path) -> Cell:
-    """A function raises, raises again at the same record after a restart, and is repaired."""
-    said = []
+    """Run a function that raises, raises again at the same record after a restart, and is then repaired."""
+    failed_at = []
     for function in (Raise, Raise, Fixed):
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(2)
@@ -147,11 +147,11 @@ def started_again(spark: SparkSession, folder: Path) -> Cell:
         try:
             env.execute("poison", checkpoint_location=f"{folder}-again")
         except UserFunctionError as error:
-            said.append(error.record)
+            failed_at.append(error.record)
     found = read_files(Path(f"{folder}-files"))
     difference = "" if found == Counter(map(tuple, items())) else f"{found.total()} records of {len(items())}"
-    if len(said) != 2 or said[0] != said[1] or str(POISONED) not in str(said[0]):
-        difference += f" failed at {said}"
+    if len(failed_at) != 2 or failed_at[0] != failed_at[1] or str(POISONED) not in str(failed_at[0]):
+        difference += f" failed at {failed_at}"
     return _cell("started again", "spark", (Outcome.RIGHT,), classify(None, difference, ()), difference)
 
 
@@ -167,7 +167,7 @@ class Block(Pass):
 
 
 def stopped_while_it_blocks(spark: SparkSession, folder: Path) -> Cell:
-    """A function blocks, and the job is stopped."""
+    """Stop a job whose function blocks."""
     folder.mkdir()
     gate = Gate(folder, "block")
     gate.shut()
@@ -190,7 +190,7 @@ def stopped_while_it_blocks(spark: SparkSession, folder: Path) -> Cell:
 
 
 def describe(cells: Sequence[Cell], seed: int) -> Report:
-    """Every case, what was wanted, and what came of it."""
+    """Create the report, with the allowed and actual outcomes of every case."""
     report = Report(NAME, "Poison", conditions(NAME, seed))
     counts = Counter((cell.outcome, cell.runtime) for cell in cells)
     rows = [(outcome.value, *(counts[outcome.value, runtime] for runtime in RUNTIMES)) for outcome in Outcome]
@@ -204,7 +204,7 @@ def describe(cells: Sequence[Cell], seed: int) -> Report:
         by_case.append((case, " or ".join(of_case[0].wanted), *outcomes, sound))
     report.table("By case", ("case", "wanted", *RUNTIMES, "sound"), by_case)
     if bad := [(cell.name, cell.outcome, cell.detail) for cell in cells if not cell.is_sound]:
-        report.table("What is not sound", ("case", "outcome", "what was said, or what differs"), bad)
+        report.table("Not sound", ("case", "outcome", "error or difference"), bad)
     report.at_most("cases whose outcome is not sound", len(bad), 0)
     return report
 

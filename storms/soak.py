@@ -1,7 +1,7 @@
-"""Soak: one job for a long time, while its memory, open files, files on disk and batch times are watched.
+"""Soak: runs one job for a long time and samples its memory, open files, files on disk and batch times.
 
-A sample is taken every so many seconds. What must not grow is compared between the second quarter of the run and the
-last one, in the median; before that, processes start, code is compiled and caches fill.
+The medians of the second and the last quarter of the run are compared to detect growth. The first quarter is ignored,
+because processes start, code is compiled and caches fill.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ("Sample", "growth", "main")
 NAME = "soak"
 SHORT = {"minutes": 0.3, "every": 1.0}
 LIMITS = {
-    "jvm_mb": 1.5,  # its heap is bounded, and it takes its time to get there
+    "jvm_mb": 1.5,  # the heap is bounded, but grows slowly to its limit
     "driver_mb": 1.1,
     "workers_mb": 1.1,
     "planners_mb": 1.1,
@@ -34,14 +34,14 @@ LIMITS = {
     "checkpoint_files": 1.5,
     "batch_ms": 1.5,
 }
-"""By how much a measure may grow."""
+"""The maximum growth factor of each measure."""
 _MB = 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
 class Sample(Result):
-    """The job at one moment. ``name``: seconds since its start."""
+    """One sample. ``name``: the seconds since the start of the job."""
 
     batches: int
     batch_ms: float
@@ -56,12 +56,12 @@ class Sample(Result):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the storm with command-line ``arguments``; returns 1 if anything grows, or the output is not right."""
+    """Run the storm with command-line ``arguments``. Returns 1 if a measure grows or the output is wrong."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
-    add("--minutes", type=float, default=60, help="how long (60)")
-    add("--every", type=float, default=15, metavar="SECONDS", help="between two samples (15)")
-    add("--layout", choices=("blob", "map"), default="blob", help="of state (blob)")
+    add("--minutes", type=float, default=60, help="duration (60)")
+    add("--every", type=float, default=15, metavar="SECONDS", help="time between samples (15)")
+    add("--layout", choices=("blob", "map"), default="blob", help="state layout (blob)")
     add("--rate", type=float, default=500, help="records per second (500)")
     options = parser.parse(arguments, SHORT)
     minutes = options.minutes if options.limit is None else min(options.minutes, options.limit)
@@ -78,24 +78,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = describe([*samples], difference, options.seed)
     report.publish(options.results)
     grows = not all(verdict.met for verdict in report.verdicts)
-    return int(bool(difference) or (grows and not options.short))  # a short run is all beginning
+    return int(bool(difference) or (grows and not options.short))  # a short run consists of warm-up only
 
 
 def watch(job: JobProcess, seconds: float, every: float) -> Iterator[Sample]:
-    """Samples of the job while it runs. Raises ``JobOverError`` if it ends."""
+    """Yield samples of the running job. Raises ``JobOverError`` if it ends."""
     begun = now = last = time.monotonic()
     batches = job.batches("commits")
     while now - begun < seconds:
         until = now + every
         job.wait_until(lambda until=until: time.monotonic() >= until)  # type: ignore[misc]
         now, done = time.monotonic(), job.batches("commits")
-        if done > batches:  # else a micro-batch takes longer than that
+        if done > batches:  # otherwise the micro-batch takes longer than the interval
             yield sample(job, now - begun, done, (now - last) / (done - batches) * 1000)
             last, batches = now, done
 
 
 def sample(job: JobProcess, at: float, batches: int, batch_ms: float) -> Sample:
-    """The job as it is now."""
+    """Take a sample of the job."""
     memory = {"jvm": 0.0, "driver": 0.0, "workers": 0.0, "planners": 0.0}
     open_files = 0
     for process, command in children_of_session(job.pid):
@@ -126,7 +126,7 @@ def _resident_mb(process: int) -> float:
     try:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE / _MB
     except (FileNotFoundError, ProcessLookupError, IndexError):
-        return 0.0  # it has ended
+        return 0.0  # the process has ended
 
 
 def _entries(folder: Path) -> int:
@@ -138,7 +138,7 @@ def _files(folder: Path) -> int:
 
 
 def growth(samples: Sequence[Sample], measure: str) -> float:
-    """The median of a measure in the last quarter, by that in the second one."""
+    """The ratio of a measure's median in the last quarter to that in the second quarter."""
     values = [float(getattr(sample, measure)) for sample in samples]
     quarter = max(1, len(values) // 4)
     before = statistics.median(values[quarter : 2 * quarter] or values[:1])
@@ -146,7 +146,7 @@ def growth(samples: Sequence[Sample], measure: str) -> float:
 
 
 def describe(samples: Sequence[Sample], difference: str, seed: int) -> Report:
-    """Some of the samples, and what grew."""
+    """Create the report, with some of the samples and the growth of each measure."""
     report = Report(NAME, "Soak", conditions(NAME, seed))
     names = [name for name in Sample.__dataclass_fields__ if name != "name"]
     some = samples[:: max(1, len(samples) // 12)]

@@ -1,1 +1,1 @@
-"""What the storms share."""
+"""Code shared by the storms."""

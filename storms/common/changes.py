@@ -1,4 +1,4 @@
-"""Changes of the program ``storms.jobs.changing`` between two starts, each with what may come of it."""
+"""Changes of the program ``storms.jobs.changing`` between two starts, each with its allowed outcomes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ _WARNED = (Outcome.RIGHT, Outcome.NAMED, Outcome.WARNED)
 
 @dataclass(frozen=True)
 class Change:
-    """``edits``: old and new text of ``program.py``. ``wanted``: the outcomes that are sound.
+    """A change of the program.
 
-    ``names``: a refusal has to contain one of these. ``helper``: edits of ``helper.py``. ``prepare``: what is done to
-    the folder before the start. ``checkpoint``: its name in the folder.
+    Attributes:
+        name: The name of the change.
+        wanted: The allowed outcomes.
+        edits: Pairs of old and new text of ``program.py``.
+        names: A refusal must contain one of these.
+        helper: Pairs of old and new text of ``helper.py``.
+        prepare: Modifies the folder before the start.
+        checkpoint: The name of the checkpoint in the folder.
     """
 
     name: str

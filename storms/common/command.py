@@ -19,21 +19,21 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 class Arguments(argparse.ArgumentParser):
-    """The options that all storms have: ``--short``, ``--seed``, ``--limit``, ``--results`` and ``--again``."""
+    """A parser with the options of all storms: ``--short``, ``--seed``, ``--limit``, ``--results`` and ``--again``."""
 
     def __init__(self, name: str, description: str | None) -> None:
         super().__init__(
             prog=f"./run storm {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         add = self.add_argument
-        add("--short", action="store_true", help="the short form, for CI; keeps no results unless --results is given")
-        add("--seed", type=int, default=1, help="what is drawn at random follows from it (1)")
-        add("--limit", type=float, metavar="MINUTES", help="begin nothing new after this time (no limit)")
-        add("--results", type=Path, metavar="DIR", help="where results are kept (storms/results)")
-        add("--again", action="store_true", help="forget the results of earlier calls")
+        add("--short", action="store_true", help="the short form, for CI; stores results only if --results is given")
+        add("--seed", type=int, default=1, help="the random seed (1)")
+        add("--limit", type=float, metavar="MINUTES", help="start nothing new after this time (no limit)")
+        add("--results", type=Path, metavar="DIR", help="the directory of results (storms/results)")
+        add("--again", action="store_true", help="discard the results of earlier calls")
 
     def parse(self, arguments: Sequence[str] | None, short: Mapping[str, object]) -> argparse.Namespace:
-        """The options; with ``--short``, ``short`` has the defaults. From now on, SIGTERM raises ``SystemExit``."""
+        """Parse the options. ``short`` has the defaults of ``--short``. From now on, SIGTERM raises ``SystemExit``."""
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         if self.parse_args(arguments).short:
             self.set_defaults(**short)
@@ -43,18 +43,18 @@ class Arguments(argparse.ArgumentParser):
 
 
 class Deadline:
-    """The end of the time that ``--limit`` gives."""
+    """The time limit of ``--limit``."""
 
     def __init__(self, minutes: float | None) -> None:
         self._end = None if minutes is None else time.monotonic() + minutes * 60
 
     def is_over(self) -> bool:
-        """Whether nothing new may begin."""
+        """Whether the time limit is reached."""
         return self._end is not None and time.monotonic() >= self._end
 
 
 def conditions(name: str, seed: int) -> dict[str, str]:
-    """When, where and with which versions a storm ran."""
+    """The date, machine and versions with which a storm ran."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": f"./run storm {name}",

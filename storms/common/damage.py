@@ -13,9 +13,12 @@ __all__ = ("DAMAGES", "Target", "drop_checksums", "has_checksum", "targets")
 
 @dataclass(frozen=True)
 class Target:
-    """A file to be damaged. ``kind``: its path with its numbers replaced. Paths are relative to the checkpoint.
+    """A file to be damaged. Paths are relative to the checkpoint.
 
-    ``older``: an earlier file of the same kind, if there is one.
+    Attributes:
+        kind: The path of the file with its numbers replaced.
+        file: The path of the file.
+        older: An earlier file of the same kind, if there is one.
     """
 
     kind: str
@@ -24,7 +27,7 @@ class Target:
 
 
 def targets(checkpoint: Path) -> Iterator[Target]:
-    """One file of every kind: the newest; of offsets and commits the one before, too."""
+    """Yield the newest file of every kind, and also the one before it for offsets and commits."""
     kinds: dict[tuple[str, str], list[Path]] = {}
     for file in checkpoint.rglob("*"):
         if file.is_file() and not (file.name.startswith(".") and file.suffix == ".crc"):
@@ -33,7 +36,7 @@ def targets(checkpoint: Path) -> Iterator[Target]:
     seen: set[str] = set()
     for (kind, _), files in sorted(kinds.items(), key=lambda entry: (entry[0][0], -_size(checkpoint, entry[1]))):
         if kind in seen:
-            continue  # the same in another partition, which holds less
+            continue  # the same kind in a smaller partition
         seen.add(kind)
         files.sort(key=_number)
         yield Target(f"{kind}, newest", str(files[-1]), str(files[-2]) if len(files) > 1 else None)
@@ -55,8 +58,8 @@ def _size(checkpoint: Path, files: list[Path]) -> int:
 
 
 def _flipped(content: bytes) -> bytes:
-    place = len(content) // 2
-    return content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :]
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0x10]) + content[middle + 1 :]
 
 
 def _rewrite(change: Callable[[bytes], bytes]) -> Callable[[Path, Target], bool]:
@@ -81,7 +84,7 @@ def _replace(checkpoint: Path, target: Target) -> bool:
     file, older = checkpoint / target.file, checkpoint / target.older
     shutil.copyfile(older, file)
     if _sum_of(file).exists() and _sum_of(older).exists():
-        shutil.copyfile(_sum_of(older), _sum_of(file))  # a backup has both
+        shutil.copyfile(_sum_of(older), _sum_of(file))  # a restored backup has both files
     return True
 
 
@@ -90,13 +93,13 @@ def _sum_of(file: Path) -> Path:
 
 
 def drop_checksums(checkpoint: Path) -> None:
-    """Delete Hadoop's checksums, as there are none on HDFS and object stores."""
+    """Delete Hadoop's checksum files, which do not exist on HDFS and object stores."""
     for file in checkpoint.rglob(".*.crc"):
         file.unlink()
 
 
 def has_checksum(checkpoint: Path, target: Target) -> bool:
-    """Whether Hadoop keeps a checksum of the file."""
+    """Whether there is a Hadoop checksum file for the file."""
     return _sum_of(checkpoint / target.file).exists()
 
 
@@ -107,4 +110,4 @@ DAMAGES: Mapping[str, Callable[[Path, Target], bool]] = {
     "deleted": _delete,
     "older": _replace,
 }
-"""Each returns whether it could be done to the file."""
+"""Functions that damage a file. They return False if the damage does not apply to it."""

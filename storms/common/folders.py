@@ -1,4 +1,4 @@
-"""Folders for the time of a storm."""
+"""Temporary folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("scratch_folder",)
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is removed afterwards."""
+    """Create a folder that is removed at the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="dsv2-storm-"))
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""Runs a job in a process of its own: ``python -m storms.common.launch MODULE FOLDER ARGUMENTS``.
+"""Runs a job in a separate process: ``python -m storms.common.launch MODULE FOLDER ARGUMENTS``.
 
 The module is imported rather than run, because workers find its classes by the name of the module.
 """
@@ -15,7 +15,7 @@ __all__ = ("main",)
 
 
 def main(module: str, folder: str, *arguments: str) -> None:
-    """Call the module's ``run(spark, folder, *arguments)`` with a session of its own."""
+    """Call the module's ``run(spark, folder, *arguments)`` with a new session."""
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     run = import_module(module).run
     spark = new_session(folder)

@@ -1,4 +1,4 @@
-"""What became of a job that was started under adverse conditions, in a word."""
+"""Classification of the outcome of a job under attack."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ class Outcome(Enum):
     """The possible outcomes."""
 
     RIGHT = "right"
-    """It ran to its end, and the output equals the oracle's."""
+    """The job ran to its end, and its output equals the oracle's."""
     NAMED = "refused"
-    """It failed with an error that names what is wrong."""
+    """The job failed with an error that names the cause."""
     WARNED = "warned"
-    """It succeeded with another output, and a warning in the log names why."""
+    """The job succeeded with different output, and a warning in the log names the cause."""
     OPAQUE = "opaque"
-    """It failed with an error that does not."""
+    """The job failed with an error that does not name the cause."""
     WRONG = "wrong"
-    """It succeeded with another output, or failed after it had written some."""
+    """The job succeeded with different output."""
     HANGS = "hangs"
-    """It did not end."""
+    """The job did not end."""
 
 
 BAD = (Outcome.OPAQUE, Outcome.WRONG, Outcome.HANGS)
 
 
 def classify(error: str | None, difference: str, names: Sequence[Sequence[str]]) -> Outcome:
-    """The outcome of a job that ended with ``error``, or None, and an output that differs by ``difference``.
+    """Classify the outcome of a job that ended.
 
-    ``names``: each is a group of words; an error names what is wrong if it holds all words of one group.
+    Args:
+        error: The error, if the job failed.
+        difference: The difference from the expected output; empty if there is none.
+        names: Groups of words. An error names the cause if it contains all words of one group.
     """
     if error is None:
         return Outcome.WRONG if difference else Outcome.RIGHT

@@ -1,4 +1,4 @@
-"""What a job wrote, and how it differs from what it should have written."""
+"""The output of a job, and its differences from the expected output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Output: TypeAlias = Mapping[str, Counter[tuple[Any, ...]]]
 
 
 def read_files(folder: Path, file_format: str = "parquet", *, first_batch: int = 0) -> Counter[tuple[Any, ...]]:
-    """The records in the folder of a ``FileSink``, of the micro-batches from ``first_batch`` on."""
+    """Read the records in the folder of a ``FileSink``, for micro-batches from ``first_batch`` on."""
     files = [
         str(file)
         for file in folder.glob(f"batch_id=*/*.{file_format}")
@@ -33,11 +33,11 @@ def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def differences(expected: Output, found: Output) -> str:
-    """How many records are missing and extra in each sink; empty if none are."""
+    """Describe the number of missing and extra records of each sink; empty if there are none."""
     parts = []
     for sink in sorted(expected.keys() | found.keys()):
-        wanted, there = expected.get(sink, Counter()), found.get(sink, Counter())
-        missing, extra = (wanted - there).total(), (there - wanted).total()
+        wanted, actual = expected.get(sink, Counter()), found.get(sink, Counter())
+        missing, extra = (wanted - actual).total(), (actual - wanted).total()
         if missing or extra:
             parts.append(f"{sink}: {missing:,} missing and {extra:,} extra of {wanted.total():,}")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Points in the life of a job at which it is killed, known by the files that Spark and the sinks have written."""
+"""The points at which a job is killed, recognised by the files that Spark and the sinks have written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ __all__ = ("BATCH_PHASES", "START_PHASES", "Phase", "batch_phases")
 
 @dataclass(frozen=True)
 class Phase:
-    """``reached(folder, batch)``: whether the job has got there. ``tail``: the longest random wait after that (s)."""
+    """A point in the life of a job.
+
+    Attributes:
+        name: The name of the phase.
+        reached: ``reached(folder, batch)`` returns whether the job has reached the phase.
+        before_commit: Whether a kill counts only if the micro-batch has not been committed.
+        tail: The maximum random wait after the phase is reached, in seconds.
+    """
 
     name: str
     reached: Callable[[Path, int], bool]
@@ -29,14 +36,14 @@ START_PHASES: Sequence[Phase] = (
     Phase("manifest written", _exists("checkpoint/dsv2/manifest.json")),
     Phase("metadata", _exists("checkpoint/metadata")),
 )
-"""In the order in which a first start gets to them."""
+"""The phases of a first start, in order."""
 
 _LOGGED = _exists("checkpoint/offsets/{batch}")
 BATCH_PHASES = ("offsets", "state", "sink begun", "sink done", "last sink done", "commits", "random")
 
 
 def batch_phases(sinks: Sequence[str]) -> dict[str, Phase]:
-    """The phases of a micro-batch of a job that writes files to these folders, in this order."""
+    """The phases of a micro-batch of a job that writes files to these folders in this order."""
     first, last = sinks[0], sinks[-1]
     phases = (
         Phase("offsets", _LOGGED),

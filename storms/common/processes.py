@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, which are stopped at gates and killed."""
+"""Jobs in separate processes that are suspended at gates and killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PAUSE_SECONDS = 0.001
 
 
 class JobOverError(Exception):
-    """The job ended, with exit code ``code``, or took too long, before what was waited for had happened."""
+    """The job ended (with exit code ``code``) or timed out before the expected event."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class JobOverError(Exception):
 
 
 def children_of_session(leader: int) -> Iterator[tuple[int, str]]:
-    """Process id and command line of every process of a session."""
+    """Yield the process id and command line of every process of a session."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -36,18 +36,18 @@ def children_of_session(leader: int) -> Iterator[tuple[int, str]]:
             if os.getsid(int(entry.name)) == leader:
                 yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except (ProcessLookupError, FileNotFoundError):
-            pass  # it has ended
+            pass  # the process has ended
 
 
 def kill_session(leader: int) -> None:
-    """SIGKILL for every process of a session: Spark's Python daemon has a process group of its own."""
+    """Send SIGKILL to every process of a session. (Spark's Python daemon is in a separate process group.)"""
     for process, _ in children_of_session(leader):
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
 
 class Gate:
-    """A place in a job where it can be made to wait: two files in ``folder``. Each side makes one of them."""
+    """A point in a job at which it can be suspended. It consists of two files; each side creates one of them."""
 
     def __init__(self, folder: str | Path, name: str) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Gate:
         self._waiting = Path(folder, f"{name}.waiting")
 
     def pass_through(self) -> None:
-        """Called by the job: wait while the gate is shut, and leave the id of the process that waits."""
+        """Wait while the gate is shut, and write the id of the waiting process. Called by the job."""
         if self._shut.exists():
             partial = self._waiting.with_suffix(f".{os.getpid()}")
             partial.write_text(str(os.getpid()))
@@ -64,26 +64,27 @@ class Gate:
                 time.sleep(_PAUSE_SECONDS)
 
     def shut(self) -> None:
-        """Called from outside."""
+        """Shut the gate. Called from outside."""
         self._waiting.unlink(missing_ok=True)
         self._shut.touch()
 
     def open(self) -> None:
-        """Called from outside: let every process through."""
+        """Open the gate for every process. Called from outside."""
         self._shut.unlink(missing_ok=True)
 
     @property
     def waiting(self) -> int | None:
-        """The process that came last, if any has."""
+        """The last process that waited, if there was one."""
         return int(self._waiting.read_text()) if self._waiting.exists() else None
 
 
 class JobProcess:
-    """A job that keeps everything in ``folder``: ``command`` is what Python is called with.
+    """A job in a separate process. The end of its ``with`` block kills all remaining processes.
 
-    Leaving the block of its ``with`` statement kills what is left of it.
-
-    ``path``: where modules are looked for besides the project.
+    Args:
+        folder: The folder for all files of the job.
+        command: The arguments of the Python interpreter.
+        path: An additional directory for imports.
     """
 
     def __init__(self, folder: Path, command: Sequence[str], *, path: Path | None = None) -> None:
@@ -101,7 +102,7 @@ class JobProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started last. It leads a session."""
+        """The last started process, which is a session leader."""
         return self._started.pid
 
     @property
@@ -110,7 +111,7 @@ class JobProcess:
         return self._process
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start or restart the job."""
         environment = {**os.environ, "PYTHONPATH": self._path, "PYSPARK_PYTHON": sys.executable}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -118,37 +119,41 @@ class JobProcess:
             )
 
     def kill(self) -> None:
-        """SIGKILL for the driver, its JVM and all workers."""
+        """Send SIGKILL to the driver, its JVM and all workers."""
         kill_session(self.pid)
         self._started.wait(_DEADLINE_SECONDS)
 
     def wait(self, seconds: float = 3 * _DEADLINE_SECONDS) -> int:
-        """Wait for its end; returns the exit code. Raises ``JobOverError`` if it takes longer than ``seconds``."""
+        """Wait for the end of the job. Returns its exit code. Raises ``JobOverError`` after ``seconds``."""
         try:
             return self._started.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise JobOverError(f"The job has not ended after {seconds:.0f} s: {self.log()}") from None
+            raise JobOverError(f"The job did not end within {seconds:.0f} s: {self.log()}") from None
         finally:
             kill_session(self.pid)
 
     def wait_for_session(self) -> None:
-        """Wait until no process of it is left. Raises ``JobOverError`` if that takes too long."""
+        """Wait until all processes of the job have ended. Raises ``JobOverError`` after a timeout."""
         self._started.wait(_DEADLINE_SECONDS)
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while any(children_of_session(self.pid)):
             if time.monotonic() > deadline:
-                raise JobOverError("Processes of the job are left.")
+                raise JobOverError("Some processes of the job have not ended.")
             time.sleep(_PAUSE_SECONDS)
 
     def finish(self) -> None:
-        """Wait for its end. Raises ``JobOverError`` unless it succeeds."""
+        """Wait for the end of the job. Raises ``JobOverError`` if it fails."""
         if (code := self.wait()) != 0:
-            raise JobOverError(f"The job has failed with exit code {code}: {self.log()}", code)
+            raise JobOverError(f"The job failed with exit code {code}: {self.log()}", code)
 
     def run_to(self, gate: Gate) -> int:
-        """Let one micro-batch pass, for the first one after a start may be a repeated one; stop the next at ``gate``.
+        """Wait for the next commit, and suspend the following micro-batch at ``gate``.
 
-        Returns the process that waits there. The micro-batch is in the log of offsets then, and not committed.
+        The first micro-batch after a start may be a repeated one, so it is skipped. The suspended micro-batch is in the
+        offset log but not committed.
+
+        Returns:
+            The id of the waiting process.
         """
         passed = self.batches("commits") + 1
         self.wait_until(lambda: self.batches("commits") >= passed)
@@ -157,12 +162,12 @@ class JobProcess:
         return gate.waiting or 0
 
     def batches(self, log: str) -> int:
-        """How many micro-batches are in one of Spark's logs: ``"offsets"``, ``"commits"``."""
+        """The number of micro-batches in one of Spark's logs: ``"offsets"`` or ``"commits"``."""
         numbers = [int(file.name) for file in (self.folder / "checkpoint" / log).glob("[0-9]*")]
         return max(numbers, default=-1) + 1
 
     def wait_until(self, happened: Callable[[], bool]) -> None:
-        """Wait while the job runs. Raises ``JobOverError`` if it ends first, or takes too long."""
+        """Wait until ``happened()`` is true. Raises ``JobOverError`` if the job ends first, or after a timeout."""
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not happened():
             code = self._started.poll()
@@ -170,14 +175,14 @@ class JobProcess:
                 if happened():
                     return
                 self.kill()
-                raise JobOverError(f"The job did not get that far: {self.log()}", code)
+                raise JobOverError(f"The job ended or timed out before the expected event: {self.log()}", code)
             time.sleep(_PAUSE_SECONDS)
 
     @property
     def log_file(self) -> Path:
-        """Everything that all starts have printed."""
+        """The output of all starts of the job."""
         return self.folder / "log"
 
     def log(self) -> str:
-        """The end of it."""
+        """The end of the log."""
         return self.log_file.read_text(errors="replace")[-3000:]

@@ -1,4 +1,4 @@
-"""Results that are kept one by one, so that a storm can be interrupted and resumed."""
+"""Storage of individual results, so that a storm can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Result:
-    """The result of one unit of a storm: JSON values. ``name``: unique within the storm."""
+    """The result of one unit of a storm. The fields are JSON values. ``name``: unique within the storm."""
 
     name: str
 
@@ -37,13 +37,13 @@ def code_digest() -> str:
 
 
 class Results(Generic[ResultT]):
-    """The results of one storm, in ``FOLDER/rows/STORM.json``; without a folder only in memory.
+    """The results of one storm in ``FOLDER/rows/STORM.json``, or only in memory if there is no folder.
 
-    Results of other code than today's are forgotten.
+    Results of a different version of the code are discarded.
     """
 
     def __init__(self, folder: Path | None, storm: str, kind: type[ResultT], *, again: bool = False) -> None:
-        """``again``: forget all results on file."""
+        """``again``: discard all stored results."""
         self._file = None if folder is None else folder / "rows" / f"{storm}.json"
         self._by_name: dict[str, ResultT] = {}
         if self._file is not None and self._file.exists() and not again:
@@ -60,7 +60,7 @@ class Results(Generic[ResultT]):
         return iter(self._by_name.values())
 
     def add(self, result: ResultT) -> None:
-        """Keep ``result``, in place of an earlier one of the same name."""
+        """Store ``result``. It replaces an earlier one of the same name."""
         self._by_name[result.name] = result
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)

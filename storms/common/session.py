@@ -1,4 +1,4 @@
-"""Spark sessions of the storms."""
+"""The Spark sessions of the storms."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import SparkSession
 __all__ = ("new_session",)
 
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that is killed soon spends most of its time compiling; so it takes half of the processor's time."""
+"""A JVM that is soon killed spends most of its time on compilation. These options halve its CPU time."""
 
 
 def new_session(folder: str | Path, *, memory: str = "1g") -> SparkSession:
-    """A session for jobs in ``folder``. It tries a task up to four times, as clusters do."""
+    """Create a session for jobs in ``folder``. It attempts tasks up to four times, like a cluster."""
     spark: SparkSession = (
         SparkSession.builder.master("local[2, 4]")
         .appName("storm")

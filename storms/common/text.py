@@ -1,4 +1,4 @@
-"""Text for the cells of a table."""
+"""Formatting of text for table cells."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def one_line(text: str) -> str:
 
 
 def last_error(log: str) -> str:
-    """The error that a Python program ended with, without its traceback."""
+    """The last error of a Python program, without its traceback."""
     *_, last = log.rsplit("Traceback (most recent call last):", 1)
     lines = last.splitlines()
-    # The frames are indented, and so may be the lines of the message behind them.
+    # Frames are indented, and so may be the lines of the message after them.
     start = next((number for number, line in enumerate(lines) if number and line and not line.startswith(" ")), 0)
     return "\n".join(lines[start:])

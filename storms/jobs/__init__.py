@@ -1,1 +1,1 @@
-"""The jobs under attack. Each module has ``run``, and an oracle of its output in plain Python."""
+"""The jobs under attack. Each module has a function ``run``, and an oracle of its output in plain Python."""

@@ -1,4 +1,4 @@
-"""A job without end: numbers by the second, counted by key, as files."""
+"""An unbounded job that counts numbers by key and writes files."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def key_of(number: int) -> int:
 
 
 def forget(records: list[Counted], batch_id: int) -> None:
-    """Takes records to the driver, and that is all."""
+    """Discard records. The sink exists to send records to the driver."""
 
 
 def run(spark: SparkSession, folder: str, layout: str = "blob", records_per_second: str = "500") -> None:
-    """Run until the process is ended."""
+    """Run until the process is killed."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
     env.set_parallelism(2)
     numbers = env.from_source(DataGeneratorSource(same, records_per_second=float(records_per_second)))
@@ -67,7 +67,7 @@ def run(spark: SparkSession, folder: str, layout: str = "blob", records_per_seco
 
 
 def difference(folder: Path, committed: int) -> str:
-    """What is wrong with the files of the first ``committed`` micro-batches; empty if nothing is."""
+    """Describe the errors in the files of the first ``committed`` micro-batches; empty if there are none."""
     found = read_files(folder / "counted") - read_files(folder / "counted", first_batch=committed)
     expected = Counter((number, number // KEYS + 1) for number in range(found.total()))
     missing, extra = (expected - found).total(), (found - expected).total()

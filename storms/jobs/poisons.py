@@ -1,4 +1,4 @@
-"""Programs with a record, a function or a value that no job should meet, and what should come of each."""
+"""Programs with an invalid record, function or value, and their allowed outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ("POISONED", "POISONS", "Fixed", "Item", "Pass", "Poison", "Raise", "i
 RECORDS = 20
 PER_BATCH = 7
 POISONED = 13
-"""The number of the record that is poison."""
+"""The number of the poisoned record."""
 MARK = new_builder("mark").type_long().combine_function_max().build()
 MEAN = StateDeclarations.value_state("mean", np.ndarray)
 
@@ -44,17 +44,21 @@ class Item(NamedTuple):
 
 
 class Nothing:
-    """No key, and no value of a watermark."""
+    """Neither a valid key nor a valid value of a watermark."""
 
-    __hash__ = None  # type: ignore[assignment]  # it is no key
+    __hash__ = None  # type: ignore[assignment]  # keys must be hashable
 
 
 @dataclass(frozen=True)
 class Poison:
-    """``build``: adds the program to the environment; returns its sink and what it should hold.
+    """A program with an invalid record, function or value.
 
-    ``wanted``: the outcomes that are sound. ``names``: what a refusal has to contain, all of it. ``on_spark_only``: it
-    would end the process of the local runtime.
+    Attributes:
+        name: The name of the case.
+        wanted: The allowed outcomes.
+        build: Adds the program to the environment. Returns its sink and the expected content.
+        names: A refusal must contain all of these.
+        on_spark_only: Whether the program would end the process of the local runtime.
     """
 
     name: str
@@ -77,7 +81,7 @@ def own_key(item: Item) -> Hashable:
 def through(
     function: Any, records: Sequence[Any] | None = None, wanted: Sequence[Any] | None = None
 ) -> Callable[[ExecutionEnvironment], tuple[CollectSink[Any], Counter[Any]]]:
-    """Records through one keyed function with the uid ``poison``. By default the same come out of it."""
+    """A program with a keyed function (uid ``poison``). ``wanted``: its output (default: the same records)."""
 
     def build(env: ExecutionEnvironment) -> tuple[CollectSink[Any], Counter[Any]]:
         given = items() if records is None else records
@@ -91,7 +95,7 @@ def through(
 
 
 class Pass(OneInputStreamProcessFunction[Item, Any]):
-    """Passes records on."""
+    """Forwards records."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         if record.number == POISONED:
@@ -100,7 +104,7 @@ class Pass(OneInputStreamProcessFunction[Item, Any]):
             output.collect(record)
 
     def poison(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        """What is done with the record that is poison."""
+        """Process the poisoned record."""
         output.collect(record)
 
 
@@ -110,7 +114,7 @@ class Raise(Pass):
 
 
 class Fixed(Pass):
-    """What ``Raise`` is after its repair."""
+    """``Raise`` after its repair."""
 
 
 class Recurse(Pass):
@@ -183,7 +187,7 @@ class EmitsNone(Pass):
 
 
 class ChangesAfterwards(OneInputStreamProcessFunction[Item, Any]):
-    """Emits one list twice, changed in between."""
+    """Emits the same list twice and modifies it in between."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         emitted = [record.number]
@@ -209,7 +213,7 @@ class EmitsManyWatermarks(Pass):
 
 
 class EmitsWatermark(Pass):
-    """Emits a watermark of some value."""
+    """Emits a watermark with the given value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -223,7 +227,7 @@ class EmitsWatermark(Pass):
 
 
 class KeepsArray(OneInputStreamProcessFunction[Item, Any]):
-    """Adds up numbers in an array."""
+    """Keeps a count in an array."""
 
     def uses_states(self) -> list[StateDeclaration]:
         return [MEAN]
@@ -251,7 +255,7 @@ def emit_count(count: int, window: WindowContext, ctx: PartitionedContext[Any]) 
 def in_windows(
     time: Any, start: int | None = None
 ) -> Callable[[ExecutionEnvironment], tuple[CollectSink[Any], Counter[Any]]]:
-    """A record with this timestamp among others, in windows of a second. ``start``: of its window, if it has one."""
+    """A program with one-second windows and a record at ``time``. ``start``: the start of its window, if it has one."""
 
     def build(env: ExecutionEnvironment) -> tuple[CollectSink[Any], Counter[Any]]:
         given = [Item("a", 100), Item("a", time), Item("a", 200)]

@@ -1,4 +1,4 @@
-"""From Kafka to Kafka and PostgreSQL, both exactly once."""
+"""A job from Kafka to Kafka and PostgreSQL, with exactly-once delivery."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Count(OneInputStreamProcessFunction[int, Counted]):
 
 
 class Encode:
-    """The value of a message, or a row of the table."""
+    """Encodes records as values of messages, and as rows of the table."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -81,7 +81,7 @@ class Encode:
 
 
 def run(spark: SparkSession, folder: str, layout: str, brokers: str, into: str, out: str, conninfo: str) -> None:
-    """Read the messages of the topic ``into`` from where the checkpoint in ``folder`` stands."""
+    """Run or resume the job, with its checkpoint in ``folder``. It reads the topic ``into`` and writes to ``out``."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
     env.set_parallelism(2)
     source = KafkaSource(brokers, topics=into, decode=values(number_of), group_id=out, records_per_batch=PER_BATCH)
@@ -96,9 +96,9 @@ def run(spark: SparkSession, folder: str, layout: str, brokers: str, into: str, 
 
 
 def expected() -> Output:
-    """What each of the three sinks holds in the end: how often each key had its first, second, … record.
+    """The expected content of each of the three sinks: the numbered records of each key, and all records.
 
-    Which record is which depends on the order in which partitions are read.
+    The number of a record depends on the order in which partitions are read.
     """
     sizes = Counter(map(key_of, range(MESSAGES)))
     numbered = Counter((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
@@ -108,7 +108,7 @@ def expected() -> Output:
 
 
 class Servers:
-    """The servers of a storm, with a topic and a table for each life of the job."""
+    """The servers of a storm. Each life of the job has its own topic and table."""
 
     def __init__(self, broker: KafkaBroker, database: PostgresServer) -> None:
         self._topics = Topics(broker.bootstrap_servers)
@@ -120,14 +120,14 @@ class Servers:
             )
 
     def prepare(self, life: str) -> list[str]:
-        """Make topic and table; returns the arguments of the job."""
+        """Create the topic and the table. Returns the arguments of the job."""
         out = self._topics.create(2, f"out-{life}")
         with psycopg.connect(self._conninfo) as connection:
             connection.execute(f"CREATE TABLE {out.replace('-', '_')} (number int, nth int)")
         return [self._topics.bootstrap_servers, self._into, out, self._conninfo]
 
     def written(self, folder: Path, out: str) -> Output:
-        """What the sinks hold."""
+        """Read the content of the sinks."""
         files = read_files(folder / "counted")
         messages = [value.split() for part in self._topics.committed(out).values() for value in part]
         with psycopg.connect(self._conninfo) as connection:
@@ -146,14 +146,14 @@ class Servers:
 
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
-    """Both servers while the block runs. Raises ``MissingComponentError``."""
+    """Run both servers during the block. Raises ``MissingComponentError``."""
     folder.chmod(0o755)
     (folder / "kafka").mkdir()
     (folder / "postgres").mkdir()
     broker = KafkaBroker(folder / "kafka")
     broker.start()
     try:
-        database = PostgresServer(folder / "postgres")  # its port is chosen while the broker has its own
+        database = PostgresServer(folder / "postgres")  # created while the broker runs, so that it chooses another port
         database.start()
         try:
             yield Servers(broker, database)

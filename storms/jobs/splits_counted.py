@@ -1,4 +1,4 @@
-"""Three splits with event time, a keyed count and windows; two folders of parquet files."""
+"""A job with three splits and event time, a keyed count and windows, and two file sinks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Count(OneInputStreamProcessFunction[Item, Counted]):
 
 
 def start(spark: SparkSession, folder: str, layout: str = "blob") -> JobHandle:
-    """Start the job, or continue it, with its checkpoint and output in ``folder``."""
+    """Start or resume the job, with its checkpoint and output in ``folder``."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
     env.set_parallelism(2)
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
@@ -93,12 +93,12 @@ def start(spark: SparkSession, folder: str, layout: str = "blob") -> JobHandle:
 
 
 def run(spark: SparkSession, folder: str, layout: str = "blob") -> None:
-    """The same, to its end."""
+    """Run or resume the job to its end."""
     start(spark, folder, layout).await_termination()
 
 
 def expected(layout: str = "blob") -> Output:
-    """What the sinks hold in the end."""
+    """The expected content of the sinks."""
     numbers = [number for end in ENDS.values() for number in range(end)]
     sizes = Counter(number % KEYS for number in numbers)
     windows = Counter((number % KEYS, number - number % WINDOW) for number in numbers)
@@ -109,5 +109,5 @@ def expected(layout: str = "blob") -> Output:
 
 
 def written(folder: Path, first_batch: int = 0) -> Output:
-    """What the sinks hold."""
+    """Read the content of the sinks."""
     return {"counted": read_files(folder / "counted"), "windows": read_files(folder / "windows")}

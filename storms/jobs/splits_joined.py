@@ -1,4 +1,4 @@
-"""Splits of one source and then of another, joined with a table whose snapshot ends later (LEFT temporal join)."""
+"""A hybrid source with splits, joined with a table whose snapshot ends later (LEFT temporal join)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HISTORY = {"span-0": 1_500, "span-1": 2_000, "span-2": 1_500}
 LIVE = {"span-3": 2_000, "span-4": 3_000}
 LIMIT = 400
 ROWS = 60
-"""Of the table. It ends some micro-batches after the job began: until then records wait."""
+"""The number of rows of the table. It ends some micro-batches after the start of the job; until then, records wait."""
 KEYS = 80
 GATES = ("join", "count")
 SINKS = ("joined", "counted")
@@ -81,7 +81,7 @@ class Count(OneInputStreamProcessFunction[Joined, Counted]):
 
 
 class Join:
-    """Makes a result of a record and the row of its key."""
+    """Joins a record with the row of its key."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -92,7 +92,7 @@ class Join:
 
 
 def run(spark: SparkSession, folder: str, layout: str = "blob") -> None:
-    """Run the job, or continue it, with its checkpoint and output in ``folder``."""
+    """Run or resume the job, with its checkpoint and output in ``folder``."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
     env.set_parallelism(2)
     source = HybridSource([Spans(ends, limit=LIMIT, run=50) for ends in (HISTORY, LIVE)])
@@ -108,7 +108,7 @@ def run(spark: SparkSession, folder: str, layout: str = "blob") -> None:
 
 
 def expected(layout: str = "blob") -> Output:
-    """What the sinks hold in the end."""
+    """The expected content of the sinks."""
     spans = {**HISTORY, **LIVE}
     return {
         "joined": Counter(
@@ -121,5 +121,5 @@ def expected(layout: str = "blob") -> Output:
 
 
 def written(folder: Path, first_batch: int) -> Output:
-    """What the sinks hold."""
+    """Read the content of the sinks."""
     return {"joined": read_files(folder / "joined"), "counted": read_files(folder / "counted", "json")}

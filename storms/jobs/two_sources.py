@@ -1,4 +1,4 @@
-"""Two generators, a keyed function of two inputs with states and timers, windows, a field; files and a collection."""
+"""A job with two generators, a keyed function with states and timers, windows, a field, and file and collect sinks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = 13
 PARTS = 3
 PER_BATCH = 200
 RECORDS = 5_000
-"""Of each source."""
+"""The number of records of each source."""
 WINDOW = 10_000  # ms
 GATES = ("match", "count")
 SINKS = ("seen", "windows", "total")
@@ -60,7 +60,7 @@ class Total(NamedTuple):
 
 
 def event(index: int) -> Event:
-    """The record at ``index`` of either source."""
+    """The record at ``index`` of both sources."""
     return Event(f"key-{index * index % KEYS}", index, index * 20)
 
 
@@ -73,9 +73,9 @@ def time_of(record: Event) -> int:
 
 
 class Match(TwoInputNonBroadcastStreamProcessFunction[Event, Event, Seen]):
-    """Numbers the records of each key: those of each side, and those of each part of the two sides together.
+    """Numbers the records of each key, by side, and by part for both sides together.
 
-    One processing-time timer per key, set by its first record.
+    The first record of each key registers a processing-time timer.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -140,7 +140,7 @@ def as_window(records: int, window: WindowContext, ctx: PartitionedContext[Windo
 
 
 def run(spark: SparkSession, folder: str, layout: str = "blob", records: str = str(RECORDS)) -> None:
-    """Run the job, or continue it, with its checkpoint and output in ``folder``."""
+    """Run or resume the job, with its checkpoint and output in ``folder``."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout(layout)))
     env.set_parallelism(2)
     sides = []
@@ -167,7 +167,7 @@ def run(spark: SparkSession, folder: str, layout: str = "blob", records: str = s
 
 
 def expected(layout: str = "blob", records: str = str(RECORDS)) -> Output:
-    """What the sinks hold in the end."""
+    """The expected content of the sinks."""
     events = [event(index) for index in range(int(records))]
     seen: Counter[tuple[str, str, int]] = Counter()
     for key, size in Counter(record.key for record in events).items():
@@ -185,9 +185,10 @@ def expected(layout: str = "blob", records: str = str(RECORDS)) -> Output:
 
 
 def written(folder: Path, first_batch: int) -> Output:
-    """What the sinks hold. ``collected``: only what the last run collected and did not write to files, or vice versa.
+    """Read the content of the sinks.
 
-    ``first_batch``: the first micro-batch of the last run.
+    ``collected`` has the differences between the records that the last run collected and those that it wrote to files.
+    ``first_batch`` is the first micro-batch of the last run.
     """
     seen = read_files(folder / "seen")
     of_last_run = read_files(folder / "seen", first_batch=first_batch)

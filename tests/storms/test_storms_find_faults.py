@@ -59,7 +59,7 @@ def test_kills_of_a_job_with_a_careless_sink_are_reported(tmp_path: Path) -> Non
     life = life_of_toy(tmp_path, "careless")
     assert life.output.startswith("out: 0 missing and ")
     verdict = kills.describe([life], OPTIONS).verdicts[-1]
-    assert (verdict.claim, verdict.measured, verdict.met) == ("lives with another output", 1, False)
+    assert (verdict.claim, verdict.measured, verdict.met) == ("lives with a different output", 1, False)
 
 
 def test_a_job_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_another_order_of_a_graph_is_reported() -> None:
         others = [local[1], local[0], *local[2:]]
         swapped = [replace(case, graph=other.graph) for case, other in zip(cases, others, strict=True)]
         found = [what for _, what in dags.found_wrong(swapped, others, local)]
-    assert found == ["other records or another order than locally"] * 2
+    assert found == ["records or their order differ from the local run"] * 2
 
 
 def test_bad_graphs_are_reported() -> None:

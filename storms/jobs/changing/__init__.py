@@ -1,1 +1,1 @@
-"""A program that is changed between two starts. It is copied, and its text is edited."""
+"""A program that is changed between two starts, by editing a copy of its source code."""

@@ -1,4 +1,4 @@
-"""What the program imports."""
+"""A module that the program imports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ("pick",)
 
 
 def pick(record: Any) -> str:
-    """A key."""
+    """Return the key of a record."""
     key: str = record.key
     return key

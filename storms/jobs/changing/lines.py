@@ -1,4 +1,4 @@
-"""The oracle of the program, and what it wrote."""
+"""The oracle and the output of the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTING = ("counts", "helper", "method", "table", "callable", "declared", "pai
 
 
 def expected() -> Output:
-    """The lines of every operator in the end."""
+    """The expected lines of every operator at the end."""
     sizes = Counter(f"key-{index % KEYS}" for index in range(COUNT))
     numbered = [(key, nth) for key, size in sizes.items() for nth in range(1, size + 1)]
     lines = {name: Counter((name, key, nth) for key, nth in numbered) for name in _COUNTING}
@@ -26,7 +26,7 @@ def expected() -> Output:
 
 
 def written(folder: Path) -> Output:
-    """The lines of every operator that there are, of those that the oracle knows."""
+    """The lines of the operators that the oracle covers."""
     lines: dict[str, Counter[tuple[str, str, int]]] = {name: Counter() for name in expected()}
     for file in (folder / "lines").glob("*.json"):
         name = file.name.split(" ")[0]

@@ -1,4 +1,4 @@
-"""Many small operators beside each other, each with another kind of key selector, state or declaration.
+"""Many small operators, each with a different kind of key selector, state or declaration.
 
 The edits in ``storms.common.changes`` refer to the text of this file.
 """
@@ -67,7 +67,7 @@ MARK = new_builder("mark").type_long().combine_function_max().combine_wait_for_a
 
 
 class Generate:
-    """The source. The first run stops at a gate."""
+    """The generator of the source. The first run is suspended at a gate."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -83,7 +83,7 @@ def by_key(record: Record) -> str:
 
 
 class Select:
-    """A callable object as key selector."""
+    """A callable object that serves as key selector."""
 
     def __call__(self, record: Record) -> str:
         return self.chosen(record)
@@ -110,7 +110,7 @@ class Count(OneInputStreamProcessFunction[Record, Line]):
 
 
 class CountTwice(Count):
-    """The same by twos, in a state of the same name and type."""
+    """Like ``Count`` in steps of two, with a state of the same name and type."""
 
     def process_record(self, record: Record, output: Collector[Line], ctx: PartitionedContext[Line]) -> None:
         count = ctx.state_manager.get_state(COUNTED)
@@ -119,7 +119,7 @@ class CountTwice(Count):
 
 
 class Declared(OneInputStreamProcessFunction[Record, Line]):
-    """Numbers the records of each key; its state has a name and a type of its own."""
+    """Numbers the records of each key, in a state with a different name."""
 
     def uses_states(self) -> list[StateDeclaration]:
         return [DECLARED]
@@ -168,7 +168,7 @@ class InField(OneInputStreamProcessFunction[Record, Line]):
 
 
 class Mark(OneInputStreamProcessFunction[Record, Line]):
-    """Sends a watermark that nothing else depends on."""
+    """Emits a watermark that no other operator depends on."""
 
     def declare_watermarks(self) -> list[WatermarkDeclaration]:
         return [MARK]
@@ -195,7 +195,7 @@ def same(record: Record) -> Record:
 
 
 def lines_in(folder: str, name: str) -> Callable[[list[Line], int], None]:
-    """Write the lines of a micro-batch to a file of its own: a repeated micro-batch replaces it."""
+    """Create a function that writes each micro-batch to a file, which a repeated micro-batch replaces."""
 
     def write(lines: list[Line], batch_id: int) -> None:
         file = Path(folder, "lines", f"{name} {batch_id}.json")
@@ -206,7 +206,7 @@ def lines_in(folder: str, name: str) -> Callable[[list[Line], int], None]:
 
 
 def run(spark: SparkSession, folder: str, checkpoint: str = "checkpoint") -> None:
-    """Run the program, or continue it."""
+    """Run or resume the program."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=StateLayout.BLOB))
     env.set_parallelism(2)
     source = DataGeneratorSource(Generate(Gate(folder, "stop")), count=COUNT, records_per_batch=PER_BATCH)
