@@ -1,1 +1,1 @@
-"""Benchmarks: ``./run bench`` lists them, ``./run bench NAME`` runs one. ``results/`` holds what they last said."""
+"""Benchmarks: ``./run bench`` lists them, ``./run bench NAME`` runs one. ``results/`` holds their latest reports."""

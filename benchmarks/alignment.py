@@ -1,16 +1,16 @@
-"""Watermark alignment: what it keeps from piling up, and what it costs.
+"""Watermark alignment: its effect on buffered records, and its cost.
 
-**What waits.** A source has two splits, of which one is 50 times faster in event time; a micro-batch holds so many
-records of both together. Behind it are tumbling windows per key. A window fires when the slow split is past it, so
-whatever the fast one brings from further ahead waits in state. Records that have been read and are in no result yet are
-counted after each micro-batch, without alignment and with it. (A split that is paused leaves its share to the other
-one: so the job with alignment is at the end of the slow split in half the micro-batches.)
+**Buffered records.** One of two splits of a source is 50 times faster in event time. They share the limit of a
+micro-batch, and tumbling windows per key follow. A window fires when the slow split has passed it, so records of the
+fast split are buffered in state. The benchmark counts the buffered records after each micro-batch, with and without
+alignment. (A paused split leaves its share of the limit to the other one, so with alignment the slow split ends in half
+the micro-batches.)
 
-**What it costs.** The same windows over two splits of one speed, where nobody ever waits for the other: with a
-generator behind the source, with event time told to the source (readers report to the driver after each micro-batch),
-and with alignment besides. All three come to the same results.
+**Cost.** The same windows over two splits of equal speed, which never wait for each other: with a watermark generator
+after the source, with event time per split (readers report to the driver after each micro-batch), and with alignment.
+All three have the same results.
 
-All of it in ``local[2]`` with two subtasks of everything.
+Everything runs in ``local[2]`` with two subtasks per operator.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = ("main",)
 NAME = "alignment"
 FASTER = 50
 TARGET = 10
-"""So many times as many records wait without alignment as with it, at least."""
+"""The minimum ratio of buffered records without alignment to those with it."""
 
 SHORT = {"limit": 400, "batches": 12, "window": 200, "drift": 2_000, "keys": 50, "sizes": [2_000], "measured": 2}
 _RECORDS_AT_ONCE = 4096
 
 Reading: TypeAlias = tuple[int, int, int]
-"""Key, time in ms, number of readings that this stands for."""
+"""Key, time in ms, and the number of readings that this one aggregates."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Readings from number ``position`` on, of ``end``; one every ``step_ms``."""
+    """A split with ``end`` readings, one every ``step_ms``, read up to ``position``."""
 
     name: str
     step_ms: int
@@ -61,12 +61,12 @@ class Stretch:
 
     @property
     def split_id(self) -> str:
-        """The name."""
+        """The name of the split."""
         return self.name
 
 
 class Readings(SplitSource[Reading, Stretch]):
-    """``steps``: by the name of a split how many ms are between two readings. ``count``: readings of each split."""
+    """Generates readings. ``steps``: the ms between readings, by split. ``count``: the number of readings per split."""
 
     split_serializer = DataclassSerializer(Stretch)
     assigner = RoundRobinSplitAssigner()
@@ -102,40 +102,40 @@ class Readings(SplitSource[Reading, Stretch]):
 
 
 def key_of(reading: Reading) -> int:
-    """The key."""
+    """Return the key."""
     return reading[0]
 
 
 def time_of(reading: Reading) -> int:
-    """Event time."""
+    """Return the event time."""
     return reading[1]
 
 
 def together(first: Reading, second: Reading) -> Reading:
-    """Two as one."""
+    """Aggregate two readings."""
     return first[0], second[1], first[2] + second[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--limit", type=int, default=20_000, help="records in a micro-batch, of what waits (20,000)")
+    parser.add_argument("--limit", type=int, default=20_000, help="records per micro-batch, first part (20,000)")
     parser.add_argument("--batches", type=int, default=60, help="micro-batches without alignment (60)")
-    parser.add_argument("--window", type=int, default=10_000, help="ms (10,000)")
-    parser.add_argument("--drift", type=int, default=100_000, help="ms that the fast split may be ahead (100,000)")
-    parser.add_argument("--keys", type=int, default=1_000, help="keys (1,000)")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 200_000], help="micro-batches of the costs")
-    parser.add_argument("--measured", type=int, default=20, help="micro-batches, after two to warm up (20)")
+    parser.add_argument("--window", type=int, default=10_000, help="size of the windows in ms (10,000)")
+    parser.add_argument("--drift", type=int, default=100_000, help="maximum drift in ms (100,000)")
+    parser.add_argument("--keys", type=int, default=1_000, help="number of keys (1,000)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2_000, 200_000], help="records per micro-batch, cost")
+    parser.add_argument("--measured", type=int, default=20, help="measured micro-batches, after two for warm-up (20)")
     options = parser.parse(arguments, SHORT)
     with spark_session("alignment benchmark") as spark:
         report = Report(NAME, "Watermark alignment", conditions(spark, NAME, arguments))
         waiting = {
-            "without": what_waits(spark, options, strategy()),
-            "with": what_waits(spark, options, aligned(options)),
+            "without": buffered_records(spark, options, strategy()),
+            "with": buffered_records(spark, options, aligned(options)),
         }
-        tell_what_waits(report, options, waiting)
+        report_buffered(report, options, waiting)
         for size in options.sizes:
-            compare(report, size, what_it_costs(spark, options, size))
+            compare(report, size, measure_costs(spark, options, size))
     report.publish(options.results)
     if options.results is not None:
         draw(waiting, options.results / f"{NAME}.svg")
@@ -143,32 +143,34 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def strategy() -> WatermarkStrategy[Reading]:
-    """Event time of each split."""
+    """A strategy with event time per split."""
     return EventTimeExtension.new_watermark_generator_builder(time_of).build_as_watermark_strategy()
 
 
 def aligned(options: argparse.Namespace) -> WatermarkStrategy[Reading]:
-    """The same, within the drift."""
+    """The same strategy with alignment."""
     drift = timedelta(milliseconds=options.drift)
     return strategy().with_watermark_alignment("readings", drift, timedelta(milliseconds=1))
 
 
 def environment(spark: SparkSession) -> ExecutionEnvironment:
-    """With two subtasks of everything."""
+    """An environment with two subtasks per operator."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     return env
 
 
 def count_in_windows(readings: NonKeyedPartitionStream[Reading], window_ms: int, counts: dict[int, int]) -> None:
-    """Windows per key; ``counts`` gets how many readings are in the results of each micro-batch."""
+    """Add windows per key. ``counts`` gets the number of readings in the results of each micro-batch."""
     window = reduce(WindowStrategy.tumbling(timedelta(milliseconds=window_ms)), together)
     results = readings.key_by(key_of).process(window).with_uid("windows")
     results.to_sink(ForeachBatchSink(lambda records, batch: counts.update({batch: sum(n for _, _, n in records)})))
 
 
-def what_waits(spark: SparkSession, options: argparse.Namespace, watermarks: WatermarkStrategy[Reading]) -> list[int]:
-    """Records in windows after each micro-batch, until the slow split has been read."""
+def buffered_records(
+    spark: SparkSession, options: argparse.Namespace, watermarks: WatermarkStrategy[Reading]
+) -> list[int]:
+    """The number of buffered records after each micro-batch, until the slow split has been read."""
     env, counts = environment(spark), dict[int, int]()
     count = options.batches * options.limit // 2
     source = Readings({"fast": FASTER, "slow": 1}, count=count, keys=options.keys, limit=options.limit, bounded=False)
@@ -184,7 +186,7 @@ def what_waits(spark: SparkSession, options: argparse.Namespace, watermarks: Wat
 
 
 def read_after_each_batch(folder: str) -> list[int]:
-    """How many records have been read, by the offsets that stand in Spark's log."""
+    """The number of records read after each micro-batch, from the offsets in Spark's log."""
     files = sorted(Path(folder, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     offsets = [json.loads(file.read_text().splitlines()[2]) for file in files]
     return [
@@ -192,8 +194,8 @@ def read_after_each_batch(folder: str) -> list[int]:
     ]
 
 
-def tell_what_waits(report: Report, options: argparse.Namespace, waiting: Mapping[str, list[int]]) -> None:
-    """A table of some micro-batches, and whether what waits stays within the drift."""
+def report_buffered(report: Report, options: argparse.Namespace, waiting: Mapping[str, list[int]]) -> None:
+    """Add a table of some micro-batches, and check that the drift bounds the number of buffered records."""
     last = max(map(len, waiting.values())) - 1
     shown = sorted({round(last * tenth / 10) for tenth in range(11)})
     rows = [
@@ -203,14 +205,14 @@ def tell_what_waits(report: Report, options: argparse.Namespace, waiting: Mappin
     header = ("micro-batch", *(f"{name} alignment" for name in waiting))
     report.table("Records that wait in windows (drawn in alignment.svg)", header, rows)
     most = {name: max(series) for name, series in waiting.items()}
-    # Of the fast split the drift and one micro-batch; of the slow one what a window has not finished with.
+    # The drift and one micro-batch of the fast split, and an unfinished window of the slow one.
     bound = options.drift // FASTER + options.limit + options.window
     report.at_most("what waits with alignment, as a part of drift, micro-batch and window", most["with"] / bound, 1)
     report.at_least("times as much waits without", most["without"] / most["with"], TARGET)
 
 
-def what_it_costs(spark: SparkSession, options: argparse.Namespace, size: int) -> dict[str, Measured]:
-    """Two splits of one speed, in three forms."""
+def measure_costs(spark: SparkSession, options: argparse.Namespace, size: int) -> dict[str, Measured]:
+    """Measure two splits of equal speed in three variants."""
     forms: dict[str, WatermarkStrategy[Reading] | None] = {
         "generator behind the source": None,
         "event time of splits": strategy(),
@@ -225,7 +227,7 @@ def what_it_costs(spark: SparkSession, options: argparse.Namespace, size: int) -
 def one_speed(
     spark: SparkSession, options: argparse.Namespace, size: int, watermarks: WatermarkStrategy[Reading] | None
 ) -> Measured:
-    """Micro-batches of ``size`` records."""
+    """Measure one variant with micro-batches of ``size`` records."""
     env, counts = environment(spark), dict[int, int]()
     count = size * (WARM_UP + options.measured) // 2
     source = Readings({"one": 1, "other": 1}, count=count, keys=options.keys, limit=size, bounded=True)
@@ -238,7 +240,7 @@ def one_speed(
 
 
 def draw(waiting: Mapping[str, list[int]], file: Path) -> None:
-    """A line for each series."""
+    """Draw a line for each series."""
     with plt.rc_context({"svg.hashsalt": NAME, "svg.fonttype": "none"}):
         figure, axes = plt.subplots(figsize=(7, 4))
         for name, series in waiting.items():

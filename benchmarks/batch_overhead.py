@@ -1,26 +1,24 @@
-"""What a micro-batch costs before any record counts: plans of one, two and three levels against hand-written Spark.
+"""The fixed cost of a micro-batch: plans of one, two and three levels compared with hand-written Spark queries.
 
-Everything counts per key, 100 records a micro-batch over 20 keys, in two partitions of ``local[2]``. A level is a keyed
-function that keeps a count per key in a field and passes on ``(key, count)``; the next one counts those by key again.
+All queries count per key: 100 records per micro-batch with 20 keys, in two partitions of ``local[2]``. A level is a
+keyed function that keeps a count per key in a field and emits ``(key, count)``; the next level counts these by key.
 
-The hand-written queries have the same source, and a sink that collects on the driver, as the plans' does:
+The hand-written queries have the same source, and a sink that collects on the driver like that of the plans:
 
-* *per key*: as one writes it, one ``applyInPandasWithState`` over ``groupBy("key")``, with a count as the state of each
-  of the 20 groups; what everything is compared with;
-* *1, 2 and 3 stages*: the hardest opponents, one for each plan: so many ``applyInPandasWithState`` in a row, with two
-  hash buckets as groups, one in each partition, which keep the counts of their keys as bytes. It is what a plan does
-  inside, without the plan, and less of it: a stage passes on one row per key, a level one record per record. What they
-  take is Spark's own.
+* *per key*, the baseline: one ``applyInPandasWithState`` over ``groupBy("key")``, with a count as the state of each of
+  the 20 groups;
+* *1, 2 and 3 stages*, the strongest competitors, one for each plan: several ``applyInPandasWithState`` in sequence. Its
+  two groups are hash buckets, one per partition, which keep the counts of their keys as bytes. This is what a plan does
+  internally, with less work: a stage emits one row per key, a level one record per input record. Their time is Spark's.
 
-There are two sources: Spark's own, Parquet files, one in each micro-batch, which the plans read through
-``from_dataframe``; and one in Python, ``DataGeneratorSource`` in the plans and by hand the least
-``DataSourceStreamReader`` that does the same. And there are two kinds of sessions: with Spark's own settings, as they
-are for one who knows of no others; and with those that the project asks for, which the queries by hand then have as
-well. (Plans set most of them by themselves.)
+There are two sources. Spark's source reads Parquet files, one per micro-batch; plans read it through
+``from_dataframe``. The Python source is ``DataGeneratorSource`` in plans, and a minimal ``DataSourceStreamReader`` in
+hand-written queries. There are also two kinds of sessions: with Spark's default settings, and with the settings that
+the project recommends, which then apply to the hand-written queries as well. (Plans set most of them themselves.)
 
-The queries take turns, each with a checkpoint of its own, and so do the sessions; the first turn is only to warm
-everything up. In the end the plan with two levels runs once more, to see how long the project's own code takes in the
-driver, in the planner of the source and in the workers; that turn counts for nothing else.
+The queries run in turn, each with a new checkpoint, and so do the sessions; the first round is for warm-up. Finally,
+the plan with two levels runs once more to measure the project's own code in the driver, in the planner of the source
+and in the workers.
 """
 
 from __future__ import annotations
@@ -58,27 +56,27 @@ BASELINE = "by hand, per key"
 SPARKS, OURS = "Spark's settings", "the project's settings"
 SOURCES = ("source of Spark's own", "source in Python")
 MOST_TIMES = 1.3
-"""A plan of two levels is to take at most so many times what the query by hand takes."""
+"""The maximum ratio of the time of a plan with two levels to that of the hand-written query."""
 MOST_OWN_MS = 30
-"""And the project's own code in it at most so many milliseconds."""
+"""The maximum time of the project's own code in a micro-batch, in ms."""
 SHORT = {"levels": (2,), "rounds": 1, "skip": 0, "warm_up": 1, "batches": 1}
 
 _TARGET_LEVELS = 2
 _PHASES = ("latestOffset", "walCommit", "queryPlanning", "getBatch", "addBatch", "commitOffsets")
 
 Measured = dict[tuple[str, str, str], list[StreamingQueryProgress]]
-"""By session, source and query."""
+"""The progress of micro-batches by session, source and query."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="of the plans (1 2 3)")
-    parser.add_argument("--rounds", type=int, default=4, help="in which every query runs once (4)")
-    parser.add_argument("--skip", type=int, default=1, help="rounds before those, to warm up (1)")
+    parser.add_argument("--levels", type=int, nargs="+", default=LEVELS, help="levels of the plans (1 2 3)")
+    parser.add_argument("--rounds", type=int, default=4, help="measured rounds; every query runs once in each (4)")
+    parser.add_argument("--skip", type=int, default=1, help="rounds for warm-up before (1)")
     # A query's first micro-batches compile code and open state stores.
     parser.add_argument("--warm-up", type=int, default=3, help="micro-batches of a query before the measured ones (3)")
-    parser.add_argument("--batches", type=int, default=10, help="that are measured of a query (10)")
+    parser.add_argument("--batches", type=int, default=10, help="measured micro-batches of a query (10)")
     options = parser.parse(arguments, SHORT)
     measured: Measured = defaultdict(list)
     with TemporaryDirectory() as files:
@@ -94,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         measured[session, source, name] += progress
     for source in SOURCES:
         _compare(report, source, options.levels, measured)
-    _tell_own_time(report, options)
+    _report_own_time(report, options)
     report.publish(options.results)
     return 0
 
@@ -125,9 +123,9 @@ def _plan(levels: int) -> str:
 def _measure(
     spark: SparkSession, files: str, options: argparse.Namespace, *, tuned: bool
 ) -> dict[tuple[str, str], list[StreamingQueryProgress]]:
-    """One turn of every query."""
+    """Run every query once."""
     sources = _sources(spark, files, options)
-    # Plans come last: what they do to the workers of the session (``forget_modules``) would help the others as well.
+    # Plans run last: their effect on the session's workers (``forget_modules``) would speed up the other queries.
     runs = {
         (source, name): run
         for queries in (
@@ -166,23 +164,23 @@ def _compare(report: Report, source: str, numbers: Sequence[int], measured: Meas
         ]
         header = ("query", "median ms", "spread", *(f"times {BASELINE}, {kind}" for kind in bases), "batches")
         report.table(f"{title}, {session}: {RECORDS} records a micro-batch", header, rows)
-    _tell_pairs(report, title, numbers, samples)
+    _report_pairs(report, title, numbers, samples)
     ours = {name: batches for (*where, name), batches in measured.items() if where == [OURS, source]}
-    _tell_phases(report, title, ours)
+    _report_phases(report, title, ours)
     if _TARGET_LEVELS in numbers:
         plan = samples[OURS, _plan(_TARGET_LEVELS)].median
         for session, base in bases.items():
             report.at_most(f"{source}: {_plan(_TARGET_LEVELS)}, beside by hand with {session}", plan / base, MOST_TIMES)
 
 
-def _tell_pairs(report: Report, title: str, numbers: Sequence[int], samples: dict[tuple[str, str], Sample]) -> None:
+def _report_pairs(report: Report, title: str, numbers: Sequence[int], samples: dict[tuple[str, str], Sample]) -> None:
     pairs = {n: (samples[OURS, _plan(n)].median, samples[OURS, _by_hand(n)].median) for n in numbers}
     rows = [(n, round(plan * 1000), round(by_hand * 1000), plan / by_hand) for n, (plan, by_hand) in pairs.items()]
     header = ("levels or stages", "plan ms", "by hand ms", "plan / by hand")
     report.table(f"{title}, {OURS}: plans beside as many stages by hand", header, rows)
 
 
-def _tell_phases(report: Report, title: str, queries: dict[str, list[StreamingQueryProgress]]) -> None:
+def _report_phases(report: Report, title: str, queries: dict[str, list[StreamingQueryProgress]]) -> None:
     rows: list[tuple[str | int | float, ...]] = [
         (name, *(round(statistics.median(batch.durationMs.get(phase, 0) for batch in batches)) for phase in _PHASES))
         for name, batches in queries.items()
@@ -190,7 +188,7 @@ def _tell_phases(report: Report, title: str, queries: dict[str, list[StreamingQu
     report.table(f"{title}, {OURS}: Spark's phases of a micro-batch, median ms", ("query", *_PHASES), rows)
 
 
-def _tell_own_time(report: Report, options: argparse.Namespace) -> None:
+def _report_own_time(report: Report, options: argparse.Namespace) -> None:
     with TemporaryDirectory() as times:
         settings = {**SESSION_SETTINGS, **own_time.settings(times)}
         with spark_session("own time", settings) as spark, own_time.watching(times), checkpoint() as folder:

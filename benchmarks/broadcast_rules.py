@@ -1,6 +1,6 @@
-"""Broadcast rules, by dsv2 and by its peers (see ``benchmarks/jobs/broadcast_rules.py``).
+"""Broadcast rules with dsv2 and its peers (see ``benchmarks/jobs/broadcast_rules.py``).
 
-The same as ``./run bench suite broadcast_rules``, with all its options.
+Equivalent to ``./run bench suite broadcast_rules``, with the same options.
 """
 
 from __future__ import annotations

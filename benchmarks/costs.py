@@ -1,15 +1,15 @@
-"""Where each microsecond of a record goes: source, decode, user function, route, encode, state, and Spark.
+"""The breakdown of the time per record: source, decode, user function, route, encode, state, and Spark.
 
-Three measurements make one table, per record and in microseconds of one core:
+Three measurements result in one table, in microseconds of one core per record:
 
-* the plan's own stage functions, run one after the other in this process, without Spark, over the same frames: the
-  processor time of each part of the work, level by level (``benchmarks/common/outside.py``);
-* the user functions alone, by the plain loop, records made before: they are a part of what is called process there, and
-  cannot be told apart from it record by record without slowing both down;
-* a micro-batch on Spark: what is left of the time of both cores is Spark's, idle times included.
+* the plan's stage functions, run in sequence in this process, without Spark, over the same frames: the CPU time of each
+  part, level by level (``benchmarks/common/outside.py``);
+* the user functions alone, in the plain loop with prepared records: they are contained in the part "process", and
+  cannot be measured separately per record without slowing down both;
+* a micro-batch on Spark: the rest of the time of both cores is Spark's, including idle time.
 
-A second table has the functions with most time of their own, by cProfile, which makes calls of Python functions look
-dearer than they are.
+A second table lists the functions with the most own time, measured with cProfile, which overstates the cost of calls of
+Python functions.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ __all__ = ("main",)
 
 NAME = "costs"
 JOBS = ("hot_topics", "running_count", "windows", "pass_through")
-"""With one source each."""
+"""The jobs with a single source."""
 SHORT = {"jobs": ["hot_topics"], "records": 10_000, "batches": 1, "warm_up": 1, "keys": 100}
 
 _CORES = 2
-_TO_FILL_UP = 2  # batches of this process, in which nothing is compiled
-_HOTTEST = 15  # functions shown
+_WARM_UP = 2  # batches in this process, where nothing is compiled
+_HOTTEST = 15  # number of listed functions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="(all)")
-    parser.add_argument("--records", type=int, default=1_000_000, help="in a micro-batch (1,000,000)")
-    parser.add_argument("--batches", type=int, default=5, help="on Spark (5)")
-    parser.add_argument("--warm-up", type=int, help="micro-batches before those (4 to 20, by their size)")
-    parser.add_argument("--keys", type=int, default=1_000, help="(1,000)")
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), help="only these (all)")
+    parser.add_argument("--records", type=int, default=1_000_000, help="records per micro-batch (1,000,000)")
+    parser.add_argument("--batches", type=int, default=5, help="measured micro-batches on Spark (5)")
+    parser.add_argument("--warm-up", type=int, help="micro-batches for warm-up (4 to 20, by their size)")
+    parser.add_argument("--keys", type=int, default=1_000, help="number of keys (1,000)")
     options = parser.parse(arguments, SHORT)
     conditions = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def explain(report: Report, job: str, options: argparse.Namespace) -> None:
-    """Both tables of a job."""
+    """Add both tables of a job."""
     warm_up = options.warm_up or warm_up_for(options.records)
     on_spark = Task(options.records, options.batches, warm_up, options.keys, parallelism=_CORES)
     measured: Outcome = import_module(f"benchmarks.peers.{job}.on_dsv2").measure(on_spark)
@@ -91,19 +91,19 @@ def explain(report: Report, job: str, options: argparse.Namespace) -> None:
 
 
 def _outside_spark(job: str, task: Task) -> OutsideSpark:
-    """A run of the same plan, warm."""
+    """Run the same plan without Spark, including warm-up."""
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(task.parallelism)
     import_module(f"benchmarks.peers.{job}.on_dsv2").pipeline(env, task)
     run = OutsideSpark(env.build_plan())
-    for _ in range(_TO_FILL_UP):
+    for _ in range(_WARM_UP):
         run.run_batch(task.records)
     run.watches.clear()
     return run
 
 
 def _user_functions(job: str, options: argparse.Namespace) -> float:
-    """Seconds of a batch in a plain loop over ready records."""
+    """The seconds of a batch in a plain loop over prepared records."""
     task = Task(options.records, options.batches, keys=options.keys, mode="ready")
     outcome: Outcome = import_module(f"benchmarks.peers.{job}.plain").measure(task)
     return statistics.median(outcome.seconds)

@@ -1,17 +1,17 @@
 """How the time of a micro-batch grows: with records, with levels, and with executors.
 
-The job is the running count (``benchmarks/jobs/running_count.py``) with 1,000 keys, in two subtasks; with several
-levels as many counts come one behind the other, each with an exchange before it.
+The job is the running count (``benchmarks/jobs/running_count.py``) with 1,000 keys and two subtasks. With several
+levels, several counts follow each other, each after an exchange.
 
-* **records**: micro-batches of 100,000 to 10,000,000 records. What a further record costs is to be the same everywhere:
-  the time that is added from one size to the next, by the records that are added.
-* **levels**: 1 to 6, and what is added by each further one.
-* **executors**: one or two executors with a core each, as processes of a cluster on this machine; with the count, and
-  with hot topics (``benchmarks/jobs/hot_topics.py``, 1,000 topics).
-* **plain loops**: one of the running count, and two at once in processes that know nothing of each other. More than
-  they gain together no second executor can give, for cores may share what they are made of, and the machine its clock.
+* **records**: micro-batches of 100,000 to 10,000,000 records. The marginal cost of a record (the additional time from
+  one size to the next, divided by the additional records) should be constant.
+* **levels**: 1 to 6, with the additional time of each level.
+* **executors**: one or two executors with one core each, as processes of a cluster on this machine; for the running
+  count and for hot topics (``benchmarks/jobs/hot_topics.py``, 1,000 topics).
+* **plain loops**: one running count, and two at once in independent processes. Their speed-up is the upper limit for a
+  second executor, because cores may share execution units and the clock budget of the machine.
 
-Points are measured in pieces: what is known is not measured again (unless ``--again``).
+Points are stored individually and measured only once (unless ``--again`` is given).
 """
 
 from __future__ import annotations
@@ -56,30 +56,30 @@ SHORT = {
     "parts": ["records", "levels", LOOPS],
 }
 LINEAR = 1.1
-"""What a further record or level may cost at most with many of them, in times of what it costs with few."""
+"""The maximum ratio of the marginal cost of a record or level at large sizes to that at small sizes."""
 SCALED = 1.4
-"""Times the throughput of one executor that two are to have."""
+"""The minimum ratio of the throughput of two executors to that of one."""
 
 _KEYS = 1_000
 _SUBTASKS = 2
 
 Build: TypeAlias = Callable[[ExecutionEnvironment, Task], list[tuple[int, int]]]
-"""Writes a pipeline; what it returns will hold what comes out."""
+"""Builds a pipeline. Returns a list that will contain its results."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
     add = parser.add_argument
-    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="(all)")
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="only these (all)")
     sizes = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000]
-    add("--sizes", type=int, nargs="+", default=sizes, help="of micro-batches (100,000 to 10,000,000)")
-    add("--levels", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], help="(1 to 6)")
-    add("--records", type=int, default=1_000_000, help="in a micro-batch, for levels and executors (1,000,000)")
-    add("--batches", type=int, default=5, help="that are measured (5)")
-    add("--warm-up", type=int, help="micro-batches before those (4 to 20, by their size)")
-    add("--rounds", type=int, default=1, help="in which each point has its turn (1)")
-    add("--again", action="store_true", help="measure also what has been measured")
+    add("--sizes", type=int, nargs="+", default=sizes, help="records per micro-batch (100,000 to 10,000,000)")
+    add("--levels", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6], help="numbers of levels (1 to 6)")
+    add("--records", type=int, default=1_000_000, help="records per micro-batch for levels, executors (1,000,000)")
+    add("--batches", type=int, default=5, help="measured micro-batches (5)")
+    add("--warm-up", type=int, help="micro-batches for warm-up (4 to 20, by their size)")
+    add("--rounds", type=int, default=1, help="rounds; each point is measured once per round (1)")
+    add("--again", action="store_true", help="also measure points that have a result")
     options = parser.parse(arguments, SHORT)
     rows = Rows(None if options.short else options.results, NAME)
     measurements = [
@@ -95,13 +95,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     report = Report(NAME, "How the time of a micro-batch grows", conditions)
     for part in PARTS:
-        tell(report, part, [row for row in rows.all() if row.contestant == part])
+        report_part(report, part, [row for row in rows.all() if row.contestant == part])
     report.publish(options.results)
     return 0
 
 
 def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[], list[float]]]]:
-    """Part, number, and how it is measured."""
+    """Yield part, number and a function that measures the point."""
 
     def measured(job: Build, records: int, master: str = "local[2]") -> Callable[[], list[float]]:
         task = Task(records, options.batches, options.warm_up or warm_up_for(records), _KEYS, parallelism=_SUBTASKS)
@@ -123,23 +123,23 @@ def _points(options: argparse.Namespace) -> Iterator[tuple[str, int, Callable[[]
 
 
 def run(job: Build, task: Task, master: str) -> list[float]:
-    """Seconds of micro-batches."""
+    """Return the seconds of the measured micro-batches."""
     root = str(Path(__file__).resolve().parent.parent)
     settings = {"spark.master": master, "spark.executorEnv.PYTHONPATH": f"{root}{os.pathsep}{os.environ['PYTHONPATH']}"}
     with spark_session("growth benchmark", settings) as spark, checkpoint() as folder:
         env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=_SUBTASKS))
         env.set_parallelism(_SUBTASKS)
-        told = job(env, task)
+        totals = job(env, task)
         query = env.execute_async("growth", checkpoint_location=folder)
         assert isinstance(query, StreamingJob)
         query.result()
-        results = sum(number for number, _ in told)
-        assert results == task.total or (job is hot_topics and results)  # which are hot, the suite looks at
+        results = sum(number for number, _ in totals)
+        assert results == task.total or (job is hot_topics and results)  # the suite checks the results of hot topics
         return batch_seconds(query.query, task.warm_up, task.batches)
 
 
 def loops_at_once(loops: int, options: argparse.Namespace) -> list[float]:
-    """Seconds of batches that are divided among so many processes, each as long as the slowest of them needs."""
+    """Return the seconds of batches that are divided among processes. The slowest process counts."""
     task = Task(options.records // loops, options.batches, options.warm_up or warm_up_for(options.records), _KEYS)
     with get_context("spawn").Pool(loops) as processes:
         outcomes = processes.map(plain.measure, [task] * loops, chunksize=1)
@@ -147,7 +147,7 @@ def loops_at_once(loops: int, options: argparse.Namespace) -> list[float]:
 
 
 def counts(levels: int, env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """So many counts one behind the other."""
+    """Build a pipeline with several counts in sequence."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     stream: NonKeyedPartitionStream[tuple[int, ...]] = env.from_source(source, "events").with_uid("events")
     for level in range(levels):
@@ -165,8 +165,8 @@ def _row(part: str, number: int, options: argparse.Namespace, measured: Callable
     return Row(part, number, "tuple", records, records, measured(), date=date, load=load)
 
 
-def tell(report: Report, part: str, rows: Sequence[Row]) -> None:
-    """A table of one part, and its verdict."""
+def report_part(report: Report, part: str, rows: Sequence[Row]) -> None:
+    """Add the table of one part, and its verdict."""
     if not rows:
         return
     first = rows[0]

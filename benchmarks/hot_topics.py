@@ -1,6 +1,6 @@
-"""Hot topics, by dsv2 and by its peers: the example of ``examples.hot_topics``, in larger (see ``benchmarks/jobs``).
+"""Hot topics with dsv2 and its peers: a larger form of ``examples.hot_topics`` (see ``benchmarks/jobs/hot_topics.py``).
 
-The same as ``./run bench suite hot_topics``, with all its options.
+Equivalent to ``./run bench suite hot_topics``, with the same options.
 """
 
 from __future__ import annotations

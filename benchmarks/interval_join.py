@@ -1,6 +1,6 @@
-"""An interval join in event time, by dsv2 and by its peers (see ``benchmarks/jobs/interval_join.py``).
+"""An event-time interval join with dsv2 and its peers (see ``benchmarks/jobs/interval_join.py``).
 
-The same as ``./run bench suite interval_join``, with all its options.
+Equivalent to ``./run bench suite interval_join``, with the same options.
 """
 
 from __future__ import annotations

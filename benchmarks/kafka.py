@@ -1,19 +1,20 @@
-"""From Kafka to Kafka: dsv2 against Spark's own Kafka source and sink with hand-written code, and a broker beside them.
+"""From Kafka to Kafka: dsv2 compared with hand-written code on Spark's Kafka source and sink, with a local broker.
 
-* **Pass-through**: messages of 100 bytes from a topic of four partitions to another one, through a function that is
-  called with each. By hand that is ``mapInArrow`` with a loop over the values; one more query calls no Python at all.
-* **Hot topics**: the lazy detector of ``examples.hot_topics`` over tweets in JSON, in two partitions, and hot events
-  in JSON again. By hand it is ``applyInPandasWithState`` with a topic's posting times as its state. That one drops what
-  is old by the topic's own newest tweet, dsv2 by the newest of all, as the document has it; partitions do not keep
-  step. So the numbers of hot events are near each other, and not the same.
-* **Latency**: a process of its own sends messages at a steady rate and notes when they come out of the other topic: for
-  readers of committed messages, and for those who take everything. One micro-batch follows the other.
+* **Pass-through**: messages of 100 bytes from a topic with four partitions to another topic, through a function that is
+  called for each message. The hand-written query is ``mapInArrow`` with a loop over the values. Another query runs no
+  Python code.
+* **Hot topics**: the lazy detector of ``examples.hot_topics`` over tweets in JSON, in two partitions, with hot events
+  in JSON. The hand-written query is ``applyInPandasWithState`` with the posting times of a topic as state. It evicts by
+  the newest tweet of the topic, dsv2 by the newest of all tweets as in FLIP-467, and partitions progress independently.
+  So the numbers of hot events are similar but not equal.
+* **Latency**: a separate process sends messages at a constant rate and records when they appear in the other topic, for
+  readers of committed messages and of all messages. Micro-batches run without pauses.
 
-**Exactly once** is what dsv2's sink does unless told otherwise, with a transaction for each subtask and micro-batch.
-Spark's sink cannot: what a repeated micro-batch had written, it writes again. "At least once" is the fair comparison.
+dsv2's sink delivers **exactly once** by default, with a transaction per subtask and micro-batch. Spark's sink does not:
+a repeated micro-batch is written again. "At least once" is the fair comparison.
 
-Everything shares two cores: the broker, the JVM of Spark, its Python workers, and what measures the latency. Times are
-those of whole micro-batches after two to warm up.
+The broker, Spark's JVM, its Python workers and the latency measurement share two cores. Times are those of complete
+micro-batches after two for warm-up.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ __all__ = ("SPARK_KAFKA", "main")
 
 NAME = "kafka"
 TARGET = 0.5
-"""Of the throughput of hand-written code that calls a Python function, at least once in both."""
+"""The minimum ratio to the throughput of hand-written code with a Python function, both at least once."""
 
 SHORT = {"messages": 10_000, "batches": 2, "threshold": 100, "rate": 200, "seconds": 1, "warm_up": 1}
 
@@ -64,7 +65,7 @@ Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 Started: TypeAlias = StreamingJob | StreamingQuery
 
 SPARK_KAFKA = Path(__file__).parent / "common" / "spark-kafka-pom.xml"
-"""Names the jars of Spark's own Kafka source and sink."""
+"""Lists the jars of Spark's Kafka source and sink."""
 _ROOT = Path(__file__).parent.parent
 _PARALLELISM, _PARTITIONS = 2, 4
 _BYTES = 100
@@ -75,7 +76,7 @@ _HOT = "topic string, at long, count long"
 
 @dataclass(frozen=True)
 class Copy:
-    """What a contestant is to do: ``per_batch`` messages at a time, and ``trigger`` says when."""
+    """The task of a contestant: copy ``per_batch`` messages per micro-batch from topic ``read`` to topic ``write``."""
 
     spark: SparkSession
     servers: str
@@ -86,11 +87,11 @@ class Copy:
 
 
 Contestants: TypeAlias = Mapping[str, Callable[[Copy, str], Started]]
-"""By name: what starts it, given a folder for the checkpoint."""
+"""Functions that start a contestant with a folder for its checkpoint, by name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     options = _parse(arguments)
     try:
         jars = maven_classpath(SPARK_KAFKA, "Spark's own Kafka source").replace(":", ",")
@@ -111,12 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--messages", type=int, default=1_000_000, help="that are measured (1,000,000)")
-    parser.add_argument("--batches", type=int, default=10, help="micro-batches that they are cut into (10)")
-    parser.add_argument("--threshold", type=int, default=25_000, help="hot is what has more tweets (25,000)")
-    parser.add_argument("--rate", type=int, default=1_000, help="messages a second, for the latency (1,000)")
-    parser.add_argument("--seconds", type=int, default=60, help="for which the latency is measured (60)")
-    parser.add_argument("--warm-up", type=int, default=20, help="seconds before that (20)")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="measured messages (1,000,000)")
+    parser.add_argument("--batches", type=int, default=10, help="measured micro-batches (10)")
+    parser.add_argument("--threshold", type=int, default=25_000, help="a topic with more tweets is hot (25,000)")
+    parser.add_argument("--rate", type=int, default=1_000, help="messages per second, for the latency (1,000)")
+    parser.add_argument("--seconds", type=int, default=60, help="measured seconds, for the latency (60)")
+    parser.add_argument("--warm-up", type=int, default=20, help="seconds before those (20)")
     return parser.parse(arguments, SHORT)
 
 
@@ -142,7 +143,7 @@ AT_LEAST_ONCE = "dsv2, at least once"
 
 
 def pass_through(report: Report, spark: SparkSession, topics: Topics, options: argparse.Namespace) -> None:
-    """A table of how many messages a second go from one topic to the other."""
+    """Measure the throughput of pass-through, and add its table."""
     per_batch = options.messages // options.batches
     count = per_batch * (options.batches + WARM_UP)
     read = topics.filled(_PARTITIONS, (b"%0*d" % (_BYTES, number) for number in range(count)))
@@ -161,7 +162,7 @@ def pass_through(report: Report, spark: SparkSession, topics: Topics, options: a
 
 
 def _measured(copy: Copy, start: Callable[[Copy, str], Started], batches: int) -> Sample:
-    """Run to the end of what is there."""
+    """Run a query until it has processed all available messages."""
     with checkpoint() as folder:
         started = start(copy, folder)
         query = _query_of(started)
@@ -179,7 +180,7 @@ def _numbers(sample: Sample, per_batch: int, samples: Mapping[str, Sample]) -> t
 
 
 def with_dsv2(copy: Copy, folder: str, delivery: Delivery = "exactly-once") -> StreamingJob:
-    """A source and a sink."""
+    """Start dsv2 with a source and a sink."""
     env = ExecutionEnvironment.get_instance(spark=copy.spark)
     env.set_parallelism(_PARALLELISM)
     source = KafkaSource(copy.servers, topics=copy.read, decode=values(unchanged), records_per_batch=copy.per_batch)
@@ -189,12 +190,12 @@ def with_dsv2(copy: Copy, folder: str, delivery: Delivery = "exactly-once") -> S
 
 
 def with_dsv2_at_least_once(copy: Copy, folder: str) -> StreamingJob:
-    """The same without transactions."""
+    """Start dsv2 without transactions."""
     return with_dsv2(copy, folder, "at-least-once")
 
 
 def with_function(copy: Copy, folder: str) -> StreamingQuery:
-    """Spark's source and sink, and a function that is called with each value."""
+    """Start Spark's source and sink with a function that is called for each value."""
 
     def call(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -205,7 +206,7 @@ def with_function(copy: Copy, folder: str) -> StreamingQuery:
 
 
 def without_python(copy: Copy, folder: str) -> StreamingQuery:
-    """Spark's source and sink."""
+    """Start Spark's source and sink without a function."""
     return _write(_messages(copy), copy, folder)
 
 
@@ -247,7 +248,7 @@ def _write(rows: DataFrame, copy: Copy, folder: str) -> StreamingQuery:
 
 
 def hot_topics(report: Report, spark: SparkSession, topics: Topics, options: argparse.Namespace) -> None:
-    """A table of how many tweets a second are looked at."""
+    """Measure the throughput of hot topics, and add its table."""
     per_batch = options.messages // options.batches
     count = per_batch * (options.batches + WARM_UP)
     read = topics.filled(_PARALLELISM, map(json_of_tweet, map(_TWEETS, range(count))))
@@ -266,22 +267,22 @@ def hot_topics(report: Report, spark: SparkSession, topics: Topics, options: arg
 
 
 def json_of_tweet(tweet: Tweet) -> bytes:
-    """A message."""
+    """Encode a tweet as a message."""
     return json.dumps(tweet._asdict()).encode()
 
 
 def tweet_of(value: bytes) -> Tweet:
-    """Of a message."""
+    """Decode a message."""
     return Tweet(**json.loads(value))
 
 
 def json_of_hot(hot: HotTopic) -> bytes:
-    """A message."""
+    """Encode a hot topic as a message."""
     return json.dumps({"topic": hot.topic, "at": hot.at, "count": hot.count}).encode()
 
 
 def hot_with_dsv2(copy: Copy, folder: str, threshold: int) -> StreamingJob:
-    """The pipeline of the example."""
+    """Start the pipeline of the example."""
     env = ExecutionEnvironment.get_instance(spark=copy.spark)
     env.set_parallelism(_PARALLELISM)
     source = KafkaSource(copy.servers, topics=copy.read, decode=values(tweet_of), records_per_batch=copy.per_batch)
@@ -292,7 +293,7 @@ def hot_with_dsv2(copy: Copy, folder: str, threshold: int) -> StreamingJob:
 
 
 def hot_by_hand(copy: Copy, folder: str, threshold: int) -> StreamingQuery:
-    """A heap of posting times as the state of each topic."""
+    """Start a query with a heap of posting times as the state of each topic."""
 
     def detect(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         newest, heap = pickle.loads(state.get[0]) if state.exists else (0, list[int]())  # noqa: S301 - our own
@@ -319,7 +320,7 @@ def hot_by_hand(copy: Copy, folder: str, threshold: int) -> StreamingQuery:
 
 
 def latency(report: Report, spark: SparkSession, topics: Topics, options: argparse.Namespace) -> None:
-    """A table of how long messages take from one topic to the other."""
+    """Measure the latency of messages from one topic to the other, and add its table."""
     rows = []
     for name, start in COPIERS.items():
         read, write = topics.create(_PARTITIONS), topics.create(_PARTITIONS)

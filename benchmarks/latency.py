@@ -1,9 +1,9 @@
-"""How long records take from the moment at which they are due to the sink, by their rate.
+"""The latency of records, from their due time to the sink, by rate.
 
-The job is the running count (``benchmarks/jobs/running_count.py``): a source, a keyed function with state, a sink on
-the driver, in ``local[2]``. Each record is due at a moment of its own; a micro-batch takes those that are due when it
-is planned, so a record waits for the micro-batch before and then for its own. What is due in the first seconds, in
-which the job starts and catches up, does not count. A rate is kept up if the last records are no later than the first.
+The job is the running count (``benchmarks/jobs/running_count.py``): a source, a keyed function with state, and a sink
+on the driver, in ``local[2]``. Each record has a due time. A micro-batch contains the records that are due when it is
+planned, so a record waits for the previous micro-batch and then for its own. The first seconds, in which the job starts
+and catches up, are not measured. A rate is sustained if the latency at the end is not higher than at the beginning.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _COUNT = StateDeclarations.value_state("count", int, default=0)
 
 @dataclass(frozen=True)
 class Due:
-    """A record of ``user``, due at ``moment`` (seconds since 1970)."""
+    """A record of ``user``, due at ``moment`` (seconds since the epoch)."""
 
     user: int
     moment: float
 
 
 class Paced(DealtOut[Due]):
-    """``rate`` records a second from ``begin`` on (seconds since 1970), ``count`` of them."""
+    """A source with ``count`` records, ``rate`` per second from ``begin`` on (seconds since the epoch)."""
 
     def __init__(self, rate: int, begin: float, count: int) -> None:
         super().__init__(_SPLITS)
@@ -73,7 +73,7 @@ class Paced(DealtOut[Due]):
 
 
 class Count(OneInputStreamProcessFunction[Due, tuple[int, float]]):
-    """Emits the count of the user, and when the record was due."""
+    """Emits the count of the user, and the due time of the record."""
 
     def uses_states(self) -> Sequence[StateDeclaration]:
         return [_COUNT]
@@ -88,11 +88,11 @@ class Count(OneInputStreamProcessFunction[Due, tuple[int, float]]):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
     rates = [1_000, 10_000, 50_000, 100_000, 200_000]
-    parser.add_argument("--rates", type=int, nargs="+", default=rates, help="records a second (1,000 to 200,000)")
-    parser.add_argument("--seconds", type=float, default=30, help="that count, for each rate (30)")
+    parser.add_argument("--rates", type=int, nargs="+", default=rates, help="records per second (1,000 to 200,000)")
+    parser.add_argument("--seconds", type=float, default=30, help="measured seconds for each rate (30)")
     parser.add_argument("--skip", type=float, default=20, help="seconds before those (20)")
     options = parser.parse(arguments, SHORT)
     conditions = {
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(spark: SparkSession, rate: int, options: argparse.Namespace) -> list[tuple[float, float]]:
-    """When records were due, and how late they were, in seconds."""
+    """Return the due time and the latency of records, in seconds."""
     late: list[tuple[float, float]] = []
     begin = time.time() + 1
     counting = begin + options.skip

@@ -1,6 +1,6 @@
-"""Pass-through, by dsv2 and by its peers (see ``benchmarks/jobs/pass_through.py``).
+"""Pass-through with dsv2 and its peers (see ``benchmarks/jobs/pass_through.py``).
 
-The same as ``./run bench suite pass_through``, with all its options.
+Equivalent to ``./run bench suite pass_through``, with the same options.
 """
 
 from __future__ import annotations

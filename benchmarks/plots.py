@@ -1,8 +1,8 @@
-"""Plots of what has been measured: ``benchmarks/results`` becomes ``benchmarks/results/plots``, as SVG.
+"""Plots of the results in ``benchmarks/results``, written to ``benchmarks/results/plots`` as SVG.
 
-Throughput by keys and by kind of record (of the suite), by levels, records and executors (of ``growth``), the time of
-a micro-batch by the state that is held (of ``state``), and latency by rate (of ``latency``). What has not been measured
-is left out. It needs matplotlib, from the dependency group ``bench``, which the development environment has.
+They show throughput by keys and by kind of record (from the suite), by levels, records and executors (from ``growth``),
+the time of a micro-batch by the size of state (from ``state``), and latency by rate (from ``latency``). Plots without
+results are omitted. This requires matplotlib, from the dependency group ``bench`` of the development environment.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ("Plot", "main", "plots_of")
 NAME = "plots"
 
 Lines = Mapping[str, Sequence[tuple[float, float]]]
-"""Points by the name of a line."""
+"""Points, by the name of the line."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines, or groups of bars where ``x`` is a number of a label."""
+    """A plot with lines, or with groups of bars if there are ``labels``; x is then the index of a label."""
 
     name: str
     title: str
@@ -44,7 +44,7 @@ class Plot:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Draw everything; returns the exit code."""
+    """Draw all plots and return the exit code."""
     parser = Arguments(NAME, __doc__)
     options = parser.parse(arguments, {})
     results = options.results or RESULTS
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def plots_of(results: Path) -> list[Plot]:
-    """Those for which there are results."""
+    """The plots for which there are results."""
     plots = []
     for job in JOBS.values():
         rows = [row for row in Rows(results, job.name).all() if row.seconds]
@@ -84,10 +84,10 @@ def plots_of(results: Path) -> list[Plot]:
 def _latency(results: Path) -> Plot:
     content = _report(results, "latency")
     header = content["tables"][0]["header"] if content else []
-    columns = {name: place for place, name in enumerate(header) if "%" in name}
+    columns = {name: index for index, name in enumerate(header) if "%" in name}
     lines = {
-        name: [(float(row[0]), float(row[place])) for row in _table(results, "latency")]
-        for name, place in columns.items()
+        name: [(float(row[0]), float(row[index])) for row in _table(results, "latency")]
+        for name, index in columns.items()
     }
     return Plot("latency", "Latency by rate", "records/s", "ms from due to the sink", lines, logarithmic=True)
 
@@ -119,7 +119,7 @@ def _table(results: Path, name: str) -> list[list[Any]]:
 
 
 def draw(plot: Plot, file: Path) -> None:
-    """As SVG, the same bytes for the same numbers."""
+    """Write an SVG file, with the same bytes for the same numbers."""
     matplotlib.rcParams["svg.hashsalt"] = plot.name
     figure = Figure(figsize=(9, 5.5))
     axes = figure.subplots()

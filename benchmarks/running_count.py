@@ -1,6 +1,6 @@
-"""A running count per key, by dsv2 and by its peers (see ``benchmarks/jobs/running_count.py``).
+"""A running count per key with dsv2 and its peers (see ``benchmarks/jobs/running_count.py``).
 
-The same as ``./run bench suite running_count``, with all its options.
+Equivalent to ``./run bench suite running_count``, with the same options.
 """
 
 from __future__ import annotations

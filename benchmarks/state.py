@@ -1,15 +1,15 @@
-"""Many keys held, few touched: what a micro-batch costs as the state grows, by how Spark keeps the state.
+"""Large state, few keys per micro-batch: the cost of a micro-batch by the size of state and by state layout.
 
-One keyed function in two tasks, on ``local[2]``. A first query meets all keys, in few large micro-batches; a second one
-goes on from its checkpoint and touches 1,000 of them in each micro-batch, drawn evenly and always the same. Each key
-has a value state, the number of its visits.
+The job is one keyed function in two tasks on ``local[2]``. A first query creates all keys, in a few large
+micro-batches. A second query resumes from its checkpoint and updates 1,000 keys per micro-batch, chosen evenly and
+deterministically. Each key has a value state, the number of its visits.
 
-Layouts: one blob for each of two subtasks, in Spark's default store or in RocksDB; the same in finer slots, which are
-sixteen subtasks that share the two tasks; or pages in a map (in RocksDB, too).
-``memory`` is what Spark says that its stores use.
+The layouts are: one blob for each of two subtasks, in Spark's default store or in RocksDB; blobs in finer slots, that
+is, sixteen subtasks that share the two tasks; and pages in a map (also in RocksDB).
+``memory`` is the memory of the state stores as reported by Spark.
 
-The second table is about two subtasks without Spark, with blobs: the size of the state, and the processor time to
-restore it, process the 1,000 records and take the snapshot.
+The second table is for two subtasks with blobs, without Spark: the size of the state, and the CPU time to restore it,
+process the 1,000 records and take the snapshot.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ TOUCHED = 1000
 TASKS = 2
 FINER = 16
 LIMIT = 3.0
-"""How many times as long a micro-batch may take with the most keys as with the fewest."""
+"""The maximum ratio of the time of a micro-batch with the most keys to that with the fewest."""
 MEMORY_LIMIT = 2.0
-"""How many times its pickled size a key may take."""
+"""The maximum ratio of the memory per key to its pickled size."""
 
 _WARM_UP = 3  # micro-batches of the second query
 _REPEATS = 5  # without Spark
 _LOADED_AT_ONCE = 2_500_000
-_MOST_IN_BLOBS = 5_000_000  # at 10,000,000 the heap of 4 GB is full, and Spark ends with all that was to follow
+_MOST_IN_BLOBS = 5_000_000  # 10,000,000 exceed the heap of 4 GB and end Spark, and with it the benchmark
 _TOO_MANY = "not tried: blobs of so many keys do not fit into Spark's heap here (see --most-in-blobs)"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = {_PROVIDER: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
@@ -66,7 +66,7 @@ SHORT = {"keys": [1_000, 10_000], "batches": 2, "layouts": ["map", "blob"]}
 
 
 class Layout(NamedTuple):
-    """A way to keep the state. ``subtasks``: among which the keys are."""
+    """A state layout with Spark settings and the number of subtasks."""
 
     state_layout: StateLayout
     settings: Mapping[str, str]
@@ -82,19 +82,19 @@ LAYOUTS = {
 
 
 class Visit(NamedTuple):
-    """Somebody came by."""
+    """A visit of a user."""
 
     user: str
 
 
 class Visits:
-    """Visit number ``index``: the first ``users`` are those of different users, the others those of any of them."""
+    """Generates visits by index: the first ``users`` visits are of different users, the others of any of them."""
 
     def __init__(self, users: int) -> None:
         self.users = users
 
     def __call__(self, index: int) -> Visit:
-        # A multiplicative hash: scattered over all users, and the same at every run.
+        # A multiplicative hash distributes visits over all users, and is the same in every run.
         user = index if index < self.users else (index * 2_654_435_769 & 0xFFFF_FFFF) * self.users >> 32
         return Visit(f"user-{user:08d}")
 
@@ -114,15 +114,18 @@ class Count(OneInputStreamProcessFunction[Visit, Visit]):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
     parser.add_argument(
         "--keys", type=int, nargs="+", default=[100_000, 1_000_000, 4_000_000, 10_000_000], help="numbers of keys held"
     )
-    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), help="(all)")
-    parser.add_argument("--batches", type=int, default=15, help="that are measured for each number of keys (15)")
+    parser.add_argument("--layouts", nargs="+", choices=LAYOUTS, default=list(LAYOUTS), help="only these (all)")
+    parser.add_argument("--batches", type=int, default=15, help="measured micro-batches for each number of keys (15)")
     parser.add_argument(
-        "--most-in-blobs", type=int, default=_MOST_IN_BLOBS, help=f"keys: with more only maps run ({_MOST_IN_BLOBS:,})"
+        "--most-in-blobs",
+        type=int,
+        default=_MOST_IN_BLOBS,
+        help=f"maximum number of keys for blobs ({_MOST_IN_BLOBS:,})",
     )
     options = parser.parse(arguments, SHORT)
     with spark_session("state benchmark") as spark:
@@ -136,9 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for keys in sorted(tried):
                 try:
                     if not runs:
-                        on_spark(spark, LAYOUTS[name], keys, options.batches)  # warms everything up
+                        on_spark(spark, LAYOUTS[name], keys, options.batches)  # warm-up
                     runs[keys] = on_spark(spark, LAYOUTS[name], keys, options.batches)
-                except Dsv2Error as error:  # it is a result that a layout cannot hold so many
+                except Dsv2Error as error:  # a layout that cannot hold so many keys is a result
                     failures.append((name, keys, shorten(error)))
             if runs:
                 rows += _rows(name, runs)
@@ -161,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Run(NamedTuple):
-    """What was measured with one number of keys. ``memory``: bytes."""
+    """The measurements for one number of keys. ``memory`` is in bytes."""
 
     load_seconds: float
     sample: Sample
@@ -193,7 +196,7 @@ def _judge(report: Report, name: str, runs: Mapping[int, Run]) -> None:
 
 
 def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit], subtasks: int) -> None:
-    """Visits by user."""
+    """Build the pipeline that counts visits by user."""
     env.set_parallelism(TASKS)
     visits = env.from_source(source, "visits").with_uid("visits")
     kept = visits.key_by(lambda visit: visit.user).process(Count()).with_uid("keys").with_parallelism(subtasks)
@@ -201,7 +204,7 @@ def pipeline(env: ExecutionEnvironment, source: BaseSource[Visit], subtasks: int
 
 
 def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int) -> Run:
-    """Micro-batches that touch ``TOUCHED`` of ``keys`` keys."""
+    """Measure micro-batches that update ``TOUCHED`` of ``keys`` keys."""
     loads = -(-keys // _LOADED_AT_ONCE)
     loaded_at_once = -(-keys // loads)
     visits, loaded = Visits(keys), loads * loaded_at_once
@@ -210,7 +213,7 @@ def on_spark(spark: SparkSession, layout: Layout, keys: int, batches: int) -> Ru
         for _ in range(loads):
             _finished(spark, layout, visits, loaded_at_once, None, folder)
         load_seconds = time.perf_counter() - began
-        # One more: the last micro-batch also ends the input.
+        # One more micro-batch, because the last one also ends the input.
         query = _finished(spark, layout, visits, TOUCHED, loaded + TOUCHED * (_WARM_UP + batches + 1), folder)
         sample = Sample.of(batch_seconds(query, loads + _WARM_UP, batches))
         memory = max(sum(o.memoryUsedBytes for o in progress.stateOperators) for progress in query.recentProgress)
@@ -229,7 +232,7 @@ def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None
 
 
 def outside_spark(keys: int) -> tuple[str, float, float, float]:
-    """Bytes of state, and milliseconds to restore, process and snapshot ``TOUCHED`` records on ``keys`` keys."""
+    """Return the bytes of state, and the ms to restore, process ``TOUCHED`` records and snapshot with ``keys`` keys."""
     env = ExecutionEnvironment.get_instance(runtime="local")
     pipeline(env, DataGeneratorSource(Visits(keys)), TASKS)
     run = OutsideSpark(env.build_plan())
@@ -248,7 +251,7 @@ def outside_spark(keys: int) -> tuple[str, float, float, float]:
 def _finished(
     spark: SparkSession, layout: Layout, visits: Visits, records_per_batch: int, count: int | None, folder: str
 ) -> StreamingQuery:
-    """A query that has run: up to ``count`` records, or one micro-batch."""
+    """Run a query for ``count`` records, or for one micro-batch if it is None."""
     runtime = SparkRuntime(spark, partitions=TASKS, state_layout=layout.state_layout)
     env = ExecutionEnvironment.get_instance(runtime)
     pipeline(env, DataGeneratorSource(visits, count=count, records_per_batch=records_per_batch), layout.subtasks)

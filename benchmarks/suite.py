@@ -1,18 +1,18 @@
-"""All jobs, by dsv2 and by its peers, in one run or in pieces.
+"""All jobs with dsv2 and its peers, in one run or in several.
 
-Each contestant runs in a process and with a package of its own (``benchmarks/peers``); what is missing is installed
-apart from the project, in the user's cache directory. All do the same work: what comes out, its number and its sum, is
-compared with what the plain loop's functions give for as many records.
+Each contestant runs in a separate process with its own packages (``benchmarks/peers``), which are installed in the
+user's cache directory. All contestants do the same work: the number and the sum of their results are compared with
+those of the plain loop for the same records.
 
-**Steady state**: a run begins with batches that do not count, in which processes start, code is compiled and state
-fills up. On Spark a batch is a micro-batch, with everything that Spark does for it. Elsewhere it is so many records in
-a row, by the moments at which the first function has passed them on. The slowest get smaller batches than the others.
+**Steady state**: a run begins with warm-up batches, in which processes start, code is compiled and state grows. On
+Spark, a batch is a micro-batch, including all of Spark's overhead. In other engines, it is a number of consecutive
+records, timed where the first function forwards them. The slowest contestants get smaller batches.
 
-**In pieces**: what has been measured is kept, one row per contestant and setting, and not measured again by the next
-call (unless ``--again``). The report tells everything that is known.
+**Several runs**: measurements are stored, one row per contestant and setting, and not repeated by the next call (unless
+``--again`` is given). The report contains all stored measurements.
 
-**In rounds**: a machine that others share is fast in one minute and slow in the next. With ``--rounds`` the contestants
-take turns, and the median is that of all rounds.
+**Rounds**: the speed of a shared machine varies. With ``--rounds``, contestants are measured in turn, and the median is
+over all rounds.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ SHORT = {"records": 10_000, "batches": 1, "warm_up": 1, "keys": [100], "kinds": 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the jobs that command-line ``arguments`` name; returns the exit code."""
+    """Run the jobs named by command-line ``arguments`` and return the exit code."""
     return _run(NAME, __doc__, None, arguments)
 
 
 def run_job(name: str, description: str | None, arguments: Sequence[str] | None) -> int:
-    """The same with one job only."""
+    """Run one job and return the exit code."""
     return _run(name, description, [name], arguments)
 
 
@@ -54,27 +54,27 @@ def _run(program: str, description: str | None, jobs: list[str] | None, argument
     parser = Arguments(program, description)
     add = parser.add_argument
     if jobs is None:
-        add("jobs", nargs="*", metavar="JOB", help=f"of {', '.join(JOBS)} (all)")
-    add("--contestants", nargs="+", metavar="NAME", help="whose names begin with one of these (all)")
+        add("jobs", nargs="*", metavar="JOB", help=f"one of {', '.join(JOBS)} (all)")
+    add("--contestants", nargs="+", metavar="NAME", help="only those whose names begin with one of these (all)")
     add("--keys", type=int, nargs="+", help="numbers of keys (those of the job)")
-    add("--kinds", nargs="+", choices=("tuple", "dataclass", "dict"), help="of records (those of the job)")
-    add("--records", type=int, default=1_000_000, help="in a batch, at most (1,000,000)")
-    add("--batches", type=int, default=5, help="that are measured (5)")
-    add("--warm-up", type=int, help="batches before those (4 to 20, by their size)")
-    add("--limit", type=float, default=1200, metavar="SECONDS", help="for one contestant in one setting (1,200)")
-    add("--rounds", type=int, default=1, help="in which each contestant has its turn (1)")
-    add("--again", action="store_true", help="measure also what has been measured")
+    add("--kinds", nargs="+", choices=("tuple", "dataclass", "dict"), help="kinds of records (those of the job)")
+    add("--records", type=int, default=1_000_000, help="maximum number of records in a batch (1,000,000)")
+    add("--batches", type=int, default=5, help="measured batches (5)")
+    add("--warm-up", type=int, help="batches for warm-up (4 to 20, by their size)")
+    add("--limit", type=float, default=1200, metavar="SECONDS", help="time limit of one measurement (1,200)")
+    add("--rounds", type=int, default=1, help="rounds; each contestant is measured once per round (1)")
+    add("--again", action="store_true", help="also measure what has a result")
     options = parser.parse(arguments, SHORT)
     for name in jobs or options.jobs or JOBS:
         job = JOBS.get(name)
         if job is None:
-            parser.error(f"there is no job {name}; there are {', '.join(JOBS)}")
+            parser.error(f"there is no job {name}; the jobs are {', '.join(JOBS)}")
         measure(job, options, f"./run bench suite {name}")
     return 0
 
 
 def measure(job: Job, options: argparse.Namespace, command: str) -> None:
-    """Measure what is asked for and not known yet, then publish all that is known."""
+    """Measure the selected contestants that have no result yet, and publish the report."""
     rows = Rows(None if options.short else options.results, job.name)
     measurements = [
         partial(_measured, job, contestant, task, options)
@@ -91,8 +91,8 @@ def _settings(job: Job, options: argparse.Namespace) -> Iterator[tuple[Contestan
         for kind in kinds if keys == min(numbers) else kinds[:1]:
             for contestant in job.contestants:
                 named = not options.contestants or contestant.name.startswith(tuple(options.contestants))
-                asked = contestant.in_short and contestant.environment.exists() if options.short else True
-                if not named or not asked or kind not in contestant.kinds:
+                available = contestant.in_short and contestant.environment.exists() if options.short else True
+                if not named or not available or kind not in contestant.kinds:
                     continue
                 records, subtasks = contestant.records(options.records, keys), contestant.parallelism
                 warm_up = options.warm_up or warm_up_for(records)
@@ -139,11 +139,11 @@ def _outcome(job: Job, contestant: Contestant, task: Task, options: argparse.Nam
 
 
 def _check(job: Job, contestant: Contestant, task: Task, outcome: Outcome) -> None:
-    """Whether it is what the plain loop makes of as many records. Raises Failed."""
+    """Compare the outcome with that of the plain loop. Raises ``Failed``."""
     number, total = _expected(job, replace(task, parallelism=1, mode=""))
     if outcome.results != number or abs(outcome.checksum - total) > contestant.near * total:
-        told = f"{outcome.results:,} results with the sum {outcome.checksum:,}"
-        raise Failed(f"wrong: {told}, {number:,} with the sum {total:,} expected")
+        actual = f"{outcome.results:,} results with the sum {outcome.checksum:,}"
+        raise Failed(f"wrong: {actual}, {number:,} with the sum {total:,} expected")
 
 
 @cache

@@ -1,18 +1,18 @@
-"""Vectorised functions: event-time windows on Arrow tables against the same on single records.
+"""Vectorised functions: event-time windows on Arrow tables compared with windows on single records.
 
-**The job** is that of the benchmark of windows: a sum per user and window over clicks, one each millisecond, of 100,000
-users. A window is half a micro-batch long, so each micro-batch closes two, with a sum for nearly every user.
+**The job** is that of the windows benchmark: a sum per user and window over the clicks of 100,000 users, one click per
+millisecond. A window covers half a micro-batch, so each micro-batch fires two windows, with sums for nearly all users.
 
-* *Rows* is what that benchmark runs: a generator source, a generator of watermarks, ``key_by`` and a window with
+* *Rows* is the pipeline of that benchmark: a generator source, a watermark generator, ``key_by`` and a window with
   ``reduce``.
-* *Tables* makes the same clicks in columns (in the ``read`` of a source with splits) and sums in an
-  ``ArrowEventTimeProcessFunction``; watermarks, keys and exchanges are the same. The results of a micro-batch come to
-  the driver as those of the rows do, but in a table.
-* *Combined* is *tables* with ``map_tables`` before ``key_by``, which adds up a million clicks where they are read.
-* *Mixed* is *tables* with a function of single records between the sums and the sink, which passes every sum on; the
+* *Tables* generates the same clicks in columns (in the ``read`` of a source with splits) and sums them in an
+  ``ArrowEventTimeProcessFunction``. Watermarks, keys and exchanges are the same. The results of a micro-batch are sent
+  to the driver as a table.
+* *Combined* is *tables* with ``map_tables`` before ``key_by``, which pre-aggregates a million clicks in the source.
+* *Mixed* is *tables* with a function of single records between the sums and the sink, which forwards every sum. Its
   results are single records.
 
-All in ``local[2]`` with two subtasks of everything. The results are counted and must agree.
+Everything runs in ``local[2]`` with two subtasks per operator. The numbers of results must be equal.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ __all__ = ("main",)
 
 NAME = "vectorised"
 TARGET = 10.0
-"""Times the throughput of the version with rows."""
+"""The minimum ratio to the throughput of the variant with rows."""
 
 SHORT = {"clicks": 10_000, "users": 1_000, "batches": 1}
-_FOLD = 1 << 22  # rows that wait for being added up
+_FOLD = 1 << 22  # the maximum number of rows that are not yet added up
 
 
 class Click(NamedTuple):
-    """One each millisecond."""
+    """A click. There is one per millisecond."""
 
     user: int
     time: int
@@ -65,7 +65,7 @@ class Click(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Of one user in one window, which ``end`` is the end of (ms)."""
+    """The sum of one user in the window that ends at ``end`` (ms)."""
 
     user: int
     end: int
@@ -73,7 +73,7 @@ class Sum(NamedTuple):
 
 
 class Clicks:
-    """The clicks of the benchmark of windows, by their numbers."""
+    """Generates the clicks of the windows benchmark by their indices."""
 
     def __init__(self, users: int) -> None:
         self.users = users
@@ -84,24 +84,24 @@ class Clicks:
 
 
 def ends_of_clicks(size: int, clicks: pa.Table) -> pa.Table:
-    """Each click as a sum of its own, in its window of ``size`` ms."""
+    """Convert each click to a sum in its window of ``size`` ms."""
     ends = pc.multiply(pc.add(pc.divide(clicks["time"], size), 1), size)
     return pa.table([clicks["user"], ends, clicks["value"]], schema_of(Sum))
 
 
 def sums_of_clicks(size: int, clicks: pa.Table) -> pa.Table:
-    """The sums of these clicks per user and window."""
+    """Add up clicks per user and window."""
     return added_up(ends_of_clicks(size, clicks))
 
 
 def added_up(rows: pa.Table) -> pa.Table:
-    """The sums of sums."""
+    """Add up sums per user and window."""
     sums = rows.group_by(["user", "end"], use_threads=False).aggregate([("value", "sum")])
     return sums.rename_columns(["user", "end", "value"]).cast(schema_of(Sum))
 
 
 class Sums(ArrowEventTimeProcessFunction[Sum, Sum]):
-    """Adds up per user and window, until event time closes the window."""
+    """Adds up per user and window, and emits the sums at the end of the window."""
 
     def __init__(self) -> None:
         self.sums = schema_of(Sum).empty_table()
@@ -128,16 +128,16 @@ class Sums(ArrowEventTimeProcessFunction[Sum, Sum]):
 
 
 def pass_on(record: Sum, output: Collector[Sum], ctx: PartitionedContext[Sum]) -> None:
-    """A function of single records."""
+    """Forward a single record."""
     output.collect(record)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark with command-line ``arguments``; returns the exit code."""
+    """Run the benchmark with command-line ``arguments`` and return the exit code."""
     parser = Arguments(NAME, __doc__)
-    parser.add_argument("--clicks", type=int, default=10_000_000, help="in a micro-batch (10,000,000)")
-    parser.add_argument("--users", type=int, default=100_000, help="keys (100,000)")
-    parser.add_argument("--batches", type=int, default=5, help="that are measured, after two to warm up (5)")
+    parser.add_argument("--clicks", type=int, default=10_000_000, help="clicks per micro-batch (10,000,000)")
+    parser.add_argument("--users", type=int, default=100_000, help="number of keys (100,000)")
+    parser.add_argument("--batches", type=int, default=5, help="measured micro-batches, after two for warm-up (5)")
     options = parser.parse(arguments, SHORT)
     with spark_session("vectorised benchmark") as spark:
         report = Report(NAME, "Windows on tables and on rows", conditions(spark, NAME, arguments))
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def with_rows(spark: SparkSession, options: argparse.Namespace) -> Measured:
-    """As the suite's job of windows has it."""
+    """Measure the pipeline of the windows benchmark."""
     counts: dict[int, int] = {}
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
@@ -167,7 +167,7 @@ def with_rows(spark: SparkSession, options: argparse.Namespace) -> Measured:
 def with_tables(
     spark: SparkSession, options: argparse.Namespace, *, combined: bool = False, mixed: bool = False
 ) -> Measured:
-    """The same in columns."""
+    """Measure the same job on tables."""
     counts: dict[int, int] = {}
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)

@@ -1,6 +1,6 @@
-"""Tumbling windows in event time, by dsv2 and by its peers (see ``benchmarks/jobs/windows.py``).
+"""Tumbling event-time windows with dsv2 and its peers (see ``benchmarks/jobs/windows.py``).
 
-The same as ``./run bench suite windows``, with all its options.
+Equivalent to ``./run bench suite windows``, with the same options.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ def _outcome(folder: Path, change: Change, wanted: Output) -> tuple[Outcome, str
             return Outcome.HANGS, str(error)
     log = job.log_file.read_text(errors="replace")
     if code != 0:
-        error = last_error(log)
-        return classify(error, "", [[kind, name] for kind in _REFUSALS for name in change.names]), error
+        message = last_error(log)
+        return classify(message, "", [[kind, name] for kind in _REFUSALS for name in change.names]), message
     difference = differences(wanted, written(folder))
     outcome = classify(None, difference, ())
     if outcome is Outcome.WRONG and _is_warned(log, change.names):

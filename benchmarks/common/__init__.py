@@ -1,4 +1,4 @@
-"""What the benchmarks share: the session, the measuring, the report."""
+"""Code shared by the benchmarks: the session, measurements, and the report."""
 
 from benchmarks.common.measure import Sample, batch_progress, batch_seconds, checkpoint, spark_session
 from benchmarks.common.report import Arguments, Report, conditions

@@ -1,4 +1,4 @@
-"""One job done by several: what each took for a micro-batch, and what came out, which must be the same."""
+"""Comparison of the times and results of several variants of a job."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from runtime_spark.query import StreamingJob
 
 __all__ = ("WARM_UP", "Measured", "compare", "run_dsv2")
 
-WARM_UP = 2  # micro-batches, in which workers start and code is compiled
+WARM_UP = 2  # micro-batches in which workers start and code is compiled
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Times of micro-batches after the warm-up, and results per micro-batch, those of the warm-up included."""
+    """The times of micro-batches after the warm-up, and the number of results of all micro-batches."""
 
     sample: Sample
     results: Mapping[int, int]
 
     @property
     def total(self) -> int:
-        """Number of results of all micro-batches."""
+        """The number of results of all micro-batches."""
         return sum(self.results.values())
 
 
 def compare(report: Report, records: int, contestants: Mapping[str, Measured]) -> None:
-    """A table; the first contestant is what the others are measured by."""
+    """Add a table that compares all contestants with the first one."""
     base = next(iter(contestants.values())).sample.median
     rows = [
         (
@@ -47,7 +47,7 @@ def compare(report: Report, records: int, contestants: Mapping[str, Measured]) -
 
 
 def run_dsv2(env: ExecutionEnvironment, name: str, results: Mapping[int, int], batches: int) -> Measured:
-    """Run what ``env`` holds to its end; its sink notes in ``results`` how many records each micro-batch brought."""
+    """Run the pipeline of ``env`` to its end. Its sink writes the number of records per micro-batch to ``results``."""
     with checkpoint() as folder:
         job = env.execute_async(name, checkpoint_location=folder)
         assert isinstance(job, StreamingJob)

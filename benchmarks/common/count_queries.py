@@ -1,6 +1,7 @@
-"""Queries that count per key, by hand and as plans: what ``batch_overhead`` compares.
+"""The queries of ``batch_overhead``, which count per key, as plans and hand-written.
 
-``RECORDS`` records a micro-batch over ``KEYS`` keys, in ``PARTITIONS`` partitions. Sinks collect on the driver.
+They read ``RECORDS`` records with ``KEYS`` keys per micro-batch, in ``PARTITIONS`` partitions. Sinks collect on the
+driver.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ _BUCKETS = [next(n for n in range(100) if spark_partition(n, PARTITIONS) == inde
 Run = Callable[[str], StreamingQuery]
 """Runs a query to its end, with its checkpoint in the given folder."""
 Source = tuple[DataFrame, Callable[[ExecutionEnvironment], NonKeyedPartitionStream["Item"]]]
-"""The same records for queries by hand and for plans."""
+"""The same records for hand-written queries and for plans."""
 
 
 class Item(NamedTuple):
-    """A record: ``value`` counts up."""
+    """A record. ``value`` is its index."""
 
     value: int
 
 
 class Count(NamedTuple):
-    """So many of ``key`` so far."""
+    """The count of ``key`` so far."""
 
     key: int
     total: int
@@ -85,34 +86,34 @@ class CountPerKey(OneInputStreamProcessFunction[Item | Count, Count]):
 
 
 def key_of(record: Item | Count) -> int:
-    """The key that records of all levels have."""
+    """Return the key of a record of any level."""
     return record.value % KEYS if isinstance(record, Item) else record.key
 
 
 def write_files(folder: str, batches: int) -> None:
-    """A file for each of ``batches`` micro-batches."""
+    """Write a file for each of ``batches`` micro-batches."""
     for number in range(batches):
         values = range(number * RECORDS, (number + 1) * RECORDS)
         pq.write_table(pa.table({"value": list(values)}), f"{folder}/{number:04d}.parquet")
 
 
 def from_files(spark: SparkSession, folder: str) -> Source:
-    """The files of ``write_files``."""
+    """A source that reads the files of ``write_files``."""
     values = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(folder)
     return values, lambda env: env.from_dataframe(values, Item)
 
 
 def from_python(spark: SparkSession, batches: int) -> Source:
-    """The same records from a source in Python."""
+    """A Python source with the same records."""
     spark.dataSource.register(CountingSource)
     values = spark.readStream.format(CountingSource.name()).option("count", RECORDS * batches).load()
-    # One more: the last micro-batch of a generator also ends the input.
+    # One more micro-batch, because the last one of a generator also ends the input.
     generator = DataGeneratorSource(Item, count=RECORDS * (batches + 1), records_per_batch=RECORDS)
     return values, lambda env: env.from_source(generator)
 
 
 def plan_of(spark: SparkSession, source: Source, levels: int) -> Run:
-    """A plan that counts ``levels`` times in a row."""
+    """A plan with ``levels`` counts in sequence."""
     _, read = source
 
     def run(folder: str) -> StreamingQuery:
@@ -131,7 +132,7 @@ def plan_of(spark: SparkSession, source: Source, levels: int) -> Run:
 
 
 def by_hand_per_key(source: Source, *, tuned: bool) -> Run:
-    """A group for each key. ``tuned``: with the settings that a plan's query has, else with Spark's own."""
+    """A query with a group per key. ``tuned``: use the settings of a plan's query instead of Spark's defaults."""
     values, _ = source
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -145,7 +146,7 @@ def by_hand_per_key(source: Source, *, tuned: bool) -> Run:
 
 
 def by_hand_in_stages(source: Source, stages: int, *, tuned: bool) -> Run:
-    """A group for each partition, ``stages`` times in a row."""
+    """A query with a group per partition, and ``stages`` counts in sequence."""
     values, _ = source
 
     def count(key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -159,7 +160,7 @@ def by_hand_in_stages(source: Source, stages: int, *, tuned: bool) -> Run:
 
     counts = values.selectExpr(f"value % {KEYS} as key")
     for _ in range(stages):
-        # Computed between two stages, the bucket is also the projection without which Spark fails.
+        # The bucket is also the projection between two stages without which Spark fails.
         bucket = f"array({', '.join(map(str, _BUCKETS))})[key % {PARTITIONS}] as bucket"
         groups = counts.selectExpr("key", bucket).groupBy("bucket")
         counts = groups.applyInPandasWithState(count, "key long, count long", "counts binary", "append", "NoTimeout")
@@ -187,14 +188,14 @@ def _writing(counts: DataFrame, *, tuned: bool, unchecked: bool) -> Run:
 
 @contextmanager
 def _as_it_is(spark: SparkSession, unchecked: bool) -> Iterator[None]:
-    """No settings but the one without which Spark would refuse the query."""
+    """Set only the option without which Spark rejects the query."""
     spark.conf.set(_CHECK, str(not unchecked).lower())
     yield
     spark.conf.unset(_CHECK)
 
 
 class CountingSource(DataSource):
-    """The numbers up to the option ``count``: ``RECORDS`` of them in a micro-batch, in ``PARTITIONS`` partitions."""
+    """The numbers below the option ``count``: ``RECORDS`` per micro-batch, in ``PARTITIONS`` partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -208,7 +209,7 @@ class CountingSource(DataSource):
 
 
 class CountingReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are the number that comes next."""
+    """An offset is the next number."""
 
     def __init__(self, count: int) -> None:
         self._count = count

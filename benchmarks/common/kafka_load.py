@@ -1,6 +1,6 @@
-"""Sends messages to one topic at a steady rate, and measures when they come out of another one.
+"""Sends messages to one topic at a constant rate, and measures when they appear in another one.
 
-A process of its own, so that it competes for cores like any other client, and not for a Python interpreter:
+It runs in a separate process, so that it competes for cores but not for a Python interpreter:
 ``python -m benchmarks.common.kafka_load SERVERS IN OUT RATE WARM_UP SECONDS`` prints the latencies as JSON.
 """
 
@@ -27,7 +27,7 @@ _PAUSE_SECONDS = 0.001
 
 @dataclass(frozen=True)
 class Latencies:
-    """From sending to seeing, in ms: percentiles, and of how many messages."""
+    """The number of messages, and percentiles of their latencies in ms."""
 
     messages: int
     p50: float
@@ -37,13 +37,13 @@ class Latencies:
 
     @staticmethod
     def of(latencies: Sequence[float]) -> Latencies:
-        """Of two or more."""
+        """Compute the percentiles of at least two latencies."""
         percentiles = statistics.quantiles(latencies, n=100, method="inclusive")
         return Latencies(len(latencies), percentiles[49], percentiles[89], percentiles[98], max(latencies))
 
 
 class _Watcher(threading.Thread):
-    """Reads ``topic`` from its end on until message ``last`` was seen; notes how long those from ``first`` took."""
+    """Reads ``topic`` from its end up to message ``last``, and records the latencies of messages from ``first`` on."""
 
     def __init__(self, config: Mapping[str, Any], topic: str, isolation: str, first: int, last: int) -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,8 @@ class _Watcher(threading.Thread):
         self._consumer = Consumer(
             {**config, "group.id": "latency", "isolation.level": isolation, "fetch.wait.max.ms": 10}
         )
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in _ends(config, topic).items()])
+        ends = _ends(config, topic)
+        self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in ends.items()])
 
     def run(self) -> None:
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -71,8 +72,8 @@ class _Watcher(threading.Thread):
 def _ends(config: Mapping[str, Any], topic: str) -> dict[tuple[str, int], int]:
     admin = AdminClient(dict(config))
     parts = [TopicPartition(topic, number) for number in admin.list_topics(topic).topics[topic].partitions]
-    asked = {part: OffsetSpec.latest() for part in parts}
-    found = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+    request = {part: OffsetSpec.latest() for part in parts}
+    found = admin.list_offsets(request, isolation_level=IsolationLevel.READ_UNCOMMITTED)
     return {(part.topic, part.partition): future.result().offset for part, future in found.items()}
 
 
@@ -90,7 +91,7 @@ def _send(config: Mapping[str, Any], topic: str, rate: int, count: int) -> None:
 
 
 def main(servers: str, topic_in: str, topic_out: str, rate: str, warm_up: str, seconds: str) -> None:
-    """Send for ``warm_up`` and ``seconds``, of which the latter count; print ``Latencies`` for each kind of reader."""
+    """Send messages for ``warm_up`` and then ``seconds``. Print the ``Latencies`` of the latter for each reader."""
     config = {"bootstrap.servers": servers}
     first, count = int(rate) * int(warm_up), int(rate) * (int(warm_up) + int(seconds))
     watchers = {reader: _Watcher(config, topic_out, reader, first, count - 1) for reader in READERS}

@@ -1,4 +1,4 @@
-"""Topics for benchmarks: made, filled, counted."""
+"""Kafka topics for benchmarks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNSENT = 50_000
 
 
 class Topics:
-    """Those of one broker."""
+    """The topics of one broker."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -24,17 +24,17 @@ class Topics:
         self._count = 0
 
     def create(self, partitions: int) -> str:
-        """A new one."""
+        """Create a topic."""
         self._count += 1
         topic = f"benchmark-{self._count}"
         for future in self._admin.create_topics([NewTopic(topic, partitions, 1)]).values():
             future.result(_SECONDS)
-        while topic not in self._admin.list_topics(timeout=_SECONDS).topics:  # the broker may learn of it a bit later
+        while topic not in self._admin.list_topics(timeout=_SECONDS).topics:  # metadata is updated with a delay
             pass
         return topic
 
     def filled(self, partitions: int, messages: Iterable[bytes]) -> str:
-        """A new one with ``messages``, dealt out to its partitions."""
+        """Create a topic with ``messages``, distributed over its partitions."""
         topic, producer = self.create(partitions), Producer(self._config)
         for number, message in enumerate(messages):
             while len(producer) >= _UNSENT:
@@ -44,7 +44,7 @@ class Topics:
         return topic
 
     def count(self, topic: str) -> int:
-        """How many messages readers of committed ones see."""
+        """Count the committed messages of a topic."""
         consumer = Consumer({**self._config, "group.id": "count", "enable.partition.eof": True})
         partitions = self._admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])

@@ -23,14 +23,14 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "2",  # for the hand-written queries; a plan sets its own
-    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # the times are read from there, after the run
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",  # the times are read from there after the run
 }
-"""Everything that is not Spark's default; no setting is there to make anything faster."""
+"""The settings that differ from Spark's defaults. None of them is for speed."""
 
 
 @contextmanager
 def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session of ``SETTINGS``, and of ``settings`` besides, for the length of the block."""
+    """Run a session with ``SETTINGS`` and additional ``settings`` during the block."""
     builder = SparkSession.builder.appName(name)
     for setting, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(setting, value)
@@ -43,43 +43,43 @@ def spark_session(name: str, settings: Mapping[str, str] | None = None) -> Itera
 
 @contextmanager
 def checkpoint() -> Iterator[str]:
-    """A folder for the checkpoint of one query; gone afterwards."""
+    """Create a temporary folder for the checkpoint of one query."""
     with tempfile.TemporaryDirectory(prefix="dsv2-benchmark-") as folder:
         yield f"{folder}/checkpoint"
 
 
 def batch_progress(query: StreamingQuery, first: int, batches: int) -> list[StreamingQueryProgress]:
-    """What Spark tells of ``batches`` micro-batches from number ``first`` on."""
+    """Return Spark's progress of ``batches`` micro-batches from number ``first`` on."""
     progress = {
         progress.batchId: progress
         for progress in query.recentProgress
-        if "addBatch" in progress.durationMs  # else nothing was there to be run
+        if "addBatch" in progress.durationMs  # otherwise there was no micro-batch
     }
     return [progress[number] for number in range(first, first + batches)]
 
 
 def batch_seconds(query: StreamingQuery, first: int, batches: int) -> list[float]:
-    """The times of these micro-batches, each with everything that Spark does for it."""
+    """Return the times of these micro-batches, including all of Spark's overhead."""
     return [batch.durationMs["triggerExecution"] / 1000 for batch in batch_progress(query, first, batches)]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Measured seconds of the same work, done again and again."""
+    """The measured seconds of repeated work."""
 
     seconds: tuple[float, ...]
 
     @staticmethod
     def of(seconds: Iterable[float]) -> Sample:
-        """From any collection of times."""
+        """Create a sample from times in seconds."""
         return Sample(tuple(seconds))
 
     @property
     def median(self) -> float:
-        """What is quoted."""
+        """The median, in seconds."""
         return statistics.median(self.seconds)
 
     @property
     def spread(self) -> str:
-        """The shortest and the longest, in milliseconds."""
+        """The shortest and the longest time, in ms."""
         return f"{min(self.seconds) * 1000:,.0f} – {max(self.seconds) * 1000:,.0f}"

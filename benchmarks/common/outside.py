@@ -1,6 +1,6 @@
-"""A plan's micro-batches in this process, without Spark: the same stage functions over the same frames.
+"""Runs a plan's micro-batches in this process without Spark, with the same stage functions over the same frames.
 
-What they take here is what Python costs on the cores that Spark has; the rest of a micro-batch is Spark's own.
+Their time is the cost of Python on the cores of Spark. The rest of a micro-batch is Spark's overhead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REST = "rest"
 
 
 class KeptState(GroupState):
-    """Stands for Spark's state of a group."""
+    """A replacement for Spark's state of a group."""
 
     def __init__(self) -> None:
         self.blob: bytes | None = None
@@ -64,7 +64,7 @@ class KeptState(GroupState):
 
 
 class OutsideSpark:
-    """Runs a plan of one indexed source, subtask by subtask. ``watches`` tell, per phase, the times of its parts."""
+    """Runs a plan with one indexed source, subtask by subtask. ``watches`` have the times of parts, by phase."""
 
     def __init__(self, plan: Plan) -> None:
         self.watches: defaultdict[str, Stopwatch] = defaultdict(Stopwatch)
@@ -77,7 +77,7 @@ class OutsideSpark:
         self._position = 0
 
     def run_batch(self, records: int) -> list[Any]:
-        """A micro-batch of ``records`` records; returns what reaches the sinks."""
+        """Run a micro-batch of ``records`` records. Returns the records that reach the sinks."""
         begin, self._position = self._position, self._position + records
         watch = self.watches["source"]
         with watch.watching(_PARTS), watch.part(REST), patient_collector():

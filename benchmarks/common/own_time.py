@@ -1,8 +1,8 @@
-"""How long the project's own code takes in the processes of a query: the driver, the planners of sources, the workers.
+"""Measures the time of the project's own code in the processes of a query: driver, source planners and workers.
 
-In a session with ``settings(folder)`` every process that imports this module (classes that travel to it bring it) notes
-each call of the places below in a file of its own. All calls of a micro-batch are added up, those that run at the same
-time as well. What a call spends in another of these places counts there only.
+In a session with ``settings(folder)``, every process that imports this module (unpickling a class of a benchmark does)
+writes each call of the functions below to its own file. All calls of a micro-batch are added up, including concurrent
+ones. Time in a nested call of these functions counts for the nested one only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from runtime_spark.worker import WorkerJob
 
 __all__ = ("PARTS", "milliseconds", "settings", "watching")
 
-_FOLDER = "DSV2_OWN_TIME"  # variable of the environment of workers and planners
+_FOLDER = "DSV2_OWN_TIME"  # an environment variable of workers and planners
 
-# Part -> the calls that it consists of, as owner and attribute.
+# The calls of each part, as owner and attribute.
 _CALLS: dict[str, list[tuple[Any, str]]] = {
     "plan the micro-batch": [(FrameStreamReader, "latestOffset"), (FrameStreamReader, "partitions")],
     "commit its offsets": [(FrameStreamReader, "commit")],
@@ -48,13 +48,13 @@ PARTS = tuple(_CALLS)
 
 
 def settings(folder: str) -> dict[str, str]:
-    """Of a session in which times are noted in ``folder``."""
+    """The settings of a session that writes times to ``folder``."""
     return {f"spark.executorEnv.{_FOLDER}": folder}
 
 
 @contextmanager
 def watching(folder: str) -> Iterator[None]:
-    """Notes the times of this process within the block."""
+    """Measure the times of this process during the block."""
     with ExitStack() as stack:
         for owner, attribute, original in _watch(folder):
             stack.callback(setattr, owner, attribute, original)
@@ -62,7 +62,7 @@ def watching(folder: str) -> Iterator[None]:
 
 
 def milliseconds(folder: str, spans: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """By part its time in a micro-batch, on average over those that ran in ``spans`` (seconds since 1970)."""
+    """The average time of each part per micro-batch. ``spans``: the times of micro-batches, in seconds."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for file in Path(folder).iterdir():
         for line in file.read_text().splitlines():
@@ -73,7 +73,7 @@ def milliseconds(folder: str, spans: Sequence[tuple[float, float]]) -> dict[str,
 
 
 def _watch(folder: str) -> list[tuple[Any, str, Any]]:
-    """Replace all places by ones that note their time; returns what was there."""
+    """Replace all functions with measured ones. Returns the originals."""
     replaced = []
     note = _notes(folder)
     for part, calls in {**_CALLS, _SPARK: [(DataFrame, "collect")]}.items():
@@ -85,7 +85,7 @@ def _watch(folder: str) -> list[tuple[Any, str, Any]]:
 
 
 def _notes(folder: str) -> Callable[[str, float], None]:
-    files: dict[int, int] = {}  # by process: workers are forked
+    files: dict[int, int] = {}  # by process id, because workers are forked
 
     def note(part: str, took: float) -> None:
         process = os.getpid()
@@ -97,7 +97,7 @@ def _notes(folder: str) -> Callable[[str, float], None]:
 
 
 class _Within(threading.local):
-    """Of each call in hand, outermost first, the seconds that it has spent in others of the places."""
+    """The seconds that each active call, outermost first, has spent in nested measured calls."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -108,16 +108,16 @@ _within = _Within()
 
 @contextmanager
 def _own_time(took: Callable[[float], None]) -> Iterator[None]:
-    """Tells ``took`` the seconds of the block that are its own."""
+    """Call ``took`` with the seconds of the block, without nested measured calls."""
     begin, seconds = time.perf_counter(), _within.seconds
     seconds.append(0.0)
     try:
         yield
     finally:
-        all_in_all = time.perf_counter() - begin
-        took(all_in_all - seconds.pop())
+        total = time.perf_counter() - begin
+        took(total - seconds.pop())
         if seconds:
-            seconds[-1] += all_in_all
+            seconds[-1] += total
 
 
 def _timed(function: Callable[..., Any], part: str, note: Callable[[str, float], None]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Sources whose records have numbers, dealt out in turns: what those of the benchmarks share."""
+"""A base class of the benchmarks' sources: numbered records, distributed to subtasks in turn."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Part:
-    """Every so manieth record, from ``first`` on."""
+    """The split of one subtask: every n-th record from ``first`` on, where n is the parallelism."""
 
     subtask: int
     first: int
 
     @property
     def split_id(self) -> str:
-        """One split for each subtask."""
+        """The number of the subtask."""
         return str(self.subtask)
 
 
 class DealtOut(SplitSource[T, Part], ABC, Generic[T]):
-    """A bounded source with as many splits as readers, one for each. What is read is up to subclasses."""
+    """A bounded source with one split per reader. Subclasses implement ``advance`` and ``read``."""
 
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism

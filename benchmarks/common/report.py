@@ -1,4 +1,4 @@
-"""What a benchmark says: conditions, tables, verdicts; printed, and kept as JSON and Markdown."""
+"""The report of a benchmark: conditions, tables and verdicts. It is printed, and stored as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _PACKAGES = ("pyspark", "pandas", "pyarrow", "cloudpickle")
 
 
 class Arguments(argparse.ArgumentParser):
-    """A command line with the options that all benchmarks have: ``--short`` and ``--results``."""
+    """A parser with the options of all benchmarks: ``--short`` and ``--results``."""
 
     def __init__(self, name: str, description: str | None) -> None:
         super().__init__(
             prog=f"./run bench {name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        self.add_argument("--short", action="store_true", help="some seconds, to see that it works; keeps no results")
-        self.add_argument("--results", type=Path, metavar="DIR", help="keep the results here (benchmarks/results)")
+        self.add_argument("--short", action="store_true", help="a short run to check that it works; stores no results")
+        self.add_argument("--results", type=Path, metavar="DIR", help="directory of results (benchmarks/results)")
 
     def parse(self, arguments: Sequence[str] | None, short: Mapping[str, object]) -> argparse.Namespace:
-        """The options; with ``--short`` those of ``short`` take the place of the defaults."""
+        """Parse the options. ``short`` has the defaults of ``--short``."""
         if self.parse_args(arguments).short:
             self.set_defaults(**short)
         else:
@@ -44,10 +44,10 @@ class Arguments(argparse.ArgumentParser):
 
 
 def conditions(spark: SparkSession, name: str, arguments: Sequence[str] | None) -> dict[str, str]:
-    """Under which circumstances a measurement is made; call it before measuring."""
+    """The conditions of a measurement. Call it before measuring."""
     where = argparse.ArgumentParser(add_help=False)
     where.add_argument("--results")
-    _, given = where.parse_known_args(arguments)  # where the report goes is nobody else's business
+    _, given = where.parse_known_args(arguments)  # the report does not contain its own location
     java = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -63,7 +63,7 @@ def conditions(spark: SparkSession, name: str, arguments: Sequence[str] | None) 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a title."""
+    """A table with a title."""
 
     title: str
     header: tuple[str, ...]
@@ -72,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim that numbers decide."""
+    """A target and whether it was met."""
 
     claim: str
     measured: float
@@ -82,7 +82,7 @@ class Verdict:
 
 @dataclass
 class Report:
-    """Everything that one run of a benchmark says."""
+    """The report of one run of a benchmark."""
 
     name: str
     title: str
@@ -95,15 +95,15 @@ class Report:
         self.tables.append(Table(title, tuple(header), [tuple(row) for row in rows]))
 
     def at_most(self, claim: str, measured: float, limit: float) -> None:
-        """Add the verdict on ``claim``: ``measured`` has to be at most ``limit``."""
+        """Add the verdict on ``claim``: ``measured`` must be at most ``limit``."""
         self.verdicts.append(Verdict(claim, measured, f"at most {limit:g}", measured <= limit))
 
     def at_least(self, claim: str, measured: float, limit: float) -> None:
-        """Add the verdict on ``claim``: ``measured`` has to be at least ``limit``."""
+        """Add the verdict on ``claim``: ``measured`` must be at least ``limit``."""
         self.verdicts.append(Verdict(claim, measured, f"at least {limit:g}", measured >= limit))
 
     def markdown(self) -> str:
-        """The report for a reader."""
+        """Format the report as Markdown."""
         parts = [
             f"# {self.title}",
             *(f"## {table.title}\n\n{_grid(table.header, table.rows)}" for table in self.tables),
@@ -115,7 +115,7 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def publish(self, results: Path | None) -> None:
-        """Print the report, and keep it in ``results`` as ``NAME.md`` and ``NAME.json``."""
+        """Print the report, and store it in ``results`` as ``NAME.md`` and ``NAME.json``."""
         print(self.markdown())
         if results is not None:
             results.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class Report:
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """A Markdown table whose columns line up: numbers to the right, text to the left."""
+    """Format a Markdown table with aligned columns: numbers right, text left."""
     numeric = [all(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
     texts = [list(header), *([_text(cell) for cell in row] for row in rows)]
     widths = [max(3, *map(len, column)) for column in zip(*texts, strict=True)]

@@ -1,4 +1,4 @@
-"""Measurements on file: one per contestant and setting, so that a suite can be measured in pieces."""
+"""Stored measurements, one per contestant and setting, so that a suite can be measured in several runs."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ __all__ = ("Row", "Rows")
 
 @dataclass(frozen=True)
 class Row:
-    """What one contestant did in one setting."""
+    """The measurement of one contestant in one setting."""
 
     contestant: str
     keys: int
     kind: str
     size: int
-    """Records in a batch, for those that can."""
+    """The requested number of records in a batch."""
     records: int
-    """Records in a batch of this contestant."""
+    """The number of records in a batch of this contestant."""
     seconds: list[float] = field(default_factory=list)
     results: int = 0
     checksum: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     date: str = ""
     load: float = 0.0
-    """Of the machine before, in the average of a minute."""
+    """The load average of the machine over the minute before."""
     missing: str = ""
-    """Why there are no numbers."""
+    """The reason if there is no measurement."""
 
     @property
     def sample(self) -> Sample:
-        """Of the measured batches."""
+        """The times of the measured batches."""
         return Sample.of(self.seconds)
 
     @property
     def pace(self) -> float:
-        """Records per second, in the median."""
+        """The median throughput, in records per second."""
         return self.records / self.sample.median
 
     def and_again(self, later: Row) -> Row:
-        """Both measurements as one: the times of both count, unless the later one has none."""
+        """Combine two measurements: the times of both, unless the later one is missing."""
         return later if later.missing else replace(later, seconds=[*self.seconds, *later.seconds])
 
 
 class Rows:
-    """The measurements of one job, in ``DIR/rows/NAME.json``; without a folder they are only held."""
+    """The measurements of one job in ``DIR/rows/NAME.json``, or only in memory if there is no folder."""
 
     def __init__(self, folder: Path | None, name: str) -> None:
         self._file = folder / "rows" / f"{name}.json" if folder is not None else None
@@ -61,22 +61,22 @@ class Rows:
                 self._hold(Row(**row))
 
     def all(self) -> list[Row]:
-        """Everything that is known."""
-        return [self._rows[place] for place in sorted(self._rows)]
+        """All measurements."""
+        return [self._rows[setting] for setting in sorted(self._rows)]
 
     def find(self, contestant: str, keys: int, kind: str, size: int) -> Row | None:
-        """What is known."""
+        """The measurement in one setting, if there is one."""
         return self._rows.get((contestant, keys, kind, size))
 
     def put(self, row: Row) -> None:
-        """Write it down, in place of what was known."""
+        """Store a measurement. It replaces an earlier one."""
         self._hold(row)
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._file.write_text(json.dumps([asdict(row) for row in self.all()], indent=1, ensure_ascii=False) + "\n")
 
     def measure(self, rounds: int, measurements: Sequence[Callable[[], Row]]) -> None:
-        """Each has its turn in each round, in place of what was known; what has failed is not tried again."""
+        """Run each measurement once per round, and replace earlier results. Failed ones are not repeated."""
         so_far: dict[int, Row] = {}
         for _ in range(rounds):
             for number, measurement in enumerate(measurements):

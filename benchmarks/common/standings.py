@@ -1,4 +1,4 @@
-"""The rows of a job as a report: tables with ratios, targets, versions."""
+"""The report of a job: tables with ratios, targets and versions."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ _HEADER = (
 
 
 def standings(job: Job, rows: Sequence[Row], command: str) -> Report:
-    """Everything that is known of a job."""
+    """Create the report from all measurements of a job."""
     report = Report(job.name, job.title, _conditions(rows, command))
-    places = {(row.size, row.kind, row.keys): list[Row]() for row in rows}
+    settings = {(row.size, row.kind, row.keys): list[Row]() for row in rows}
     for row in _in_order(job, rows):
-        places[row.size, row.kind, row.keys].append(row)
-    for (size, kind, keys), here in sorted(places.items(), key=lambda place: (-place[0][0], _KINDS.index(place[0][1]))):
+        settings[row.size, row.kind, row.keys].append(row)
+    ordered = sorted(settings.items(), key=lambda setting: (-setting[0][0], _KINDS.index(setting[0][1])))
+    for (size, kind, keys), own in ordered:
         title = f"{keys:,} keys, records of kind {kind}, batches of {size:,}"
-        report.table(title, _HEADER, [_cells(job, row, here) for row in here])
-    for (size, kind, keys), here in places.items():
+        report.table(title, _HEADER, [_cells(job, row, own) for row in own])
+    for (size, kind, keys), own in settings.items():
         for target in job.targets:
             if (kind, keys) == (job.kinds[0], target.keys):
-                _judge(report, job, target, size, here)
+                _judge(report, job, target, size, own)
     absent = [*job.absent, *((f"{row.contestant}, {row.keys:,} keys", row.missing) for row in rows if row.missing)]
     if absent:
         report.table("Not measured", ("contestant", "why"), absent)
@@ -63,7 +64,7 @@ def _judge(report: Report, job: Job, target: Target, size: int, rows: Sequence[R
 
 
 def _in_order(job: Job, rows: Iterable[Row]) -> list[Row]:
-    """As the job lists its contestants; those that it no longer has are left out."""
+    """Sort rows in the order of the job's contestants. Rows of removed contestants are omitted."""
     names = [contestant.name for contestant in job.contestants]
     return sorted((row for row in rows if row.contestant in names), key=lambda row: names.index(row.contestant))
 
@@ -92,7 +93,7 @@ def _best(job: Job, rows: Iterable[Row], group: str) -> Row | None:
 
 
 def machine() -> dict[str, str]:
-    """Where a measurement is made."""
+    """The machine and Python version of a measurement."""
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",

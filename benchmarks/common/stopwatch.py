@@ -1,4 +1,4 @@
-"""Where the processor time of a call goes: replaces functions by ones that note how long they ran by themselves."""
+"""Measures the CPU time of the parts of a call, by replacing functions with measured ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ("Stopwatch",)
 
 
 class Stopwatch:
-    """Seconds of processor time per part, so that other load does not count.
+    """Measures CPU time per part, in seconds, which excludes other load of the machine.
 
-    Time spent in a part that is entered within another one counts for the inner one only.
+    Time in a nested part counts for the nested part only.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time spent in the block is spent on ``name``."""
+        """Add the time of the block to the part ``name``."""
         self._turn()
         self._running.append(name)
         try:
@@ -35,7 +35,7 @@ class Stopwatch:
 
     @contextmanager
     def watching(self, functions: dict[str, tuple[object, str]]) -> Iterator[None]:
-        """Within the block, calls of each function (given as owner and attribute) count for the part of that name."""
+        """During the block, add the time of each function (given as owner and attribute) to the part of that name."""
         with ExitStack() as stack:
             for name, (owner, attribute) in functions.items():
                 original = getattr(owner, attribute)

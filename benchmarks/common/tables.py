@@ -1,4 +1,4 @@
-"""A source that makes its records in columns."""
+"""A source that generates records in columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 20
 
 
 class GeneratedTables(DealtOut[T], Generic[T]):
-    """What ``make`` makes of the numbers below ``count``; all subtasks together get ``per_batch`` in a micro-batch."""
+    """Generates ``count`` records with ``make``, from arrays of indices. A micro-batch has ``per_batch`` records."""
 
     def __init__(
         self, make: Callable[[Numbers], pa.Table], kind: type[T], count: int, per_batch: int, parallelism: int = 2

@@ -1,1 +1,1 @@
-"""The jobs of the benchmarks: records, user functions and sizes, in plain Python, for every peer that speaks it."""
+"""The jobs of the benchmarks: records, user functions and sizes, in plain Python for all peers that support it."""

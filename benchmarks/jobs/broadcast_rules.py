@@ -1,7 +1,7 @@
-"""Broadcast rules: events are let through by a rule of their category, and rules are told to all subtasks anew.
+"""Broadcast rules: events are filtered by a rule of their category, and rules are broadcast to all subtasks.
 
-There is a rule for each 1,000 events. A rule says again what was known from the beginning, with a version of its own,
-so that the results are the same whichever of two inputs is read first; the work is that of rules that change.
+There is one rule per 1,000 events. Each rule repeats the initial limit of its category with a new version, so that the
+results do not depend on the order in which the two inputs are read. The work is that of changing rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVENTS_PER_RULE = 1000
 
 
 class Rule(NamedTuple):
-    """Events of ``category`` need a value of at least ``limit``."""
+    """A rule: events of ``category`` pass if their value is at least ``limit``."""
 
     category: int
     limit: int
@@ -25,21 +25,21 @@ class Rule(NamedTuple):
 
 
 def rule(index: int) -> Rule:
-    """Rule number ``index``: of one category after the other."""
+    """Return rule number ``index``. The categories take turns."""
     category = index % CATEGORIES
     return Rule(category, known_limit(category), index)
 
 
 def known_limit(category: int) -> int:
-    """What is known of a category from the beginning."""
+    """Return the initial limit of a category."""
     return category * 10
 
 
 def category_of(event: EventTuple) -> int:
-    """Which rule is for the event."""
+    """Return the category of an event."""
     return event[0] % CATEGORIES
 
 
 def lets_through(limit: int, event: EventTuple) -> bool:
-    """The rule."""
+    """Return whether the event passes."""
     return event[2] >= limit

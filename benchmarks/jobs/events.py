@@ -1,4 +1,4 @@
-"""Events of users, one each millisecond, as tuples, data classes or dicts."""
+"""Events of users, one per millisecond, as tuples, dataclasses or dicts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EventTuple: TypeAlias = tuple[int, int, int]
 
 @dataclass
 class Event:
-    """The same with names."""
+    """An event as a dataclass."""
 
     user: int
     time: int
@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """How records of a kind are made and read; these are the user functions of the jobs."""
+    """Functions that create records of a kind and read their fields. They are the user functions of the jobs."""
 
     make: Callable[[int, int, int], T]
     user: Callable[[T], int]
@@ -52,7 +52,7 @@ KINDS: dict[str, Kind[Any]] = {
 
 
 class Events:
-    """Event number ``index``, the same at every run: users are scattered over all, the value is 0 to 99."""
+    """Generates the event of an index, the same in every run. Users are distributed evenly; values are 0 to 99."""
 
     def __init__(self, users: int, kind: str) -> None:
         self.users = users

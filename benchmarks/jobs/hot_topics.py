@@ -1,11 +1,11 @@
 """Hot topics: the example of ``examples.hot_topics``, with more topics and more tweets.
 
-1,000 tweets a second, posting times in whole seconds, five minutes of window, topics by Zipf's law: so a watermark
-comes every 1,000 tweets, 300,000 posting times are held, a million tweets are a quarter of an hour, and heaps fill and
-empty within a batch. What is hot has more than five eighths of the tweets that the first topic has in a window, which
-the first topic passes and the second does not. The threshold of the document, 100 tweets, is for two tweets a second.
-Slower tweets would not be fair play: a frame of one channel would cover more than the window, and which of two
-extractors is read first would decide what is hot.
+There are 1,000 tweets per second, with posting times in whole seconds, a window of five minutes, and topics that follow
+Zipf's law. So there is a watermark per 1,000 tweets, 300,000 posting times are held, a million tweets cover about a
+quarter of an hour, and heaps fill and empty within a batch. The threshold is five eighths of the tweets of the first
+topic in a window, which the first topic exceeds and the second does not. (The threshold of 100 tweets in FLIP-467 is
+for two tweets per second.) A lower rate would not be fair: a frame of one channel would cover more than the window, so
+the order in which two extractors are read would determine the hot topics.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from examples.tweets import Tweet
 __all__ = ("START", "WINDOW", "Tweets", "place_bits", "rank_table", "threshold")
 
 START = 1_704_067_200_000
-"""Posting time of the first tweet, in ms."""
+"""The posting time of the first tweet, in ms."""
 WINDOW = 5 * 60 * 1000
-"""In ms."""
+"""The length of the window, in ms."""
 _PLACES_PER_TOPIC = 4
-_SCATTER = 0x9E3779B1  # odd, so that every place is visited
+_SCATTER = 0x9E3779B1  # odd, so that the permutation is complete
 
 
 class Tweets:
-    """Tweet number ``index``, the same whenever it is asked for, and in every language: all of it is whole numbers."""
+    """Generates the tweet of an index. It is the same in every language, because only whole numbers are used."""
 
     def __init__(self, topics: int) -> None:
         self.__setstate__(topics)
 
     def __getstate__(self) -> int:
-        return self.topics  # the tables are made anew where it arrives, once in a process
+        return self.topics  # each process creates the tables once
 
     def __setstate__(self, topics: int) -> None:
         self.topics = topics
@@ -45,13 +45,13 @@ class Tweets:
 
 
 def place_bits(topics: int) -> int:
-    """The table of topics has 2 to so many places."""
+    """The binary logarithm of the size of the table of topics."""
     return max(14, (topics * _PLACES_PER_TOPIC - 1).bit_length())
 
 
 @cache
 def rank_table(topics: int) -> list[int]:
-    """Numbers of topics from 1 on, by Zipf's law (the second is half as frequent as the first), well shuffled."""
+    """A shuffled table of topic numbers, from 1 on, with frequencies that follow Zipf's law."""
     size = 1 << place_bits(topics)
     shares = _shares(topics)
     table, rank = [0] * size, 1
@@ -63,12 +63,12 @@ def rank_table(topics: int) -> list[int]:
 
 
 def _shares(topics: int) -> list[float]:
-    """Of the first so many topics together, in shares of the first."""
+    """The cumulative frequencies of topics, relative to that of the first topic."""
     return list(accumulate(1 / rank for rank in range(1, topics + 1)))
 
 
 def _mixed(place: int, size: int) -> int:
-    """A permutation of the places: multiply, fold the upper half onto the lower, multiply again."""
+    """A permutation of the indices: multiply, fold the upper half onto the lower, multiply again."""
     mask, half = size - 1, size.bit_length() // 2
     product = place * _SCATTER & mask
     return (product ^ product >> half) * _SCATTER & mask
@@ -81,5 +81,5 @@ def _names(topics: int) -> list[str]:
 
 
 def threshold(task: Task) -> int:
-    """A topic with more tweets in the window is hot."""
+    """The threshold: a topic with more tweets in the window is hot."""
     return int(min(WINDOW, task.total) / _shares(task.keys)[-1] * 5 / 8)

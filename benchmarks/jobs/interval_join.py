@@ -1,7 +1,7 @@
-"""Interval join in event time: an order meets the offers of its product from the 10 seconds before it.
+"""Event-time interval join: an order is joined with the offers of its product from the 10 seconds before it.
 
-There is an offer and an order every two milliseconds; both count as records. A result is the product, the time of the
-order, and how much older the offer is.
+There is an offer and an order every two milliseconds; both count as records. A result has the product, the time of the
+order, and the age of the offer.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import TypeAlias
 __all__ = ("APART", "BEFORE", "OFFERS", "ORDERS", "Sided", "Side", "matched", "product_of", "time_of")
 
 BEFORE = 10_000
-"""How long before an order an offer may be, in ms."""
+"""The maximum age of an offer, in ms."""
 APART = 2
-"""Ms between two records of one side."""
+"""The time between two records of one side, in ms."""
 OFFERS, ORDERS = 2_654_435_769, 2_246_822_519
-"""Multipliers that scatter the products, differently on both sides."""
+"""Multipliers that distribute the products, differently on both sides."""
 
 Sided: TypeAlias = tuple[int, int]
-"""Product, time in ms."""
+"""Product and time in ms."""
 
 
 class Side:
-    """Record number ``index`` of one side. None has the time 0, with which Spark begins: it would be late."""
+    """Generates the record of an index on one side. Times start after 0, which would be late in Spark."""
 
     def __init__(self, products: int, multiplier: int) -> None:
         self.products = products
@@ -33,15 +33,15 @@ class Side:
 
 
 def product_of(record: Sided) -> int:
-    """The key."""
+    """Return the key."""
     return record[0]
 
 
 def time_of(record: Sided) -> int:
-    """Event time."""
+    """Return the event time."""
     return record[1]
 
 
 def matched(offer: Sided, order: Sided) -> tuple[int, int, int]:
-    """What a pair gives."""
+    """Return the result of a pair."""
     return order[0], order[1], order[1] - offer[1]

@@ -1,4 +1,4 @@
-"""Pass-through: every event goes through a function that does nothing, to a sink that adds up the values."""
+"""Pass-through: every event is passed through an identity function to a sink that adds up the values."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ T = TypeVar("T")
 
 
 def passed(event: T) -> T:
-    """The function."""
+    """Return the event."""
     return event

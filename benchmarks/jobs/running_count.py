@@ -1,4 +1,4 @@
-"""Running count: every event of a user gives the number of events of that user so far, kept in the state of the key."""
+"""Running count: for every event, emit the number of events of its user so far, which is kept in keyed state."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ __all__ = ("one_more",)
 
 
 def one_more(count: int) -> int:
-    """What a function does with its state."""
+    """Return the new state of a key."""
     return count + 1

@@ -1,7 +1,7 @@
-"""Tumbling windows in event time: the sum of the values of each user in each window.
+"""Tumbling event-time windows: the sum of the values of each user in each window.
 
-There is an event each millisecond and a window is as long as half a batch, so a batch closes two windows, each with a
-sum for most of the users.
+There is one event per millisecond, and a window covers half a batch. So two windows fire per batch, each with sums for
+most users.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ __all__ = ("add", "size", "time_of", "user_of")
 
 
 def user_of(event: EventTuple) -> int:
-    """The key."""
+    """Return the key."""
     return event[0]
 
 
 def time_of(event: EventTuple) -> int:
-    """Event time."""
+    """Return the event time."""
     return event[1]
 
 
 def add(first: EventTuple, second: EventTuple) -> EventTuple:
-    """The sum of two events of one user."""
+    """Add up two events of one user."""
     return first[0], second[1], first[2] + second[2]
 
 
 def size(task: Task) -> int:
-    """Of a window, in ms."""
+    """Return the size of a window, in ms."""
     return task.records // 2
