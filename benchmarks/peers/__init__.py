@@ -1,5 +1,5 @@
-"""The contestants: a folder per job, a program per contestant, each the best known way to write the job there.
+"""The contestants: a folder per job with a program per contestant, each the best known implementation of the job.
 
-``python -m benchmarks.peers JOB.PROGRAM --outcome FILE --records N ...`` runs one of them, in an environment that has
-the package that it is written for. Nothing here but the programs themselves imports more than the standard library.
+``python -m benchmarks.peers JOB.PROGRAM --outcome FILE --records N ...`` runs a program, in an environment that has the
+packages of the contestant. Only the programs themselves import more than the standard library.
 """

@@ -1,4 +1,4 @@
-"""What dataflows of Bytewax share: a source that makes records and notes when, a sink that adds up, and the run."""
+"""Code shared by the Bytewax dataflows: a generator source that records times, a sink that adds up, and the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ("Generated", "Tally", "run")
 
 T = TypeVar("T")
 _AT_ONCE = 8192
-"""Records that the source hands over in one call."""
+"""The number of records that the source returns in one call."""
 
 
 class _Made(StatelessSourcePartition, Generic[T]):
@@ -37,7 +37,7 @@ class _Made(StatelessSourcePartition, Generic[T]):
 
 
 class Generated(DynamicSource, Generic[T]):
-    """Record number 0, 1, 2 ..., in the only worker; ``times`` gets the moment at which each batch begins."""
+    """Generates the records 0, 1, 2, … in the only worker. ``times`` gets the start time of each batch."""
 
     def __init__(self, task: Task, make: Callable[[int], T]) -> None:
         self.times: list[float] = []
@@ -58,7 +58,7 @@ class _Adding(StatelessSinkPartition):
 
 
 class Tally(DynamicSink):
-    """Adds up the numbers of ``(key, number)``."""
+    """Adds up the numbers of pairs ``(key, number)``."""
 
     def __init__(self) -> None:
         self.results = self.checksum = 0
@@ -68,7 +68,7 @@ class Tally(DynamicSink):
 
 
 def run(flow: Dataflow, task: Task, times: list[float], tally: Tally) -> Outcome:
-    """Run ``flow``, whose source wrote ``times``, to its end."""
+    """Run ``flow`` to its end. Its source writes ``times``."""
     run_main(flow)
     seconds = [end - begin for begin, end in pairwise(times)]
     return Outcome(seconds[task.warm_up :], tally.results, tally.checksum, {"bytewax": version("bytewax")})

@@ -1,4 +1,4 @@
-"""What pipelines of dsv2 share: a function that adds up results where they arise, and a sink for its sums."""
+"""Code shared by the dsv2 pipelines: a function that adds up results, and a sink for the sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ("Tally", "add_up")
 
 
 class Tally(OneInputStreamProcessFunction[tuple[int, ...], tuple[int, int]]):
-    """Adds up the last parts; at the end it emits number and sum."""
+    """Adds up the last fields of records, and emits their number and sum at the end of input."""
 
     def __init__(self) -> None:
         self.results = self.checksum = 0
@@ -30,8 +30,8 @@ class Tally(OneInputStreamProcessFunction[tuple[int, ...], tuple[int, int]]):
 
 
 def add_up(results: NonKeyedPartitionStream[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """A list that will get the number and the sum of each subtask; the function is chained to the one before."""
-    told: list[tuple[int, int]] = []
+    """Return a list that will contain the number and the sum of each subtask. ``Tally`` is chained to its input."""
+    totals: list[tuple[int, int]] = []
     tally = results.process(Tally()).with_uid("tally")
-    tally.to_sink(ForeachBatchSink(lambda records, batch_id: told.extend(records))).with_uid("told")
-    return told
+    tally.to_sink(ForeachBatchSink(lambda records, batch_id: totals.extend(records))).with_uid("told")
+    return totals

@@ -1,7 +1,7 @@
-"""Where contestants run: each with the package that it is written for, apart from the project's environment.
+"""The environments of contestants, with their packages, separate from the project's environment.
 
-Environments are made when they are first asked for, in ``dsv2-benchmarks`` in the user's cache directory
-(``$XDG_CACHE_HOME`` or ``~/.cache``), which may be removed at any time.
+They are created on first use in ``dsv2-benchmarks`` in the user's cache directory (``$XDG_CACHE_HOME`` or
+``~/.cache``), which may be removed at any time.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dsv
 _JAVA_SOURCES = Path(__file__).resolve().parent / "flink"
 
 
-class Unavailable(Exception):  # noqa: N818 - it is an answer
-    """An environment cannot be made here; the message says why."""
+class Unavailable(Exception):  # noqa: N818 - a result rather than an error
+    """An environment cannot be created on this machine. The message has the reason."""
 
 
 class Environment(Protocol):
-    """Where programs of one contestant run."""
+    """The environment of a contestant's programs."""
 
     def exists(self) -> bool:
-        """Whether it has been made."""
+        """Whether the environment has been created."""
         ...
 
     def make(self) -> None:
-        """Make it unless it is there. Raises Unavailable."""
+        """Create the environment unless it exists. Raises ``Unavailable``."""
         ...
 
     def command(self, job: str, program: str) -> list[str]:
-        """What starts a program; its arguments follow."""
+        """The command that starts a program, without its arguments."""
         ...
 
     def variables(self) -> dict[str, str]:
-        """Environment variables for it."""
+        """The environment variables of the program."""
         ...
 
 
 @dataclass(frozen=True)
 class Own:
-    """The project's environment, with packages beside it, if any."""
+    """The project's environment, optionally with additional packages in a separate directory."""
 
     name: str = ""
     packages: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ class Own:
 
 @dataclass(frozen=True)
 class Venv:
-    """A virtual environment of its own."""
+    """A separate virtual environment."""
 
     name: str
     packages: tuple[str, ...]
 
     @property
     def python(self) -> str:
-        """Its interpreter."""
+        """The path of its interpreter."""
         return str(_CACHE / self.name / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
 
     def exists(self) -> bool:
@@ -95,7 +95,7 @@ class Venv:
         return [self.python, "-m", "benchmarks.peers", f"{job}.{program}"]
 
     def variables(self) -> dict[str, str]:
-        # The packages also by this way: an interpreter inside Flink's process does not know that it is in a venv.
+        # An interpreter embedded in Flink's process does not detect the venv, so PYTHONPATH contains its packages.
         packages = sysconfig.get_path("purelib", "venv", {"base": str(_CACHE / self.name)})
         return {"PYTHONPATH": os.pathsep.join([str(_ROOT), packages])}
 
@@ -144,12 +144,12 @@ def _tool(name: str) -> str:
     found = shutil.which(name, path=f"{home}/bin") if home else None
     found = found or shutil.which(name)
     if found is None:
-        raise Unavailable(f"there is no {name}: a JDK (17 or 21) is needed")
+        raise Unavailable(f"{name} was not found; install a JDK (17 or 21)")
     return found
 
 
 def _is_made(name: str, packages: Sequence[str]) -> bool:
-    stamp = _CACHE / f"{name}.stamp"  # written last, and says what for
+    stamp = _CACHE / f"{name}.stamp"  # written last, with the installed packages
     return stamp.exists() and stamp.read_text() == " ".join(packages)
 
 
@@ -174,14 +174,14 @@ def _install(python: str, name: str, packages: Sequence[str], *options: str) -> 
 def _run(command: list[str], what: str) -> None:
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
-        said = [
+        errors = [
             line for line in run.stderr.splitlines() if line.strip() and not line.startswith(("WARNING", "[notice]"))
         ]
-        raise Unavailable(f"{what} failed: {said[-1] if said else run.returncode}")
+        raise Unavailable(f"{what} failed: {errors[-1] if errors else run.returncode}")
 
 
 OWN = Own()
-PROTOBUF = Own("protobuf", ("protobuf",))  # which PySpark's transformWithState needs, and nothing else of the project
+PROTOBUF = Own("protobuf", ("protobuf",))  # required by PySpark's transformWithState only
 BYTEWAX = Venv("bytewax", ("bytewax==0.21.1", "cloudpickle", "typing-extensions"))
 PYFLINK = Venv("pyflink", ("apache-flink==2.3.0",))
 FLINK = Java(
@@ -189,7 +189,7 @@ FLINK = Java(
     ("apache-flink-libraries==2.3.0",),
     (
         "-Xmx4g",
-        "--add-opens=java.base/java.util=ALL-UNNAMED",  # both as Flink's own start script says
+        "--add-opens=java.base/java.util=ALL-UNNAMED",  # both as in Flink's start script
         "--add-opens=java.base/java.lang=ALL-UNNAMED",
         "-Dlog4j2.level=ERROR",
     ),

@@ -1,4 +1,4 @@
-"""All jobs, and who does them."""
+"""All jobs with their contestants and targets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PICKLING = "a loop that only pickles and unpickles twice"
 KINDS = ("tuple", "dataclass", "dict")
 KEYS = (1_000, 50_000, 1_000_000)
 SLOW = ((0, 50_000),)
-"""PyFlink takes some hundred microseconds per record."""
+"""PyFlink requires some hundred microseconds per record."""
 SLOWER = ((0, 20_000),)
-"""PyFlink with large values in its state takes a millisecond or two."""
+"""PyFlink with large values in state requires one or two milliseconds per record."""
 MANY_GROUPS = ((1_000_000, 20_000),)
-"""Groups cost Spark some milliseconds each."""
+"""Each group costs some milliseconds in Spark."""
 MANY_WINDOWS = ((50_000, 10_000),)
-"""Bytewax closes windows key by key: about a millisecond each."""
+"""Bytewax closes windows key by key, which costs about one millisecond each."""
 TRANSFORMED = ((50_000, 100_000), *MANY_GROUPS)
 
 HOT_TOPICS = Job(

@@ -1,4 +1,4 @@
-"""What plain loops share: a batch after the other, timed."""
+"""Code shared by the plain loops: timed batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Bare:
-    """An object with the given attributes, and nothing else: the least that can stand for a collector or a context."""
+    """An object with the given attributes: a minimal replacement for a collector or a context."""
 
     def __init__(self, **attributes: object) -> None:
         vars(self).update(attributes)
@@ -24,13 +24,13 @@ class Bare:
 def timed(
     task: Task, make: Callable[[int], T], process: Callable[[Iterable[T]], None], *, ready: bool = False
 ) -> list[float]:
-    """Seconds of the measured batches. Records are made in the loop, or ``ready`` before the clock runs."""
+    """Return the seconds of the measured batches. ``ready``: create records before the measurement, not in the loop."""
     seconds = []
     for batch in range(task.warm_up + task.batches):
         records: Iterable[T] = map(make, range(batch * task.records, (batch + 1) * task.records))
         if ready:
             records = list(records)
-        gc.collect()  # so that no batch pays for the one before
+        gc.collect()  # so that a batch does not collect the garbage of the previous one
         begin = time.perf_counter()
         process(records)
         seconds.append(time.perf_counter() - begin)

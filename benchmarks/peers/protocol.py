@@ -1,4 +1,4 @@
-"""What a program of a contestant is told, and what it tells."""
+"""The input and output of a contestant's program."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ __all__ = ("Notes", "Outcome", "Task", "warm_up_for")
 
 
 def warm_up_for(records: int) -> int:
-    """How many batches of so many records it takes until all run at their pace.
+    """The number of batches with ``records`` records until the throughput is steady.
 
-    The compilers of Java take some million records, or some dozen micro-batches.
+    Java's compilers require some million records, or some dozen micro-batches.
     """
     return max(4, min(20, 6_000_000 // records))
 
 
 @dataclass(frozen=True)
 class Task:
-    """``warm_up`` batches, in which everything starts and state fills up, then ``batches`` that are measured.
+    """The task of a program: ``warm_up`` batches, and then ``batches`` that are measured.
 
-    An engine without batches calls so many records in a row a batch.
+    In an engine without batches, a batch is a number of consecutive records.
     """
 
     records: int
-    """In a batch."""
+    """The number of records in a batch."""
     batches: int = 7
     warm_up: int = 2
     keys: int = 1000
     kind: str = "tuple"
-    """Of records: ``tuple``, ``dataclass`` or ``dict``."""
+    """The kind of records: ``tuple``, ``dataclass`` or ``dict``."""
     parallelism: int = 1
-    """Subtasks or workers; what it means is the program's business."""
+    """The number of subtasks or workers, as interpreted by the program."""
     mode: str = ""
-    """Set-up of the contestant or variant of the job."""
+    """The set-up of the contestant, or the variant of the job."""
 
     @property
     def total(self) -> int:
-        """Records of the whole run."""
+        """The number of records of the whole run."""
         return self.records * (self.warm_up + self.batches)
 
     def arguments(self) -> list[str]:
-        """As a command line, for programs in every language."""
+        """Format the task as command-line arguments, for programs in every language."""
         return [text for name, value in asdict(self).items() for text in (f"--{name}", str(value))]
 
     @staticmethod
     def parse(arguments: Sequence[str]) -> Task:
-        """From such a command line."""
+        """Parse the result of ``arguments``."""
         parser = argparse.ArgumentParser()
         for part in fields(Task):
             parser.add_argument(f"--{part.name}", type=str if part.type == "str" else int)
@@ -60,58 +60,58 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a task."""
+    """The outcome of a task."""
 
     seconds: list[float]
-    """Of each measured batch."""
+    """The seconds of each measured batch."""
     results: int
-    """Number of results of the whole run, warm-up included."""
+    """The number of results of the whole run, including warm-up."""
     checksum: int = 0
-    """Sum over all results of what the job says; 0 where the number says all."""
+    """The sum over all results of a number defined by the job; 0 if there is none."""
     versions: dict[str, str] = field(default_factory=dict)
-    """Of the packages that the contestant is."""
+    """The versions of the contestant's packages."""
 
     def write(self, file: Path) -> None:
-        """For whoever started the program."""
+        """Write the outcome for the process that started the program."""
         file.write_text(json.dumps(asdict(self)))
 
     @staticmethod
     def read(file: Path) -> Outcome:
-        """What a program has written."""
+        """Read the outcome of a program."""
         content: dict[str, Any] = json.loads(file.read_text())
         return Outcome(**content)
 
 
 class Notes:
-    """A folder in which functions of an engine note, from whatever process they run in, when they have done what."""
+    """A folder to which the functions of an engine write their progress, from any process."""
 
     def __init__(self, folder: str) -> None:
         self._times = Path(folder, "times")
         self._results = Path(folder, "results")
 
     def passed(self, batch: int) -> None:
-        """One subtask of the first function has passed on all its records up to the end of ``batch``, or 0 for none."""
+        """A subtask of the first function has forwarded its records of the first ``batch`` batches."""
         self._append(self._times, batch, time.time())
 
-    def told(self, results: int, checksum: int) -> None:
-        """One subtask of the last function has seen so much."""
+    def add_totals(self, results: int, checksum: int) -> None:
+        """Write the totals of a subtask of the last function."""
         self._append(self._results, results, checksum)
 
     def outcome(self, task: Task, versions: dict[str, str]) -> Outcome:
-        """Of the whole run. A batch is over when the last subtask has passed it."""
+        """Return the outcome of the whole run. A batch ends when the last subtask has forwarded it."""
         ends: dict[int, float] = {}
         for line in self._times.read_text().splitlines():
             batch, moment = line.split()
             ends[int(batch)] = max(float(moment), ends.get(int(batch), 0))
         measured = range(task.warm_up, task.warm_up + task.batches)
-        told = [line.split() for line in self._results.read_text().splitlines()]
+        totals = [line.split() for line in self._results.read_text().splitlines()]
         return Outcome(
             [ends[batch + 1] - ends[batch] for batch in measured],
-            sum(int(results) for results, _ in told),
-            sum(int(checksum) for _, checksum in told),
+            sum(int(results) for results, _ in totals),
+            sum(int(checksum) for _, checksum in totals),
             versions,
         )
 
     def _append(self, file: Path, *words: float) -> None:
-        with file.open("a") as lines:  # short lines are appended whole, whoever else does it
+        with file.open("a") as lines:  # appending a short line is atomic
             lines.write(" ".join(map(str, words)) + "\n")

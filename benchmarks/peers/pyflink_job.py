@@ -1,6 +1,7 @@
-"""What jobs of PyFlink share: the environment, numbers to make records of, an end that adds up, and the run.
+"""Code shared by the PyFlink jobs: the environment, a source of numbers, a function that adds up, and the run.
 
-The first word of the mode: functions run in Python processes beside Flink's (``process``) or within it (``thread``).
+The first word of the mode determines where functions run: in separate Python processes (``process``) or in Flink's
+process (``thread``).
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ EVENT = Types.TUPLE([Types.LONG(), Types.LONG(), Types.LONG()])
 
 
 class Clock:
-    """Notes when a batch is over, for the first function, which tells it of each number and of the end."""
+    """Records the ends of batches. The first function calls it for each number and at the end."""
 
     def __init__(self, task: Task, notes: Notes) -> None:
         self._task = task
         self._notes = notes
 
     def see(self, number: int) -> None:
-        """``number`` has come."""
+        """Handle the arrival of ``number``."""
         if number % self._task.records == 0:
             self._notes.passed(number // self._task.records)
 
     def end(self) -> None:
-        """All numbers have come."""
+        """Handle the end of input."""
         self.see(self._task.total)
 
 
 class Made(MapFunction):
-    """Makes the event of a number (see ``benchmarks.jobs.events``)."""
+    """Creates the event of a number (see ``benchmarks.jobs.events``)."""
 
     def __init__(self, task: Task, notes: Notes) -> None:
         self.make = Events(task.keys, task.kind)
@@ -56,7 +57,7 @@ class Made(MapFunction):
 
 
 class Tally(ProcessFunction):
-    """Adds up numbers, and drops them."""
+    """Adds up numbers and discards them."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
@@ -68,16 +69,16 @@ class Tally(ProcessFunction):
         yield from ()
 
     def close(self) -> None:
-        self._notes.told(self._results, self._checksum)
+        self._notes.add_totals(self._results, self._checksum)
 
 
 def numbers(env: StreamExecutionEnvironment, count: int) -> DataStream:
-    """So many, from 0 on."""
+    """A stream of ``count`` numbers, from 0 on."""
     return env.from_source(NumberSequenceSource(0, count - 1), WatermarkStrategy.no_watermarks(), "numbers")
 
 
 def run(task: Task, build: Callable[[StreamExecutionEnvironment, Notes], DataStream]) -> Outcome:
-    """Run what ``build`` makes, whose results are whole numbers, to its end."""
+    """Run the job that ``build`` creates to its end. Its results are ints."""
     config = Configuration()
     config.set_string("python.execution-mode", task.mode.split()[0])
     config.set_string("python.executable", sys.executable)

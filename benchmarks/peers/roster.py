@@ -1,4 +1,4 @@
-"""Who takes part in which job, with how much at once, and what is to be reached."""
+"""The classes that describe jobs, contestants and targets."""
 
 from __future__ import annotations
 
@@ -9,51 +9,51 @@ from benchmarks.peers.environments import OWN, Environment
 __all__ = ("DSV2", "PLAIN", "TABLES", "Contestant", "Job", "Target")
 
 DSV2, PLAIN = "dsv2", "plain loop"
-"""Groups that every job has."""
+"""The groups of every job."""
 TABLES = "dsv2, on tables"
-"""Functions that take Arrow tables."""
+"""The group of functions on Arrow tables."""
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A program in a certain set-up."""
+    """A program in a given set-up."""
 
     name: str
     group: str
-    """Set-ups of the same contestant; a target counts against the fastest of them."""
+    """The name shared by set-ups of the same contestant. Targets refer to the fastest of them."""
     program: str
     environment: Environment = OWN
     parallelism: int = 1
     mode: str = ""
     most: tuple[tuple[int, int], ...] = ()
-    """Of records in a batch, from so many keys on: (keys, records). For those that need minutes for more."""
+    """Limits of records in a batch, from a number of keys on: (keys, records). For contestants that need minutes."""
     kinds: tuple[str, ...] = ("tuple",)
     in_short: bool = True
-    """Whether it takes part in the short form."""
+    """Whether it is part of the short form."""
     near: float = 0.0
-    """How far its checksum may be off, as a part: above 0 where several subtasks do not keep step exactly."""
+    """The allowed relative deviation of the checksum. Above 0 if subtasks progress independently."""
 
     def records(self, wanted: int, keys: int) -> int:
-        """In a batch."""
+        """The number of records in a batch."""
         return min([wanted, *(records for least, records in self.most if keys >= least)])
 
 
 @dataclass(frozen=True)
 class Target:
-    """dsv2 is to reach so many times the throughput of the fastest of a group."""
+    """A target: dsv2 must reach ``times`` the throughput of the fastest contestant of ``group``."""
 
     group: str
     times: float
     keys: int
     pace: float = float("inf")
-    """Records per second that are enough whatever the others do."""
+    """A throughput in records per second that is always sufficient."""
     ours: str = DSV2
-    """The group of dsv2 that is to reach it."""
+    """The group of dsv2 that must reach the target."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all of them do."""
+    """A job with its contestants."""
 
     name: str
     title: str
@@ -61,8 +61,8 @@ class Job:
     keys: tuple[int, ...]
     targets: tuple[Target, ...] = ()
     kinds: tuple[str, ...] = ("tuple",)
-    """Of records; all of them with the fewest keys, the first one with the others."""
+    """The kinds of records. Only the first one is measured with more than the fewest keys."""
     absent: tuple[tuple[str, str], ...] = ()
-    """Who does not take part, and why not."""
+    """The peers that are not measured, with the reason."""
     short: int = 20_000
-    """Records in a batch of the short form."""
+    """The number of records in a batch of the short form."""

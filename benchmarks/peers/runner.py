@@ -1,4 +1,4 @@
-"""Runs a contestant: in a process of its own, or here."""
+"""Runs a contestant in a separate process or in this one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from benchmarks.peers.protocol import Outcome, Task
 __all__ = ("Failed", "run_apart", "run_here")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
-_LINES = 30  # of what a program said, when it fails
+_LINES = 30  # the lines of output shown when a program fails
 
 
-class Failed(Exception):  # noqa: N818 - the other answer
-    """A program failed, or took too long; the message ends with what it said last."""
+class Failed(Exception):  # noqa: N818 - a result rather than an error
+    """A program failed or timed out. The message ends with its last output."""
 
 
 def run_apart(environment: Environment, job: str, program: str, task: Task, limit: float) -> Outcome:
-    """Run the program in its environment, at most ``limit`` seconds. Raises Unavailable or Failed."""
+    """Run the program in its environment for at most ``limit`` seconds. Raises ``Unavailable`` or ``Failed``."""
     environment.make()
     with tempfile.TemporaryDirectory(prefix="dsv2-benchmark-") as folder:
-        outcome, said = Path(folder, "outcome.json"), Path(folder, "said")
+        outcome, log = Path(folder, "outcome.json"), Path(folder, "log")
         command = [*environment.command(job, program), "--outcome", str(outcome), *task.arguments()]
-        with said.open("w") as output:
-            # A folder of its own, for what a program drops; a session of its own, so that nothing of it stays behind.
+        with log.open("w") as output:
+            # A separate folder for files of the program, and a separate session to kill all of its processes.
             process = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -47,7 +47,7 @@ def run_apart(environment: Environment, job: str, program: str, task: Task, limi
             finally:
                 _end(process)
         if code or not outcome.exists():
-            last = "\n".join(said.read_text(errors="replace").splitlines()[-_LINES:])
+            last = "\n".join(log.read_text(errors="replace").splitlines()[-_LINES:])
             raise Failed(f"exit code {code}:\n{last}")
         return Outcome.read(outcome)
 
@@ -59,6 +59,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_here(job: str, program: str, task: Task) -> Outcome:
-    """Run a program of the project's own environment in this process, which saves its start."""
+    """Run a program of the project's environment in this process, which avoids starting one."""
     outcome: Outcome = import_module(f"benchmarks.peers.{job}.{program}").measure(task)
     return outcome

@@ -1,4 +1,4 @@
-"""What contestants on Spark share: a session, endless numbers, and a query run for so many micro-batches."""
+"""Code shared by the contestants on Spark: a source of numbers, and queries run for a number of micro-batches."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from runtime_spark.query import StreamingJob
 __all__ = ("numbers", "run_dsv2", "run_query", "scattered")
 
 PARTITIONS = 2
-"""Of shuffles, in ``local[2]``."""
+"""The number of shuffle partitions, in ``local[2]``."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def numbers(spark: SparkSession, records: int, partitions: int = PARTITIONS) -> DataFrame:
-    """Rows with ``value`` from 0 on, ``records`` in a micro-batch."""
+    """A stream of rows with ``value`` from 0 on, ``records`` per micro-batch."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", records)
     return source.option("numPartitions", partitions).load().select("value")
 
 
 def scattered(keys: int, multiplier: int = 2_654_435_769) -> str:
-    """The key of the number ``value`` in SQL, as ``benchmarks.jobs.events`` makes it."""
+    """The SQL expression for the key of the number ``value``, as in ``benchmarks.jobs.events``."""
     return f"((value * {multiplier}) & {0xFFFF_FFFF}) * {keys} >> 32"
 
 
@@ -42,19 +42,24 @@ def run_query(
     until: str = "true",
     rocksdb: bool = False,
 ) -> Outcome:
-    """Run what ``query`` makes, whose column ``result`` is summed up, for the micro-batches of ``task``.
+    """Run a query for the micro-batches of ``task``, and add up its column ``result``.
 
-    ``later``: micro-batches that are run in addition, because results of the others come so much later; ``until``
-    holds for those results that count. ``rocksdb``: state is kept there, which some operators insist on.
+    Args:
+        task: The task.
+        query: Creates the query.
+        mode: The output mode.
+        later: The number of additional micro-batches, after which all results have been emitted.
+        until: A condition for the results that count.
+        rocksdb: Whether to keep state in RocksDB, which some operators require.
     """
-    told: dict[int, Row] = {}
+    totals_by_batch: dict[int, Row] = {}
     enough = threading.Event()
     last = task.warm_up + task.batches + later
 
     def count(batch: DataFrame, batch_id: int) -> None:
         totals = batch.where(until).agg(F.count("result").alias("number"), F.sum("result").alias("sum"))
-        told[batch_id] = totals.collect()[0]
-        if batch_id == last:  # the times of those before are known then
+        totals_by_batch[batch_id] = totals.collect()[0]
+        if batch_id == last:  # the times of all earlier micro-batches are available
             enough.set()
 
     with spark_session("benchmark") as spark, checkpoint() as folder:
@@ -69,23 +74,23 @@ def run_query(
         failure = running.exception()
         if failure is not None and not enough.is_set():
             raise failure
-    rows = [row for batch, row in told.items() if batch < last]
+    rows = [row for batch, row in totals_by_batch.items() if batch < last]
     versions = {package: version(package) for package in ("pyspark", "pandas", "pyarrow")}
     return Outcome(seconds, sum(row["number"] for row in rows), sum(row["sum"] or 0 for row in rows), versions)
 
 
 def run_dsv2(build: Callable[[ExecutionEnvironment], list[tuple[int, int]]], task: Task) -> Outcome:
-    """Run the pipeline that ``build`` makes; its sink adds the number and the sum of results to the list it returns.
+    """Run a pipeline. ``build`` returns a list to which its sink appends the number and the sum of results.
 
-    A stage has no more tasks than there are cores: subtasks share them.
+    A stage has at most as many tasks as there are cores, and subtasks share them.
     """
     with spark_session("benchmark") as spark, checkpoint() as folder:
         env = ExecutionEnvironment.get_instance(SparkRuntime(spark, partitions=min(task.parallelism, PARTITIONS)))
         env.set_parallelism(task.parallelism)
-        told = build(env)
+        totals = build(env)
         job = env.execute_async("benchmark", checkpoint_location=folder)
         assert isinstance(job, StreamingJob)
         job.result()
         seconds = batch_seconds(job.query, task.warm_up, task.batches)
     versions = {package: version(package) for package in ("dsv2", "pyspark", "pandas", "pyarrow")}
-    return Outcome(seconds, sum(number for number, _ in told), sum(total for _, total in told), versions)
+    return Outcome(seconds, sum(number for number, _ in totals), sum(total for _, total in totals), versions)

@@ -331,7 +331,7 @@ def test_what_one_function_gives_is_pushed_to_the_next() -> None:
 
 
 def test_an_unknown_option_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="A harness has no option 'chanels'; there are channels, parallelism"):
+    with pytest.raises(ConfigurationError, match=r"A harness has no option 'chanels'\. The options are channels"):
         OneInputHarness(Hearing(), chanels=2)  # type: ignore[call-arg]
 
 

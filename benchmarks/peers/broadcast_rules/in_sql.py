@@ -1,4 +1,4 @@
-"""Spark SQL: rules are a table that each micro-batch is joined with; they do not come as a stream."""
+"""Spark SQL: each micro-batch is joined with a static table of rules, which are not a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """Stateless."""
+    """Run a stateless query."""
 
     def query(spark: SparkSession) -> DataFrame:
         rules = spark.createDataFrame([rule(index) for index in range(CATEGORIES)])

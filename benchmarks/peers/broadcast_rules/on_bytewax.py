@@ -1,6 +1,6 @@
 """Bytewax, one worker: events and rules are merged into one stream; a step keeps the rules in a dict.
 
-Bytewax has a way to broadcast to several workers, but no state that a stateless step keeps: the dict is not recovered.
+Bytewax can broadcast to several workers, but a stateless step has no recoverable state, so the dict is not recovered.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """The sink takes pairs of a string and a number."""
+    """Run the dataflow. The sink requires pairs of a string and a number."""
     rules: dict[int, Rule] = {}
     source, tally = Generated(task, Events(task.keys, task.kind)), Tally()
-    told = Generated(replace(task, records=-(-task.records // EVENTS_PER_RULE)), rule)
+    generated = Generated(replace(task, records=-(-task.records // EVENTS_PER_RULE)), rule)
 
     def apply(records: list[EventTuple | Rule]) -> list[tuple[str, int]]:
         passed = []
@@ -37,6 +37,6 @@ def measure(task: Task) -> Outcome:
         return passed
 
     flow = Dataflow("broadcast_rules")
-    merged = op.merge("all", op.input("events", flow, source), op.input("rules", flow, told))
+    merged = op.merge("all", op.input("events", flow, source), op.input("rules", flow, generated))
     op.output("passed", op.flat_map_batch("apply", merged, apply), tally)
     return run(flow, task, source.times, tally)

@@ -1,4 +1,4 @@
-"""Rules are broadcast, and kept in broadcast state."""
+"""A broadcast function that keeps the rules in broadcast state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RULES = StateDeclarations.map_state_builder("rules", int, Rule).build_broadcast(
 
 
 class Apply(TwoInputBroadcastStreamProcessFunction[EventTuple, Rule, tuple[int, int]]):
-    """Emits user and value of the events that are let through."""
+    """Emits user and value of the events that pass."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [RULES]
@@ -38,15 +38,15 @@ class Apply(TwoInputBroadcastStreamProcessFunction[EventTuple, Rule, tuple[int, 
 
 
 def measure(task: Task) -> Outcome:
-    """As one streaming query."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Events and rules."""
+    """Build the pipeline of events and rules."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     events = env.from_source(source, "events").with_uid("events")
     count, in_batch = -(-task.total // EVENTS_PER_RULE), -(-task.records // EVENTS_PER_RULE)
-    told = env.from_source(DataGeneratorSource(rule, count=count, records_per_batch=in_batch), "rules")
-    rules = told.with_uid("rules").with_parallelism(1).broadcast()
+    generated = env.from_source(DataGeneratorSource(rule, count=count, records_per_batch=in_batch), "rules")
+    rules = generated.with_uid("rules").with_parallelism(1).broadcast()
     return add_up(events.connect_and_process(rules, Apply()).with_uid("apply"))

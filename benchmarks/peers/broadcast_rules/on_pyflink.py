@@ -19,7 +19,7 @@ RULES = MapStateDescriptor("rules", Types.LONG(), EVENT)
 
 
 class Apply(BroadcastProcessFunction):
-    """Emits the values of the events that are let through."""
+    """Emits the values of the events that pass."""
 
     def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[int]:
         category = category_of(value)
@@ -33,11 +33,12 @@ class Apply(BroadcastProcessFunction):
 
 
 def measure(task: Task) -> Outcome:
-    """One subtask of everything."""
+    """Run the job with one subtask per operator."""
 
     def build(env: StreamExecutionEnvironment, notes: Notes) -> DataStream:
         events = numbers(env, task.total).map(Made(task, notes), output_type=EVENT)
-        told = numbers(env, -(-task.total // EVENTS_PER_RULE)).map(lambda index: tuple(rule(index)), output_type=EVENT)
-        return events.connect(told.broadcast(RULES)).process(Apply(), output_type=Types.LONG())
+        indices = numbers(env, -(-task.total // EVENTS_PER_RULE))
+        rules = indices.map(lambda index: tuple(rule(index)), output_type=EVENT)
+        return events.connect(rules.broadcast(RULES)).process(Apply(), output_type=Types.LONG())
 
     return run(task, build)

@@ -1,4 +1,4 @@
-"""A dict of rules, and nothing else."""
+"""A plain loop with a dict of rules."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """A rule comes before the events that it is for."""
+    """Run the loop. A rule is applied before the events that follow it."""
     rules: dict[int, Rule] = {}
     results = checksum = 0
 
-    def tell(result: tuple[int, int]) -> None:
+    def collect(result: tuple[int, int]) -> None:
         nonlocal results, checksum
         results += 1
         checksum += result[1]
@@ -25,12 +25,12 @@ def measure(task: Task) -> Outcome:
     def run(events: Iterable[EventTuple]) -> None:
         for event in events:
             if event[1] % EVENTS_PER_RULE == 0:
-                told = rule(event[1] // EVENTS_PER_RULE)
-                rules[told.category] = told
+                new = rule(event[1] // EVENTS_PER_RULE)
+                rules[new.category] = new
             category = category_of(event)
             known = rules.get(category)
             if lets_through(known.limit if known else known_limit(category), event):
-                tell((event[0], event[2]))
+                collect((event[0], event[2]))
 
     seconds = timed(task, Events(task.keys, task.kind), run)
     return Outcome(seconds, results, checksum)

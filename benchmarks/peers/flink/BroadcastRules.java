@@ -12,7 +12,7 @@ import org.apache.flink.datastream.api.context.NonPartitionedContext;
 import org.apache.flink.datastream.api.context.PartitionedContext;
 import org.apache.flink.datastream.api.function.TwoInputBroadcastStreamProcessFunction;
 
-/** Rules (category, limit, version) are broadcast; of each its limit is kept in broadcast state. */
+/** Rules (category, limit, version) are broadcast, and their limits are kept in broadcast state. */
 public final class BroadcastRules {
     private static final long CATEGORIES = 10;
     private static final long EVENTS_PER_RULE = 1000;

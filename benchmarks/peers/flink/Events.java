@@ -17,7 +17,7 @@ final class Events {
 
     private Events() {}
 
-    /** A source that notes when a batch is over, in the function chained to it. */
+    /** A source whose chained function records the ends of batches. */
     static ProcessConfigurableAndNonKeyedPartitionStream<Tuple3<Long, Long, Long>> source(
             ExecutionEnvironment env, Task task) {
         long users = task.keys;

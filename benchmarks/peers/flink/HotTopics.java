@@ -21,10 +21,10 @@ import org.apache.flink.datastream.api.context.PartitionedContext;
 import org.apache.flink.datastream.api.function.OneInputStreamProcessFunction;
 
 /**
- * Hot topics in Flink's own DataStream V2, with the functions of {@code examples/hot_topics.py}.
+ * Hot topics in Flink's DataStream V2, with the functions of {@code examples/hot_topics.py}.
  *
- * <p>Heaps are in fields, as the document has them; Flink does not checkpoint those. Mode {@code document}: every
- * watermark walks all heaps. Tweets are tuples, whose serializer is Flink's fastest.
+ * <p>Heaps are in fields, as in FLIP-467; Flink does not checkpoint these. Mode {@code document}: every watermark
+ * visits all heaps. Tweets are tuples, whose serializer is Flink's fastest.
  */
 public final class HotTopics {
     private static final long START = 1_704_067_200_000L;
@@ -139,7 +139,7 @@ public final class HotTopics {
         }
     }
 
-    /** Emits how many tweets are held whenever they are too many. */
+    /** Emits the size of a topic's heap whenever it exceeds the threshold. */
     static final class Detector implements OneInputStreamProcessFunction<Tuple2<String, Long>, Long> {
         private final int threshold;
         private final boolean walks;

@@ -14,7 +14,7 @@ import org.apache.flink.streaming.api.functions.co.ProcessJoinFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
 
-/** Flink's interval join, which only its first DataStream API has. */
+/** Flink's interval join, which exists only in its first DataStream API. */
 public final class IntervalJoin {
     private static final long APART = 2;
     private static final TypeInformation<Tuple2<Long, Long>> TYPE = TypeInformation.of(new TypeHint<>() {});
@@ -51,7 +51,7 @@ public final class IntervalJoin {
                 .keyBy(record -> record.f0);
     }
 
-    /** Both sides keep step, so it is enough to look at one; each of its records stands for two. */
+    /** Both sides progress together, so only one is observed; each of its records counts as two. */
     static final class Watch extends RichMapFunction<Tuple2<Long, Long>, Tuple2<Long, Long>> {
         private final Task task;
         private long records;

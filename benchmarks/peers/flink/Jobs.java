@@ -15,11 +15,11 @@ import org.apache.flink.datastream.api.stream.NonKeyedPartitionStream.ProcessCon
 import org.apache.flink.datastream.impl.ExecutionEnvironmentImpl;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 
-/** What the programs share: the environment, a source of generated records, an end that adds up. */
+/** Code shared by the programs: the environment, a source of generated records, and a sink that adds up. */
 final class Jobs {
     private Jobs() {}
 
-    /** Records are not copied between chained functions, which none of them minds; mode {@code copying}: they are. */
+    /** Records are not copied between chained functions (none modifies its input), except in mode {@code copying}. */
     static ExecutionEnvironment environment(Task task) throws ReflectiveOperationException {
         ExecutionEnvironment env = ExecutionEnvironment.getInstance();
         ExecutionEnvironmentImpl impl = (ExecutionEnvironmentImpl) env;
@@ -36,8 +36,8 @@ final class Jobs {
     }
 
     /**
-     * Record number 0, 1, 2 ... Flink's source gives each of its readers a range of its own; so that all subtasks keep
-     * step in time, number n of the r-th range of p becomes p * n + r.
+     * The records 0, 1, 2, ... Flink's source assigns a range to each of its readers. So that all subtasks progress
+     * together in time, number n of the r-th of p ranges is mapped to p * n + r.
      */
     static <T> DataGeneratorSource<T> generator(
             Task task, long count, GeneratorFunction<Long, T> make, TypeInformation<T> type) {

@@ -7,7 +7,7 @@ import org.apache.flink.datastream.api.context.PartitionedContext;
 import org.apache.flink.datastream.api.function.OneInputStreamProcessFunction;
 import org.apache.flink.datastream.api.stream.NonKeyedPartitionStream;
 
-/** All chained, so records stay where they are; mode {@code shuffled}: they are sent on to and from the function. */
+/** All functions are chained. Mode {@code shuffled}: records are shuffled before and after the function. */
 public final class PassThrough {
     public static void main(String[] arguments) throws Exception {
         Task task = new Task(arguments);

@@ -11,7 +11,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 
-/** What a program is told, and what it tells: {@code benchmarks/peers/protocol.py} in Java, for functions in one JVM. */
+/** The input and output of a program: {@code benchmarks/peers/protocol.py} in Java, for functions in one JVM. */
 public final class Task implements Serializable {
     private static final Map<Long, Long> ENDS = new ConcurrentHashMap<>(); // by batch, in ns
     private static final AtomicLong RESULTS = new AtomicLong();
@@ -39,25 +39,25 @@ public final class Task implements Serializable {
         outcome = given.get("outcome");
     }
 
-    /** Records of the whole run. */
+    /** The number of records of the whole run. */
     public long total() {
         return records * (warmUp + batches);
     }
 
-    /** The first function calls this for each of its records, with how many it has had before. */
+    /** The first function calls this for each record, with the number of records before it. */
     public void passed(long before) {
         if (before * parallelism % records == 0) {
             ENDS.merge(before * parallelism / records, System.nanoTime(), Math::max);
         }
     }
 
-    /** Each subtask of the last function calls this once, at its end. */
+    /** Each subtask of the last function calls this once at the end of its input. */
     public void told(long results, long checksum) {
         RESULTS.addAndGet(results);
         CHECKSUM.addAndGet(checksum);
     }
 
-    /** The last thing that a program does. */
+    /** Writes the outcome. Called last. */
     public void finish() throws IOException {
         String seconds = LongStream.range(warmUp, warmUp + batches)
                 .mapToObj(batch -> Double.toString((ENDS.get(batch + 1) - ENDS.get(batch)) / 1e9))

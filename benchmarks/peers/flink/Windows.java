@@ -16,7 +16,7 @@ import org.apache.flink.datastream.api.extension.window.context.OneInputWindowCo
 import org.apache.flink.datastream.api.extension.window.function.OneInputWindowStreamProcessFunction;
 import org.apache.flink.datastream.api.extension.window.strategy.WindowStrategy;
 
-/** Windows of DataStream V2, whose records are not kept but added up as they come, in a reducing state of the window. */
+/** Windows of DataStream V2, which add up records on arrival in a reducing state of the window. */
 public final class Windows {
     private static final ReducingStateDeclaration<Long> SUM =
             StateDeclarations.reducingState("sum", TypeDescriptors.LONG, Long::sum);

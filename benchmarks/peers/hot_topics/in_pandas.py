@@ -1,6 +1,6 @@
-"""``applyInPandasWithState`` by hand: a group per topic, whose state is its heap, pickled.
+"""``applyInPandasWithState``: a group per topic, with its pickled heap as state.
 
-(As a column of an array type the heap would be slower, if Spark 4.3 took one: it fails.)
+(Spark 4.3 fails with a heap in an array column, which would also be slower.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ("held", "measure")
 
 
 def held(heap: list[int], tweets: pd.DataFrame, threshold: int) -> list[int]:
-    """Add the tweets of one topic to its heap: how many are held, whenever they are too many."""
+    """Add the tweets of one topic to its heap. Returns the size of the heap whenever it exceeds the threshold."""
     hot = []
     for posting_time, newest in zip(tweets["posting_time"].tolist(), tweets["newest"].tolist(), strict=True):
         oldest_kept = newest - WINDOW
@@ -35,7 +35,7 @@ def held(heap: list[int], tweets: pd.DataFrame, threshold: int) -> list[int]:
 
 
 def measure(task: Task) -> Outcome:
-    """A result is how many tweets of its topic are held."""
+    """Run the query. A result is the size of a topic's heap."""
     limit = threshold(task)
 
     def detect(topic: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -1,8 +1,8 @@
-"""Bytewax, one worker: tweets carry the newest posting time along, topics keep their heaps in keyed state.
+"""Bytewax, one worker: tweets carry the newest posting time, and heaps are in keyed state.
 
-Bytewax has no watermarks of one's own. A mapping step sees all tweets in order, so it knows what the watermark would
-be and attaches it. ``stateful_batch`` gets all waiting tweets of a topic in one call; the ready-made
-operators are built on it and call a function for each record. Recovery is off: state is not written anywhere.
+Bytewax has no custom watermarks. A mapping step processes all tweets in order and attaches the value that the watermark
+would have. ``stateful_batch`` receives all available tweets of a topic in one call; the other operators are built on it
+and call a function for each record. Recovery is disabled, so state is not written.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from examples.tweets import Tweet
 __all__ = ("measure",)
 
 Timed = tuple[int, int]
-"""Posting time, and the newest one of the tweets before."""
+"""The posting time of a tweet, and the newest one of the tweets before it."""
 
 
 class Detector(StatefulBatchLogic[Timed, int, list[int]]):
-    """The heap of one topic; emits how many tweets are held whenever they are too many."""
+    """Keeps the heap of one topic, and emits its size whenever it exceeds the threshold."""
 
     def __init__(self, threshold: int, heap: list[int] | None) -> None:
         self.threshold = threshold
@@ -52,7 +52,7 @@ class Detector(StatefulBatchLogic[Timed, int, list[int]]):
 
 
 class Extractor:
-    """Tweets by topic, each with the newest posting time before it."""
+    """Keys tweets by topic, and attaches the newest posting time before each tweet."""
 
     def __init__(self) -> None:
         self.newest = -1
@@ -68,7 +68,7 @@ class Extractor:
 
 
 def measure(task: Task) -> Outcome:
-    """Source, extractor, detector, sink."""
+    """Run the dataflow."""
     limit, source, tally = threshold(task), Generated(task, Tweets(task.keys)), Tally()
     flow = Dataflow("hot_topics")
     keyed = op.flat_map_batch("extractor", op.input("tweets", flow, source), Extractor())

@@ -1,4 +1,4 @@
-"""The pipeline of the example, as one streaming query, with as many extractors as detectors."""
+"""The pipeline of the example as one streaming query."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ("count", "measure", "pipeline")
 
 
 def measure(task: Task) -> Outcome:
-    """Modes as of the plain loop: ``document`` or lazy."""
+    """Run the pipeline. The modes are those of the plain loop: ``document`` or lazy."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Hot topics, counted on the driver. Two detectors in each task, as a few topics have most of the tweets."""
+    """Build the pipeline. There are two detectors per task, because a few topics have most of the tweets."""
     env.set_parallelism(2 * task.parallelism)
     source = DataGeneratorSource(Tweets(task.keys), count=task.total, records_per_batch=task.records)
     tweets = env.from_source(source, "tweets")
@@ -29,11 +29,11 @@ def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
 
 
 def count(hot: NonKeyedPartitionStream[HotTopic]) -> list[tuple[int, int]]:
-    """A list that will get, of each micro-batch, how many there are and how many tweets they tell of."""
-    told: list[tuple[int, int]] = []
+    """Return a list that will contain the number of hot topics and the sum of their counts, per micro-batch."""
+    totals: list[tuple[int, int]] = []
 
     def write(events: list[HotTopic], batch_id: int) -> None:
-        told.append((len(events), sum(event.count for event in events)))
+        totals.append((len(events), sum(event.count for event in events)))
 
     hot.to_sink(ForeachBatchSink(write)).with_uid("hot")
-    return told
+    return totals

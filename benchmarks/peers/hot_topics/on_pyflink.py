@@ -1,7 +1,7 @@
-"""PyFlink: tweets carry the newest posting time along, as PyFlink has no watermarks of one's own.
+"""PyFlink: tweets carry the newest posting time, because PyFlink has no custom watermarks.
 
-Heaps are in a field of the function, as the document has them, which Flink does not checkpoint. Mode ``... state``:
-they are keyed state, which it does; a heap is pickled then, and read and written as a whole.
+Heaps are in a field of the function, as in FLIP-467, which Flink does not checkpoint. In the modes with ``state``, they
+are in keyed state, which it checkpoints; a heap is pickled, and read and written as a whole.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from benchmarks.peers.pyflink_job import Clock, numbers, run
 __all__ = ("measure",)
 
 TIMED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
-"""Topic, posting time, and the newest posting time of the tweets before."""
+"""The topic and posting time of a tweet, and the newest posting time of the tweets before it."""
 
 
 class Extractor(MapFunction):
-    """Makes the tweet of a number."""
+    """Creates the tweet of a number."""
 
     def __init__(self, task: Task, notes: Notes) -> None:
         self.make = Tweets(task.keys)
@@ -50,7 +50,7 @@ class Extractor(MapFunction):
 
 
 class Detector(KeyedProcessFunction):
-    """Emits how many tweets of a topic are held whenever they are too many."""
+    """Emits the size of a topic's heap whenever it exceeds the threshold."""
 
     def __init__(self, task: Task) -> None:
         self.threshold = threshold(task)
@@ -65,7 +65,7 @@ class Detector(KeyedProcessFunction):
 
 
 class CheckpointedDetector(KeyedProcessFunction):
-    """The same with a heap as the state of its topic."""
+    """A detector with heaps in keyed state."""
 
     def __init__(self, task: Task) -> None:
         self.threshold = threshold(task)
@@ -83,7 +83,7 @@ class CheckpointedDetector(KeyedProcessFunction):
 
 
 def hold(heap: list[int], posting_time: int, newest: int) -> None:
-    """Drop what is too old, and add a tweet."""
+    """Evict old tweets, and add a tweet."""
     oldest_kept = newest - WINDOW
     while heap and heap[0] < oldest_kept:
         heappop(heap)
@@ -91,7 +91,7 @@ def hold(heap: list[int], posting_time: int, newest: int) -> None:
 
 
 def measure(task: Task) -> Outcome:
-    """One subtask of everything: PyFlink's functions run in one core's time at most, however many there are."""
+    """Run the job with one subtask per operator: PyFlink's functions use at most one core in any case."""
 
     def build(env: StreamExecutionEnvironment, notes: Notes) -> DataStream:
         tweets = numbers(env, task.total).map(Extractor(task, notes), output_type=TIMED)

@@ -1,7 +1,7 @@
-"""The same job with functions that take Arrow tables: watermarks between tables, tweets that are held in columns.
+"""The same job with functions on Arrow tables: watermarks are between tables, and tweets are held in columns.
 
-An extractor sends its watermark behind some thousand tweets, not behind each that is newer than all before: what a
-topic holds may be that much older than the window.
+An extractor emits its watermark after some thousand tweets rather than after each newer tweet, so a topic may hold
+tweets that are correspondingly older than the window.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from examples.tweets import Tweet
 __all__ = ("measure", "pipeline")
 
 _PIECE = 1 << 14
-"""Tweets between two watermarks: 16 seconds of an extractor's own."""
+"""The number of tweets between two watermarks, about 16 seconds of one extractor."""
 
 
 class TweetTables:
@@ -51,7 +51,7 @@ class TweetTables:
 
 
 class TableExtractor(ArrowProcessFunction[Tweet, Tweet]):
-    """Passes tweets on, and tells how new they are."""
+    """Forwards tweets, and emits their newest posting time as a watermark."""
 
     def __init__(self) -> None:
         self.newest = -1
@@ -71,13 +71,13 @@ class TableExtractor(ArrowProcessFunction[Tweet, Tweet]):
 
 
 class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
-    """Keeps topics and posting times of all tweets in the window; a watermark drops the old ones of all topics."""
+    """Keeps topics and posting times of all tweets in the window. A watermark evicts the old ones of all topics."""
 
     def __init__(self, threshold: int, window: int) -> None:
         self.threshold = threshold
         self.window = window
         self.topics = pa.table({"name": pa.array([], pa.string()), "held": np.zeros(0, np.int64)})
-        self.tweets: list[tuple[int, pa.Table]] = []  # the oldest posting time, and tables of the rows of topics
+        self.tweets: list[tuple[int, pa.Table]] = []  # the oldest posting time of a table, and the table
 
     def process_batch(
         self, batch: pa.Table, output: ArrowCollector[HotTopic], ctx: PartitionedContext[HotTopic]
@@ -104,7 +104,7 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
         return WatermarkHandlingResult.PEEK
 
     def _drop(self, tweets: pa.Table, oldest_kept: int) -> None:
-        """Take the old ones of ``tweets`` out of the counts, and keep the others."""
+        """Evict the old tweets of a table, and keep the others."""
         topics, times = tweets["topic"].to_numpy(), tweets["posting_time"].to_numpy()
         kept = times >= oldest_kept
         self._hold(self.topics["held"].to_numpy() - np.bincount(topics[~kept], minlength=self.topics.num_rows))
@@ -115,11 +115,11 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
         self.topics = pa.table({"name": self.topics["name"], "held": held})
 
     def _report(self, topic: int, times: Numbers, before: int, output: ArrowCollector[HotTopic]) -> None:
-        """Emit a row for each of the topic's new tweets with which it holds more than the threshold."""
+        """Emit a row for each new tweet of the topic with which the count exceeds the threshold."""
         oldest = times[0]
         for oldest_of_all, tweets in sorted(self.tweets, key=itemgetter(0)):
             if oldest_of_all >= oldest:
-                break  # nor is any of the topic older, here and in those that follow
+                break  # neither this table nor a later one has an older tweet
             own = tweets["topic"].to_numpy() == topic
             oldest = tweets["posting_time"].to_numpy()[own].min(initial=oldest)
         first = max(self.threshold - before, 0)
@@ -129,7 +129,7 @@ class TableDetector(ArrowProcessFunction[Tweet, HotTopic]):
         output.collect_batch(pa.table([names, oldest_then, counts], schema_of(HotTopic)))
 
     def _rows_of(self, topics: pa.ChunkedArray) -> Numbers:
-        """For each tweet the row of its topic."""
+        """Return the row of each tweet's topic."""
         names = self.topics["name"]
         rows = pc.index_in(topics, names)
         if rows.null_count:
@@ -147,21 +147,21 @@ def _tweets(topics: Numbers, times: Numbers) -> pa.Table:
 
 
 def measure(task: Task) -> Outcome:
-    """As the program with single records."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Hot topics, counted on the driver. As with single records, two detectors share a task."""
+    """Build the pipeline. As with single records, there are two detectors per task."""
     env.set_parallelism(2 * task.parallelism)
     source = GeneratedTables(TweetTables(task.keys), Tweet, task.total, task.records, task.parallelism)
     tweets = env.from_source(source, "tweets").with_uid("tweets").with_parallelism(task.parallelism)
     extracted = tweets.process(TableExtractor()).with_uid("extractor").with_parallelism(task.parallelism)
     hot = extracted.key_by(attrgetter("topic")).process(TableDetector(threshold(task), WINDOW)).with_uid("detector")
-    told: list[tuple[int, int]] = []
+    totals: list[tuple[int, int]] = []
 
     def write(events: pa.Table, batch_id: int) -> None:
-        told.append((events.num_rows, pc.sum(events["count"], min_count=0).as_py()))
+        totals.append((events.num_rows, pc.sum(events["count"], min_count=0).as_py()))
 
     hot.to_sink(ArrowForeachBatchSink(write, HotTopic)).with_uid("hot")
-    return told
+    return totals

@@ -1,8 +1,8 @@
-"""Both functions in a loop, without any framework, on one core.
+"""A plain loop with both functions, without any framework, on one core.
 
-Modes: ``document`` (every watermark walks the heaps of all topics, as the document writes it) or else lazy (a topic
-drops its old tweets when its next one arrives); ``ready`` (the tweets are made before the clock runs) or else they are
-made in the loop.
+Modes: ``document`` (every watermark visits the heaps of all topics, as in FLIP-467), otherwise lazy (the old tweets of
+a topic are evicted when its next tweet arrives); ``ready`` (tweets are created before the measurement), otherwise in
+the loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ("detector", "measure")
 
 
 def measure(task: Task) -> Outcome:
-    """An extractor that feeds a detector by calling it, without anything between them."""
+    """Run an extractor that calls a detector directly."""
     hot: list[HotTopic] = []
     number = total = 0
     process = _connected(task, hot.append)
@@ -39,7 +39,7 @@ def measure(task: Task) -> Outcome:
 
 
 def detector(task: Task) -> HotTopicDetector | LazyHotTopicDetector:
-    """The one that the mode asks for."""
+    """Return the detector of the mode."""
     return (HotTopicDetector if "document" in task.mode else LazyHotTopicDetector)(threshold(task), WINDOW)
 
 

@@ -1,4 +1,4 @@
-"""The tweets as a streaming DataFrame: made in the JVM, so that hand-written queries pay nothing for them in Python."""
+"""The tweets as a streaming DataFrame, generated in the JVM, so that hand-written queries have no cost for them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ("tweets",)
 
 
 def tweets(spark: SparkSession, task: Task) -> DataFrame:
-    """``topic``, ``posting_time`` and ``newest``, the newest posting time of the tweets before.
+    """A stream with ``topic``, ``posting_time`` and ``newest``, the newest posting time of the tweets before.
 
-    Spark has no watermarks of one's own. Tweets come in order of time, so the newest one before is the one before: the
-    source can tell it, which saves the query from finding it out. One partition, so that topics keep the order.
+    Spark has no custom watermarks. Tweets are in the order of time, so the source can compute ``newest`` from the
+    previous tweet. There is one partition, to preserve the order.
     """
     table = spark.createDataFrame(list(enumerate(rank_table(task.keys))), "place int, rank int")
     names = table.selectExpr("place", "concat('topic-', rank) AS topic").localCheckpoint()

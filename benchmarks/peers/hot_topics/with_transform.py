@@ -1,4 +1,4 @@
-"""``transformWithStateInPandas`` by hand: a group per topic, whose heap is a value of its state, pickled."""
+"""``transformWithStateInPandas``: a group per topic, with its pickled heap as a value state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ("measure",)
 
 
 class Detector(StatefulProcessor):
-    """Emits how many tweets of a topic are held whenever they are too many."""
+    """Emits the size of a topic's heap whenever it exceeds the threshold."""
 
     def __init__(self, threshold: int) -> None:
         self.threshold = threshold
@@ -40,7 +40,7 @@ class Detector(StatefulProcessor):
 
 
 def measure(task: Task) -> Outcome:
-    """A result is how many tweets of its topic are held."""
+    """Run the query. A result is the size of a topic's heap."""
 
     def query(spark: SparkSession) -> DataFrame:
         topics = tweets(spark, task).groupBy("topic")

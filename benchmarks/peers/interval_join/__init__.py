@@ -1,1 +1,1 @@
-"""Interval join in event time."""
+"""Event-time interval join."""

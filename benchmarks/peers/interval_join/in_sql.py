@@ -1,4 +1,4 @@
-"""Spark SQL: a stream-stream join with watermarks: all in the JVM, on columns, without Python."""
+"""Spark SQL: a stream-stream join with watermarks, entirely in the JVM, on columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """Pairs are found when the second of them is read; both sides read the same numbers in a micro-batch."""
+    """Run the query. Both sides read the same numbers in a micro-batch."""
 
     def query(spark: SparkSession) -> DataFrame:
         def side(name: str, multiplier: int) -> DataFrame:
@@ -22,11 +22,11 @@ def measure(task: Task) -> Outcome:
             rows = numbers(spark, task.records // 2).selectExpr(product, time)
             return rows.withWatermark(f"{name}_time", "0 seconds")
 
-        met = (
+        matches = (
             f"offer_product = order_product AND offer_time <= order_time "
             f"AND offer_time >= order_time - interval {BEFORE} milliseconds"
         )
-        pairs = side("offer", OFFERS).join(side("order", ORDERS), expr(met))
+        pairs = side("offer", OFFERS).join(side("order", ORDERS), expr(matches))
         return pairs.selectExpr("unix_millis(order_time) - unix_millis(offer_time) AS result")
 
     return run_query(task, query)

@@ -1,4 +1,4 @@
-"""A generator of watermarks on each side, ``key_by``, ``interval_join``."""
+"""A watermark generator on each side, ``key_by`` and ``interval_join``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("measure", "pipeline")
 
 
 class Match(JoinFunction[Sided, Sided, tuple[int, int, int]]):
-    """``matched``, for the join."""
+    """Joins a pair with ``matched``."""
 
     def process_record(
         self, left: Sided, right: Sided, output: Collector[tuple[int, int, int]], ctx: RuntimeContext
@@ -26,12 +26,12 @@ class Match(JoinFunction[Sided, Sided, tuple[int, int, int]]):
 
 
 def measure(task: Task) -> Outcome:
-    """As one streaming query."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Offers and orders."""
+    """Build the pipeline of offers and orders."""
     offers = _side(env, "offers", Side(task.keys, OFFERS), task)
     orders = _side(env, "orders", Side(task.keys, ORDERS), task)
     join = interval_join(Match(), timedelta(0), timedelta(milliseconds=BEFORE))

@@ -1,4 +1,4 @@
-"""Dictionaries of what may still be met, and nothing else. Both sides come in order, so offers are enough."""
+"""A plain loop with a dict of recent offers. Both sides are in order, so orders need not be kept."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """An offer, an order, an offer, and so on."""
+    """Run the loop. Offers and orders alternate."""
     make_offer, make_order = Side(task.keys, OFFERS), Side(task.keys, ORDERS)
     waiting: dict[int, deque[Sided]] = {}
     results = checksum = 0
 
-    def tell(result: tuple[int, int, int]) -> None:
+    def collect(result: tuple[int, int, int]) -> None:
         nonlocal results, checksum
         results += 1
         checksum += result[2]
@@ -42,7 +42,7 @@ def measure(task: Task) -> Outcome:
                 while found and time_of(found[0]) < oldest:
                     found.popleft()
                 for other in found:
-                    tell(matched(other, order))
+                    collect(matched(other, order))
 
     seconds = timed(replace(task, records=task.records // 2), pair, run)
     return Outcome(seconds, results, checksum)

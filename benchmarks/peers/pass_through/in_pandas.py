@@ -1,4 +1,4 @@
-"""``mapInPandas`` by hand: rows become tuples, go through the function one by one, and become columns again."""
+"""``mapInPandas``: rows are converted to tuples, passed through the function, and converted back to columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _COLUMNS = ["user", "time", "result"]
 
 
 def through(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Frame by frame."""
+    """Apply the function to the rows of each frame."""
     for frame in frames:
         events = zip(*(frame[column].tolist() for column in _COLUMNS), strict=True)
         yield pd.DataFrame([passed(event) for event in events], columns=_COLUMNS)
 
 
 def measure(task: Task) -> Outcome:
-    """Stateless."""
+    """Run a stateless query."""
 
     def query(spark: SparkSession) -> DataFrame:
         columns = f"{scattered(task.keys)} AS user", "value AS time", "value % 100 AS result"

@@ -1,4 +1,4 @@
-"""Spark SQL: the columns go from source to sink in the JVM, without a function in Python."""
+"""Spark SQL: the columns are passed from source to sink in the JVM, without a Python function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """Stateless."""
+    """Run a stateless query."""
 
     def query(spark: SparkSession) -> DataFrame:
         columns = f"{scattered(task.keys)} AS user", "value AS time", "value % 100 AS result"

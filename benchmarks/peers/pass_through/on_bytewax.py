@@ -16,7 +16,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """The sink takes pairs."""
+    """Run the dataflow. The sink requires pairs."""
     value_of = KINDS[task.kind].value
     source, tally = Generated(task, Events(task.keys, task.kind)), Tally()
 

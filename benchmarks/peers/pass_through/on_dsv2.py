@@ -1,4 +1,4 @@
-"""A process function between source and sink; mode ``map``: the built-in ``map``, which runs where events are made."""
+"""A process function between source and sink. Mode ``map``: the built-in ``map``, which is chained to the source."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ __all__ = ("measure", "pipeline")
 
 
 class Pass(OneInputStreamProcessFunction[Any, Any]):
-    """Passes every record on."""
+    """Forwards every record."""
 
     def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect(passed(record))
 
 
 def measure(task: Task) -> Outcome:
-    """As one streaming query."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """The sink is a function on the driver."""
-    told: list[tuple[int, int]] = []
+    """Build the pipeline, with a function on the driver as sink."""
+    totals: list[tuple[int, int]] = []
     value_of = KINDS[task.kind].value
 
     def write(events: list[Any], batch_id: int) -> None:
-        told.append((len(events), sum(map(value_of, events))))
+        totals.append((len(events), sum(map(value_of, events))))
 
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     events = env.from_source(source, "events").with_uid("events")
     through = events.map(passed) if "map" in task.mode else events.process(Pass())
     through.with_uid("pass").to_sink(ForeachBatchSink(write)).with_uid("told")
-    return told
+    return totals

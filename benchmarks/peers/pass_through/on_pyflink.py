@@ -1,4 +1,4 @@
-"""PyFlink: ``map``, which PyFlink runs in one go with the function that makes the events."""
+"""PyFlink: ``map``, which PyFlink chains to the function that creates the events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """One subtask of everything."""
+    """Run the job with one subtask per operator."""
     value_of = KINDS[task.kind].value
     record = EVENT if task.kind == "tuple" else Types.PICKLED_BYTE_ARRAY()
 

@@ -1,7 +1,8 @@
-"""A loop that pickles and unpickles the events twice, 8,192 at once, and adds up their values.
+"""A loop that pickles and unpickles the events twice, 8,192 at a time, and adds up their values.
 
-That is the least that an engine does which runs a function in another process than source and sink. Mode ``ready``: it
-does nothing but that, the events are made before the clock runs. Else they are made, and passed on by the function.
+This is the minimal work of an engine that runs a function in another process than source and sink. In the mode
+``ready``, it only does this, and events are created before the measurement. Otherwise it also creates the events and
+calls the function.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _AT_ONCE = 8192
 
 
 def measure(task: Task) -> Outcome:
-    """The function is called between the two ways."""
+    """Run the loop. The function is called between the two round trips."""
     value_of = KINDS[task.kind].value
     ready = "ready" in task.mode
     results = checksum = 0
 
     def run(events: Iterable[Any]) -> None:
         nonlocal results, checksum
-        coming = iter(events)
-        while there := _sent(list(islice(coming, _AT_ONCE))):
-            back = _sent(there if ready else [passed(event) for event in there])
-            results += len(back)
+        remaining = iter(events)
+        while received := _sent(list(islice(remaining, _AT_ONCE))):
+            returned = _sent(received if ready else [passed(event) for event in received])
+            results += len(returned)
             if not ready:
-                checksum += sum(map(value_of, back))
+                checksum += sum(map(value_of, returned))
 
     seconds = timed(task, Events(task.keys, task.kind), run, ready=ready)
     if ready:

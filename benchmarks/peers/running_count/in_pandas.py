@@ -1,4 +1,4 @@
-"""``applyInPandasWithState`` by hand: a group per user, whose state is its count."""
+"""``applyInPandasWithState``: a group per user, with its count as state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ("measure",)
 
 
 def count(user: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """A result for each event."""
+    """Emit a result for each event."""
     total = state.get[0] if state.exists else 0
     for frame in frames:
         yield pd.DataFrame({"result": range(total + 1, total + 1 + len(frame))})
@@ -24,7 +24,7 @@ def count(user: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -
 
 
 def measure(task: Task) -> Outcome:
-    """Columns, as Spark knows no records."""
+    """Run the query on columns."""
 
     def query(spark: SparkSession) -> DataFrame:
         events = numbers(spark, task.records).selectExpr(f"{scattered(task.keys)} AS user")

@@ -1,4 +1,4 @@
-"""Bytewax, one worker: ``stateful_batch``, which gets all waiting events of a user in one call."""
+"""Bytewax, one worker: ``stateful_batch``, which receives all available events of a user in one call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Count(StatefulBatchLogic):
 
 
 def measure(task: Task) -> Outcome:
-    """Keys have to be strings."""
+    """Run the dataflow. Keys must be strings."""
     user_of = KINDS[task.kind].user
     source, tally = Generated(task, Events(task.keys, task.kind)), Tally()
 

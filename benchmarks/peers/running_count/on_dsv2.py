@@ -39,12 +39,12 @@ class Count(OneInputStreamProcessFunction[Any, tuple[int, int]]):
 
 
 def measure(task: Task) -> Outcome:
-    """As one streaming query."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Events, by user, counted."""
+    """Build the pipeline that counts events by user."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     events = env.from_source(source, "events").with_uid("events")
     return add_up(events.key_by(KINDS[task.kind].user).process(Count(task.kind)).with_uid("counts"))

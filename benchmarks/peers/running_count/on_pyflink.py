@@ -35,7 +35,7 @@ class Count(KeyedProcessFunction):
 
 
 def measure(task: Task) -> Outcome:
-    """One subtask of everything."""
+    """Run the job with one subtask per operator."""
     user_of = KINDS[task.kind].user
     record = EVENT if task.kind == "tuple" else Types.PICKLED_BYTE_ARRAY()
 

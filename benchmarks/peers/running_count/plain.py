@@ -1,6 +1,6 @@
-"""A dict of counts, and nothing else.
+"""A plain loop with a dict of counts.
 
-Mode ``ready``: events are made before the clock runs.
+Mode ``ready``: events are created before the measurement.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """The numbers are added up by a function of their own, as elsewhere."""
+    """Run the loop. As in the other programs, a separate function adds up the results."""
     user_of = KINDS[task.kind].user
     counts: dict[int, int] = {}
     results = checksum = 0
 
-    def tell(result: tuple[int, int]) -> None:
+    def collect(result: tuple[int, int]) -> None:
         nonlocal results, checksum
         results += 1
         checksum += result[1]
@@ -31,7 +31,7 @@ def measure(task: Task) -> Outcome:
         for event in events:
             user = user_of(event)
             count = counts[user] = one_more(counts.get(user, 0))
-            tell((user, count))
+            collect((user, count))
 
     seconds = timed(task, Events(task.keys, task.kind), run, ready="ready" in task.mode)
     return Outcome(seconds, results, checksum)

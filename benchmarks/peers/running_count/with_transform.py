@@ -1,4 +1,4 @@
-"""``transformWithStateInPandas`` by hand: a group per user, whose count is a value of its state."""
+"""``transformWithStateInPandas``: a group per user, with its count as a value state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("measure",)
 
 
 class Count(StatefulProcessor):
-    """A result for each event."""
+    """Emits a result for each event."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.count = handle.getValueState("count", "count long")
@@ -34,7 +34,7 @@ class Count(StatefulProcessor):
 
 
 def measure(task: Task) -> Outcome:
-    """Columns, as Spark knows no records."""
+    """Run the query on columns."""
 
     def query(spark: SparkSession) -> DataFrame:
         events = numbers(spark, task.records).selectExpr(f"{scattered(task.keys)} AS user")

@@ -1,1 +1,1 @@
-"""Tumbling windows in event time."""
+"""Tumbling event-time windows."""

@@ -1,4 +1,4 @@
-"""Spark SQL: ``withWatermark``, ``groupBy(window, user)``, ``sum``: all in the JVM, on columns, without Python."""
+"""Spark SQL: ``withWatermark``, ``groupBy(window, user)`` and ``sum``, entirely in the JVM, on columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """Windows are closed a micro-batch later than elsewhere, so some micro-batches more are run."""
+    """Run the query. Spark closes windows one micro-batch later, so additional micro-batches are run."""
 
     def query(spark: SparkSession) -> DataFrame:
         user, value = f"{scattered(task.keys)} AS user", "value % 100 AS amount"

@@ -1,4 +1,4 @@
-"""Bytewax, one worker: its own windows with ``reduce_window``."""
+"""Bytewax, one worker: its windows with ``reduce_window``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ("measure",)
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 WAIT = timedelta(seconds=60)
-"""Bytewax lets event time go on with the clock; so much later nothing of a run is late."""
+"""In Bytewax, event time advances with the clock. With this wait, no event of a run is late."""
 
 
 def measure(task: Task) -> Outcome:
-    """Times have to be ``datetime``, keys strings."""
+    """Run the dataflow. Times must be ``datetime`` objects, and keys must be strings."""
     source, tally = Generated(task, Events(task.keys, task.kind)), Tally()
 
     def moment(event: EventTuple) -> datetime:

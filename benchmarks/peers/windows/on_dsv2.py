@@ -1,4 +1,4 @@
-"""A generator of watermarks, ``key_by``, a window with ``reduce``."""
+"""A watermark generator, ``key_by`` and a window with ``reduce``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ("measure", "pipeline", "sums_of_windows")
 
 
 def measure(task: Task) -> Outcome:
-    """As one streaming query."""
+    """Run the pipeline as one streaming query."""
     return run_dsv2(lambda env: pipeline(env, task), task)
 
 
 def pipeline(env: ExecutionEnvironment, task: Task) -> list[tuple[int, int]]:
-    """Sums of windows, added up."""
+    """Build the pipeline with a sink that adds up the sums of windows."""
     return add_up(sums_of_windows(env, task))
 
 
 def sums_of_windows(env: ExecutionEnvironment, task: Task) -> NonKeyedPartitionStream[EventTuple]:
-    """Events, with times, by user, in windows."""
+    """Build the pipeline up to the sums of windows."""
     source = DataGeneratorSource(Events(task.keys, task.kind), count=task.total, records_per_batch=task.records)
     generator = EventTimeExtension.new_watermark_generator_builder(time_of).build_as_process_function()
     timed = env.from_source(source, "events").with_uid("events").process(generator).with_uid("times")

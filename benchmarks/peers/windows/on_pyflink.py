@@ -1,4 +1,4 @@
-"""PyFlink: its own windows with ``reduce``."""
+"""PyFlink: its windows with ``reduce``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ("measure",)
 
 
 class Times(TimestampAssigner):
-    """Of events."""
+    """Extracts the times of events."""
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return time_of(value)
 
 
 def measure(task: Task) -> Outcome:
-    """One subtask of everything."""
+    """Run the job with one subtask per operator."""
 
     def build(env: StreamExecutionEnvironment, notes: Notes) -> DataStream:
         events = numbers(env, task.total).map(Made(task, notes), output_type=EVENT)

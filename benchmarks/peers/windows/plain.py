@@ -1,6 +1,6 @@
-"""Dictionaries, and nothing else; at the end of a batch the windows are closed that the greatest time has passed.
+"""A plain loop with a dict per window. At the end of a batch, it closes the windows that event time has passed.
 
-Mode ``ready``: events are made before the clock runs.
+Mode ``ready``: events are created before the measurement.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ("measure",)
 
 
 def measure(task: Task) -> Outcome:
-    """What is open at the end is closed by the end."""
+    """Run the loop. The end of input closes the remaining windows."""
     length = size(task)
     windows: dict[int, dict[int, EventTuple]] = {}
     results = checksum = 0
 
-    def tell(result: EventTuple) -> None:
+    def collect(result: EventTuple) -> None:
         nonlocal results, checksum
         results += 1
         checksum += result[2]
@@ -29,7 +29,7 @@ def measure(task: Task) -> Outcome:
     def close(newest: float) -> None:
         for start in [start for start in windows if start + length <= newest]:
             for result in windows.pop(start).values():
-                tell(result)
+                collect(result)
 
     def run(events: Iterable[EventTuple]) -> None:
         newest = 0
