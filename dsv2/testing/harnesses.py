@@ -109,7 +109,7 @@ class TwoOutputHarness(Harness, Generic[IN, OUT1, OUT2]):
         self.second_output: HarnessOutput[OUT2] = self._outputs[1]
 
     def visit(self, visitor: Callable[[TwoOutputPartitionedContext[OUT1, OUT2]], R], key: Hashable = NO_PARTITION) -> R:
-        """As in ``OneInputHarness``."""
+        """See ``OneInputHarness.visit``."""
         return self._visit(visitor, key)
 
 
@@ -141,7 +141,7 @@ class TwoInputNonBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
     def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
-        """As in ``OneInputHarness``."""
+        """See ``OneInputHarness.visit``."""
         return self._visit(visitor, key)
 
 
@@ -171,7 +171,7 @@ class TwoInputBroadcastHarness(Harness, Generic[IN1, IN2, OUT]):
         self.output: HarnessOutput[OUT] = self._outputs[0]
 
     def visit(self, visitor: Callable[[PartitionedContext[OUT]], R], key: Hashable = NO_PARTITION) -> R:
-        """As in ``OneInputHarness``."""
+        """See ``OneInputHarness.visit``."""
         return self._visit(visitor, key)
 
 

@@ -374,7 +374,7 @@ def test_a_pipeline_that_was_executed_cannot_be_used_again() -> None:
 def test_a_pipeline_that_is_refused_stays() -> None:
     env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[int]()
     env.from_collection([1]).to_sink(sink)
-    with pytest.raises(PlanError, match="keeps no checkpoints"):
+    with pytest.raises(PlanError, match="has no checkpoints"):
         env.execute(checkpoint_location="there")
     env.execute()
     assert sink.results == [1]

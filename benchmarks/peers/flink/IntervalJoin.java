@@ -102,7 +102,7 @@ public final class IntervalJoin {
 
         @Override
         public void close() {
-            task.told(results, checksum);
+            task.addTotals(results, checksum);
         }
     }
 }

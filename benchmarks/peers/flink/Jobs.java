@@ -69,7 +69,7 @@ final class Jobs {
 
         @Override
         public void endInput(NonPartitionedContext<Long> ctx) {
-            task.told(results, checksum);
+            task.addTotals(results, checksum);
         }
     }
 }

@@ -52,7 +52,7 @@ public final class Task implements Serializable {
     }
 
     /** Each subtask of the last function calls this once at the end of its input. */
-    public void told(long results, long checksum) {
+    public void addTotals(long results, long checksum) {
         RESULTS.addAndGet(results);
         CHECKSUM.addAndGet(checksum);
     }
