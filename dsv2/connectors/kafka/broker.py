@@ -1,4 +1,4 @@
-"""Requests to the brokers through an admin client: metadata, offsets of partitions and of consumer groups."""
+"""Requests to the brokers: metadata, and the offsets of partitions and consumer groups."""
 
 from __future__ import annotations
 
