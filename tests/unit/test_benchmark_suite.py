@@ -48,8 +48,8 @@ def test_an_outcome_survives_its_file(tmp_path: Path) -> None:
 def test_a_batch_is_over_when_the_last_subtask_has_passed_it(tmp_path: Path) -> None:
     (tmp_path / "times").write_text("0 1.0\n0 1.5\n1 2.0\n1 3.0\n2 4.0\n2 3.5\n3 6.0\n3 6.5\n")
     notes = Notes(str(tmp_path))
-    notes.told(3, 10)
-    notes.told(4, 20)
+    notes.add_totals(3, 10)
+    notes.add_totals(4, 20)
     assert notes.outcome(TASK, {}) == Outcome([1.0, 2.5], 7, 30)
 
 
