@@ -1,6 +1,6 @@
-"""Vectorised functions and sinks: they take Arrow tables, mixed freely with those that take single records.
+"""Vectorized functions and sinks that process Arrow tables. They can be mixed with functions on single records.
 
-Needs pyarrow: ``pip install "dsv2[arrow]"``; the extra ``spark`` brings it, too.
+Requires pyarrow: ``pip install "dsv2[arrow]"``. The extra ``spark`` includes it.
 """
 
 from dsv2.connectors.client_library import require_client_library

@@ -1,4 +1,4 @@
-"""Runs of columns as bytes: what frames and states hold of them."""
+"""Serializes columnar records and timestamps for frames and state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHOLE = ("<i8", "|u1", "<u2", "<u4")
 
 
 def of_columns() -> dict[type, Converter]:
-    """The converters of records and numbers in columns; called when the first of them is written or read."""
+    """Return the converters of columnar records and numbers. Called when the first is written or read."""
     return {
         ArrowRecords: Converter("columns.ArrowRecords", _of_records, _to_records),
         ArrowWholeNumbers: Converter("columns.ArrowWholeNumbers", _of_numbers, _to_numbers),
@@ -33,7 +33,7 @@ def _of_records(records: ArrowRecords[Any]) -> Any:
 def _to_records(parts: Any) -> ArrowRecords[Any]:
     kind, data, size, narrow = parts
     if not isinstance(kind, type) or any(how is not None and how[0] not in _WHOLE for how in narrow):
-        raise CorruptDataError("Records are not made from a class and their columns.")
+        raise CorruptDataError("Columnar records must consist of a class and its columns.")
     return ArrowRecords(from_bytes(schema_of(kind), data, size, narrow), kind)
 
 
@@ -45,5 +45,5 @@ def _of_numbers(numbers: ArrowWholeNumbers) -> Any:
 def _to_numbers(parts: Any) -> ArrowWholeNumbers:
     data, kind, least = parts
     if kind not in _WHOLE:
-        raise CorruptDataError(f"{kind!r} is no type of whole numbers.")
+        raise CorruptDataError(f"{kind!r} is not an integer type.")
     return ArrowWholeNumbers(pa.array(widened(np.frombuffer(data, kind), least)))

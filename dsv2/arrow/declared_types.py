@@ -1,4 +1,4 @@
-"""Of what classes records are, as the class statement of a function or a sink says it."""
+"""Reads record classes from the type arguments in the class statement of a function or sink."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ __all__ = ("declared_types",)
 
 
 def declared_types(owner: type, base: type, example: str) -> tuple[type, ...]:
-    """``Click`` and ``Total`` of ``class Sums(ArrowProcessFunction[Click, Total])``.
+    """Return ``Click`` and ``Total`` for ``class Sums(ArrowProcessFunction[Click, Total])``.
 
-    ``base``: the class that takes them, or one above it; ``example``: classes as they may stand there. Raises
-    ``PlanError`` if ``owner`` does not say so.
+    Args:
+        owner: The class to read.
+        base: The generic class with the type parameters, or a base class of it.
+        example: Example type arguments, for the error message.
+
+    Raises:
+        PlanError: ``owner`` does not declare its record classes.
     """
     count = len(example.split(","))
     for kind in owner.__mro__:
@@ -23,6 +28,6 @@ def declared_types(owner: type, base: type, example: str) -> tuple[type, ...]:
             if fits and all(isinstance(of, type) for of in types):
                 return types
     raise PlanError(
-        f"{owner.__qualname__} has to say of what classes its records are: "
-        f"class {owner.__name__}({base.__name__}[{example}]), with classes of yours."
+        f"{owner.__qualname__} must declare the classes of its records: "
+        f"class {owner.__name__}({base.__name__}[{example}]), with your own classes."
     )

@@ -1,7 +1,7 @@
-"""Tables as bytes: a message of Arrow's own format, compressed, with whole numbers in as few bytes as they need.
+"""Tables as bytes: a compressed Arrow IPC message, with integers in as few bytes as possible.
 
-Frames are copied many times on their way, mostly by the JVM; and keys, times and counts are small, or near each other.
-A stream in that format would name the columns, too, which takes longer than a small frame itself.
+Frames are copied many times, mostly by the JVM, and keys, times and counts are small or close to each other. An Arrow
+stream would repeat the schema, which takes longer to encode than a small frame.
 """
 
 from __future__ import annotations
@@ -18,27 +18,35 @@ __all__ = ("Narrow", "Numbers", "from_bytes", "in_one_piece", "narrowed", "to_by
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 Narrow: TypeAlias = tuple[str, int] | None
-"""Of a column of whole numbers: its type in numpy, and what has been taken off its numbers; None if it is as it was."""
+"""How an integer column was narrowed: its numpy type and the minimum that was subtracted; None if it is unchanged."""
 
 _CODEC = pa.Codec("lz4")
-_MOST_COMPRESSED = 255  # what lz4 can do at best
+_MOST_COMPRESSED = 255  # the best ratio that lz4 can reach
 _NARROW = tuple((1 << 8 * np.dtype(kind).itemsize, kind) for kind in ("<u1", "<u2", "<u4"))
 
 
 def to_bytes(table: pa.Table) -> tuple[bytes, int, tuple[Narrow, ...]]:
-    """The rows of ``table``: the bytes, how many they are when they are not compressed, and how columns are narrow."""
+    """Encode ``table``.
+
+    Returns:
+        The compressed bytes, the uncompressed size in bytes, and how each column was narrowed.
+    """
     columns, narrow = zip(*map(_narrowed_column, table.columns), strict=True)
     message = pa.RecordBatch.from_arrays(list(columns), table.schema.names).serialize()
     return _CODEC.compress(message, asbytes=True), message.size, narrow
 
 
 def from_bytes(schema: pa.Schema, data: bytes, size: int, narrow: Sequence[Narrow]) -> pa.Table:
-    """The table of ``to_bytes``, which has ``schema``. Raises ``CorruptDataError``, or an error of Arrow."""
+    """Decode the result of ``to_bytes`` for a table with ``schema``.
+
+    Raises:
+        CorruptDataError: The size is impossible. Other defects raise an Arrow exception.
+    """
     kinds = [
         field.type if how is None else pa.from_numpy_dtype(how[0]) for field, how in zip(schema, narrow, strict=True)
     ]
     if not 0 <= size <= _MOST_COMPRESSED * len(data):
-        raise CorruptDataError(f"{len(data)} bytes of a table cannot be {size} bytes.")
+        raise CorruptDataError(f"{len(data)} compressed bytes of a table cannot expand to {size} bytes.")
     message = _CODEC.decompress(data, size)
     batch = pa.ipc.read_record_batch(message, pa.schema(zip(schema.names, kinds, strict=True)))
     batch.validate(full=True)
@@ -50,7 +58,7 @@ def from_bytes(schema: pa.Schema, data: bytes, size: int, narrow: Sequence[Narro
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """The column, copied only if it is in several."""
+    """Return the column as one array, copied only if it has several chunks."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -62,7 +70,11 @@ def _narrowed_column(column: pa.ChunkedArray) -> tuple[pa.Array, Narrow]:
 
 
 def narrowed(numbers: Numbers) -> tuple[Numbers, int]:
-    """``numbers``, 64 bits each, less the least of them, in as few bytes as the rest needs; and the least, or 0."""
+    """Subtract the minimum from 64-bit ``numbers`` and use the narrowest type that fits.
+
+    Returns:
+        The narrowed numbers, and the minimum; or the same numbers and 0 if they do not fit a narrower type.
+    """
     if not len(numbers):
         return numbers, 0
     least = int(numbers.min())
@@ -74,7 +86,7 @@ def narrowed(numbers: Numbers) -> tuple[Numbers, int]:
 
 
 def widened(numbers: Numbers, least: int) -> Numbers:
-    """The numbers of ``narrowed``."""
+    """Undo ``narrowed``."""
     if numbers.dtype == np.int64:
         return numbers
     wide: Numbers = numbers.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Process functions that take Arrow tables instead of single records."""
+"""Process functions that receive Arrow tables instead of single records."""
 
 from __future__ import annotations
 
@@ -37,53 +37,58 @@ OUT_contra = TypeVar("OUT_contra", contravariant=True)
 
 
 class ArrowCollector(Collector[OUT_contra], Protocol[OUT_contra]):
-    """Takes what an ``ArrowProcessFunction`` emits: tables, or single records as every collector does."""
+    """The collector of an ``ArrowProcessFunction``. It emits tables, and single records like any collector."""
 
     def collect_batch(self, batch: pa.Table, /, *, time_column: str | None = None) -> None:
-        """Emit the rows of ``batch``, in order, as if each were collected.
+        """Emit the rows of ``batch`` in order.
 
-        ``batch`` has the columns of the class of the records; more are left out, and numbers are cast.
-        ``time_column``: one of its columns, whole numbers, is also the timestamps of the records (ms); else they have
-        none. Raises ``SchemaError`` if it does not fit.
+        Args:
+            batch: A table with the columns of the record class. Other columns are dropped and numbers are cast.
+            time_column: The integer column that contains the timestamps of the records, in ms. By default, records
+                have no timestamps.
+
+        Raises:
+            SchemaError: The table does not match the record class, or has no such time column.
         """
 
 
 class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
-    """A function with one input and one output that gets the records in Arrow tables.
+    """A function with one input and one output that receives its records as Arrow tables.
 
-    ``IN`` and ``OUT`` are said in the class statement, ``class Sums(ArrowProcessFunction[Click, Total])``, and are
-    NamedTuple classes or dataclasses whose fields have column types. What comes from functions that emit single records
-    is put into tables first; what goes to functions that take single records becomes such.
+    Declare ``IN`` and ``OUT`` in the class statement: ``class Sums(ArrowProcessFunction[Click, Total])``. They are
+    NamedTuple classes or dataclasses whose fields have column types. Single records from upstream functions are
+    gathered into tables, and tables are converted to records for downstream functions that process single records.
 
-    On a keyed stream a table has the records of all keys that came together; no key is in hand, and so there is
-    neither keyed state nor a timer: keep tables in fields, which are part of the checkpoint.
+    On a keyed stream a table contains records of several keys. There is no current key, and therefore neither keyed
+    state nor timers. Keep state in instance fields, which are part of the checkpoint.
     """
 
     def open(self, ctx: NonPartitionedContext[OUT]) -> None:
-        """Called once per subtask, before any record; may emit watermarks."""
+        """Called once per subtask, before the first record. It may emit watermarks."""
 
     @abstractmethod
     def process_batch(self, batch: pa.Table, output: ArrowCollector[OUT], ctx: PartitionedContext[OUT]) -> None:
-        """Called for some thousand records at a time, of one channel, in order; watermarks stand between them.
+        """Called with up to some thousand records of one channel, in order. Watermarks arrive between tables.
 
-        How many is not determined: it follows from how they came, and is the same when a micro-batch is repeated.
+        The size of the tables is unspecified. It depends on how the records arrive and is the same when a micro-batch
+        is retried.
         """
 
     def end_input(self, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]) -> None:
-        """Called once, when every channel of the input has ended."""
+        """Called once, after every channel of the input has ended."""
 
     def on_watermark(
         self, watermark: Watermark, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]
     ) -> WatermarkHandlingResult:
-        """As in every function, between the tables."""
+        """Called for each watermark, between tables, as in every function."""
         return WatermarkHandlingResult.PEEK
 
     def dsv2_check_position(self, position: Position) -> None:
         super().dsv2_check_position(position)
         if position.key_preserving:
             raise PlanError(
-                f"{type(self).__qualname__} takes records of many keys at once, so the stream cannot stay keyed: "
-                f"leave out the key selector for its output, and call key_by behind it."
+                f"{type(self).__qualname__} processes records of several keys at once, so the stream cannot stay "
+                f"keyed. Omit the key selector of its output and call key_by after it."
             )
         for kind in self.record_types:
             schema_of(kind)
@@ -113,16 +118,16 @@ class ArrowProcessFunction(ColumnarFunction[IN, OUT], ABC, Generic[IN, OUT]):
 
 
 class ArrowEventTimeProcessFunction(ArrowProcessFunction[IN, OUT], EventTimeProcessFunction, Generic[IN, OUT]):
-    """An ``ArrowProcessFunction`` with event time. Has no event timers, which are of a key."""
+    """An ``ArrowProcessFunction`` with event time. It has no event timers, because those belong to a key."""
 
     def on_event_time_watermark(
         self, timestamp: int, output: ArrowCollector[OUT], ctx: NonPartitionedContext[OUT]
     ) -> None:
-        """Called when event time has reached ``timestamp`` (ms), before it goes on."""
+        """Called when event time has reached ``timestamp`` (ms), before it is forwarded."""
 
 
 class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
-    """Made by ``map_tables``. Keeps nothing, so it runs where records are read."""
+    """The function of ``map_tables``. It is stateless, so it can run in the tasks that read the source."""
 
     def __init__(
         self, function: Callable[[pa.Table], pa.Table], types: tuple[type, type], time_column: str | None
@@ -155,13 +160,23 @@ class MapTables(ArrowProcessFunction[IN, OUT], BatchFunction, Generic[IN, OUT]):
 def map_tables(
     function: Callable[[pa.Table], pa.Table], of: type[IN], to: type[OUT], *, time_column: str | None = None
 ) -> OneInput[IN, OUT]:
-    """For ``process``: emits the rows of ``function(table)``, for tables of some thousand records of one channel.
+    """Return a function for ``process`` that emits the rows of ``function(table)``.
 
-    ``of``, ``to``: the classes of the records, NamedTuple classes or dataclasses. It may have fewer rows, or more: an
-    aggregation that ``key_by`` and another one follow sends less. ``time_column``: as in ``ArrowCollector``.
-    Raises ``ConfigurationError``, ``SchemaError``.
+    The result may have fewer or more rows than the table. For example, a partial aggregation before ``key_by`` sends
+    less data to the final one.
+
+    Args:
+        function: Called with tables of up to some thousand records of one channel.
+        of: The class of the input records, a NamedTuple class or dataclass.
+        to: The class of the output records, likewise.
+        time_column: The integer column of the result that contains the timestamps, in ms. By default, the records
+            have no timestamps.
+
+    Raises:
+        ConfigurationError: ``function`` cannot be called with one argument.
+        SchemaError: A class has no columns, or a field has no column type.
     """
     if not takes(function, 1):
-        raise ConfigurationError(f"map_tables takes a callable (table) -> table, not {function!r}.")
+        raise ConfigurationError(f"map_tables requires a callable (table) -> table, got {function!r}.")
     schema_of(of), schema_of(to)
     return MapTables(function, (of, to), time_column)

@@ -1,4 +1,4 @@
-"""Keys in columns: which subtask each belongs to, the same as when they come one by one."""
+"""Assigns columnar keys to subtasks, with the same result as for single keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ("subtasks_of",)
 
 _Numbers: TypeAlias = np.ndarray[Any, Any]
 
-_MODULUS = np.int64((1 << 61) - 1)  # of Python's hash of numbers (sys.hash_info)
+_MODULUS = np.int64((1 << 61) - 1)  # the modulus of Python's numeric hash (sys.hash_info)
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
@@ -24,9 +24,15 @@ _FACTOR_LOW, _FACTOR_HIGH = np.uint64(_MULTIPLIER & 0xFFFFFFFF), np.uint64(_MULT
 
 
 def subtasks_of(columns: Sequence[pa.Array], max_parallelism: int, parallelism: int) -> _Numbers:
-    """For each row the subtask of its key (16 bits, as key groups have 15): one column's value, or several as a tuple.
+    """Return the subtask of each row's key. 16 bits are enough, because key groups have 15.
 
-    Raises ``InvalidKeyError`` as ``subtask_of`` does.
+    Args:
+        columns: One column with the keys, or several whose values form a tuple.
+        max_parallelism: The number of key groups.
+        parallelism: The number of subtasks.
+
+    Raises:
+        InvalidKeyError: As in ``subtask_of``.
     """
     plain = columns[0].type if len(columns) == 1 and not columns[0].null_count else pa.null()
     if pa.types.is_int64(plain):
@@ -48,39 +54,39 @@ def _subtasks(hashes: _Numbers, max_parallelism: int, parallelism: int) -> _Numb
 
 
 def _remainders(hashes: _Numbers, divisor: int) -> _Numbers:
-    # By division, which numpy does in blocks; its % takes one after the other.
+    # numpy vectorizes the division but not the % operator.
     remainders: _Numbers = hashes - hashes // np.uint32(divisor) * np.uint32(divisor)
     return remainders
 
 
 def _distinct(columns: Sequence[pa.Array]) -> tuple[list[Any], _Numbers]:
-    """The distinct keys, and for each row which of them it has."""
+    """The distinct keys, and the index of each row's key among them."""
     coded = [pc.dictionary_encode(column, null_encoding="encode") for column in columns]
     if len(coded) == 1:
         return coded[0].dictionary.to_pylist(), coded[0].indices.to_numpy().astype(np.int64)
     rows = np.zeros(len(columns[0]), dtype=np.int64)
     for column in coded:
         rows = rows * len(column.dictionary) + column.indices.to_numpy()
-        _, rows = np.unique(rows, return_inverse=True)  # at each step, so that numbers stay small
+        _, rows = np.unique(rows, return_inverse=True)  # at each step, so that the numbers stay small
     _, firsts, places = np.unique(rows, return_index=True, return_inverse=True)
     chosen = pa.array(firsts)
     return list(zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)), places
 
 
 def _hash_texts(values: pa.StringArray) -> _Numbers:
-    """``stable_hash`` of each: a text in Arrow is its UTF-8 already."""
+    """``stable_hash`` of each string. Arrow stores strings as UTF-8."""
     encoded = values.cast(pa.binary()).to_pylist()
     return _hash_small_numbers(np.fromiter(map(crc32, encoded), np.uint64, len(encoded)))
 
 
 def _hash_whole_numbers(values: _Numbers) -> _Numbers:
-    """``stable_hash`` of each: upper half of the 64 lower bits of value times multiplier, and the bits above."""
+    """``stable_hash`` of each integer: bits 32 to 63 of value times multiplier, XOR the bits above."""
     least, greatest = (values.min(), values.max()) if len(values) else (0, 0)
     if least >= 0 and greatest <= _LOW:
         return _hash_small_numbers(values.view(np.uint64))
     hashes = values
     if least <= -_MODULUS or greatest >= _MODULUS:
-        hashes = np.fmod(values, _MODULUS)  # with the sign of the value, as Python's hash
+        hashes = np.fmod(values, _MODULUS)  # fmod keeps the sign of the value, like Python's hash
     hashes = np.where(hashes == -1, -2, hashes)
     low, high = _product(hashes.astype(np.uint64))
     high = np.where(hashes < 0, high - np.uint64(_MULTIPLIER), high)
@@ -88,7 +94,7 @@ def _hash_whole_numbers(values: _Numbers) -> _Numbers:
 
 
 def _hash_small_numbers(values: _Numbers) -> _Numbers:
-    """The same for numbers of 32 bits, in about a quarter of the time: the product lacks its lowest 32 bits here."""
+    """The same for 32-bit numbers, about four times as fast, because the lowest 32 bits are not computed."""
     product = values * _FACTOR_LOW
     product >>= _HALF
     product += values * _FACTOR_HIGH
@@ -96,7 +102,7 @@ def _hash_small_numbers(values: _Numbers) -> _Numbers:
 
 
 def _product(values: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Lower and upper 64 bits of ``values`` (unsigned) times the multiplier, by halves."""
+    """The lower and upper 64 bits of unsigned ``values`` times the multiplier, computed by halves."""
     low, high = values & _LOW, values >> _HALF
     lowest = low * _FACTOR_LOW
     middle = high * _FACTOR_LOW + (lowest >> _HALF)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ArrowWholeNumbers(WholeNumbers):
-    """An ``int64`` column in one piece."""
+    """An ``int64`` column in one array."""
 
     def __init__(self, array: pa.Int64Array) -> None:
         self.array = array
@@ -48,7 +48,7 @@ class ArrowWholeNumbers(WholeNumbers):
 
 
 class ArrowRecords(Columnar[T]):
-    """Records of ``kind``, a NamedTuple class or dataclass, as ``table``, which has the schema of the class."""
+    """Records of ``kind``, a NamedTuple class or dataclass, stored in a ``table`` with the schema of the class."""
 
     def __init__(self, table: pa.Table, kind: type[T]) -> None:
         self.table = table
@@ -75,7 +75,7 @@ class ArrowRecords(Columnar[T]):
         return iter(self.rows())
 
     def __repr__(self) -> str:
-        first = f", the first: {self[0]!r}" if len(self) else ""
+        first = f", first: {self[0]!r}" if len(self) else ""
         return f"{len(self)} records of {self.kind.__qualname__}{first}"
 
     def joined(self, more: Sequence[ArrowRecords[T]]) -> ArrowRecords[T]:
@@ -108,33 +108,44 @@ class ArrowRecords(Columnar[T]):
     def _parts(
         self, subtasks: np.ndarray[Any, Any], parallelism: int, timestamps: Sequence[int | None] | None
     ) -> Iterator[tuple[int, ArrowRecords[T], Sequence[int | None] | None]]:
-        order = np.argsort(subtasks, kind="stable")  # stable: the order of a channel is that of the records
+        order = np.argsort(subtasks, kind="stable")  # stable, to keep the order of records within a channel
         bounds = np.searchsorted(subtasks[order], np.arange(parallelism + 1)).tolist()
         for subtask, (start, stop) in enumerate(pairwise(bounds)):
-            if stop > start:  # a copy: a slice, however small, would keep all of it
+            if stop > start:  # take copies; a slice would keep the whole table alive
                 indices = pa.array(order[start:stop])
                 yield subtask, ArrowRecords(self.table.take(indices), self.kind), _taken(timestamps, indices)
 
 
 def records_of(table: pa.Table, kind: type[T]) -> ArrowRecords[T]:
-    """The rows of ``table`` as records of ``kind``, without making any: for ``RecordBatch`` of a source's reader.
+    """Return the rows of ``table`` as columnar records, without creating record objects.
 
-    ``table`` has the columns of the class, in any order, and may have more; numbers are cast. Raises ``SchemaError``.
+    A source reader passes the result to ``RecordBatch``.
+
+    Args:
+        table: A table with the columns of the class, in any order. Other columns are dropped and numbers are cast.
+        kind: The record class, a NamedTuple class or dataclass.
+
+    Raises:
+        SchemaError: The table does not match the class.
     """
     schema = schema_of(kind)
     try:
         chosen = table.select(schema.names).cast(schema)
     except (KeyError, ValueError, pa.ArrowException) as error:
         raise SchemaError(
-            f"A table of {', '.join(f'{field.name} {field.type}' for field in table.schema)} is no table of "
-            f"{kind.__qualname__}, which is {', '.join(f'{field.name} {field.type}' for field in schema)}: {error}"
+            f"A table with columns {', '.join(f'{field.name} {field.type}' for field in table.schema)} does not match "
+            f"{kind.__qualname__}, which has {', '.join(f'{field.name} {field.type}' for field in schema)}: {error}"
         ) from error
     refuse_nulls(chosen, kind)
     return ArrowRecords(chosen, kind)
 
 
 def table_of(records: Sequence[Any], kind: type) -> pa.Table:
-    """A table of ``records`` of ``kind``, which may be columns already. Raises ``SchemaError``."""
+    """Return ``records`` of class ``kind`` as a table, without copying if they are columnar.
+
+    Raises:
+        SchemaError: A record does not match the class.
+    """
     if isinstance(records, ArrowRecords) and records.kind is kind:
         return records.table
     return rows_to_table(records, kind)

@@ -1,4 +1,4 @@
-"""Classes of records and Arrow schemas: which columns a class has, and back."""
+"""Maps record classes to Arrow schemas, and records to rows of tables."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ _TYPES: dict[Any, pa.DataType] = {
 
 
 def schema_of(kind: type) -> pa.Schema:
-    """The columns of a NamedTuple class or dataclass. Raises ``SchemaError`` for other classes and fields.
+    """Return the schema of a NamedTuple class or dataclass.
 
-    All of them are nullable, as Arrow's functions make them; nulls that the class has no place for are refused when
-    a table is emitted.
+    All columns are nullable, because Arrow's compute functions return nullable columns. A null in a field that is not
+    optional is rejected when a table is emitted.
+
+    Raises:
+        SchemaError: The class has no columns, or a field has no column type.
     """
     return _columns(kind)[0]
 
 
 @cache
 def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
-    """The schema, and the names of the columns that must not have a null."""
+    """The schema, and the names of the columns that must not contain nulls."""
     names = _field_names(kind)
     try:
         hints = typing.get_type_hints(kind)
@@ -53,14 +56,18 @@ def _columns(kind: type) -> tuple[pa.Schema, tuple[str, ...]]:
 
 
 def refuse_nulls(table: pa.Table, kind: type) -> None:
-    """Raise ``SchemaError`` for a null in a field that has no place for it."""
+    """Check that ``table`` has no null in a field that is not optional.
+
+    Raises:
+        SchemaError: It has one.
+    """
     for name in _columns(kind)[1]:
         if table.column(name).null_count:
             raise SchemaError(f"Field {name!r} of {kind.__qualname__} is None in a record.")
 
 
 def can_be_columns(kind: type, schema: pa.Schema) -> bool:
-    """Whether columns of ``schema`` are records of ``kind`` as they are, or with wider numbers."""
+    """Whether columns of ``schema`` represent records of ``kind``, possibly after widening numbers."""
     try:
         wanted = schema_of(kind)
     except SchemaError:
@@ -73,7 +80,11 @@ def can_be_columns(kind: type, schema: pa.Schema) -> bool:
 
 
 def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
-    """Records of ``kind`` as a table. Raises ``SchemaError`` naming the field that does not fit its type."""
+    """Convert records of class ``kind`` to a table.
+
+    Raises:
+        SchemaError: A value does not fit the type of its field; names the field.
+    """
     schema = schema_of(kind)
     if issubclass(kind, tuple):
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) or [[]] * len(schema)
@@ -85,7 +96,7 @@ def rows_to_table(rows: Sequence[Any], kind: type) -> pa.Table:
 
 
 def table_to_rows(table: pa.Table, kind: type) -> list[Any]:
-    """The records of ``kind`` that the rows of a table of its schema are."""
+    """Convert the rows of a table with the schema of ``kind`` to records."""
     columns = [column.to_pylist() for column in table.columns]
     return list(map(_maker(kind), *columns))
 
@@ -103,7 +114,7 @@ def _field_names(kind: type) -> list[str]:
         return [field.name for field in dataclasses.fields(kind) if field.init]
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return list(kind._fields)
-    raise SchemaError(f"{kind.__qualname__} has no columns: use a NamedTuple class or a dataclass.")
+    raise SchemaError(f"{kind.__qualname__} has no columns. Use a NamedTuple class or a dataclass.")
 
 
 def _type(kind: type, name: str, hint: Any) -> pa.DataType:
@@ -113,12 +124,12 @@ def _type(kind: type, name: str, hint: Any) -> pa.DataType:
         return pa.list_(_type(kind, name, without_none(arguments[0])[0]))
     raise SchemaError(
         f"Field {name!r} of {kind.__qualname__} has type {hint}, for which there is no column type. Use bool, int, "
-        f"float, str, bytes, date, datetime (without time zone), Decimal, or a list of one of these, or None besides."
+        f"float, str, bytes, date, datetime (without time zone), Decimal, a list of one of these, or one with | None."
     )
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
-    """The type without ``| None``, and whether that was there."""
+    """Return the type without ``| None``, and whether it had ``| None``."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         rest = [argument for argument in typing.get_args(hint) if argument is not type(None)]
         if len(rest) == 1:
@@ -137,8 +148,8 @@ def _widens(given: pa.DataType, wanted: pa.DataType) -> bool:
 def _array(kind: type, field: pa.Field, values: Sequence[Any]) -> pa.Array:
     where = f"Field {field.name!r} of {kind.__qualname__}, which is {field.type},"
     if pa.types.is_timestamp(field.type) and any(value is not None and value.tzinfo is not None for value in values):
-        raise SchemaError(f"{where} has a time with a time zone, which a column does not keep.")
+        raise SchemaError(f"{where} contains a datetime with a time zone, which a column cannot store.")
     try:
         return pa.array(values, field.type)
     except (pa.ArrowException, OverflowError) as error:
-        raise SchemaError(f"{where} does not fit: {error}") from error
+        raise SchemaError(f"{where} contains a value that does not fit: {error}") from error

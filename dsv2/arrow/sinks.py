@@ -1,4 +1,4 @@
-"""Sinks that take Arrow tables instead of single records."""
+"""Sinks that receive Arrow tables instead of single records."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ T = TypeVar("T")
 
 
 class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
-    """``ForeachBatchSink`` with tables: calls ``function(table, batch_id)`` on the driver, for each micro-batch.
+    """Calls ``function(table, batch_id)`` on the driver for each micro-batch; a ``ForeachBatchSink`` with tables.
 
-    At least once: after a crash the same ``batch_id`` may come again, with the same rows; use it to drop repeats.
+    Delivery is at least once: after a crash a ``batch_id`` may be repeated, with the same rows. Use it to deduplicate.
     """
 
     def __init__(self, function: Callable[[pa.Table, int], None], of: type[T]) -> None:
-        """``of``: the class of the records, whose columns the table has: a NamedTuple class or dataclass.
+        """Create the sink.
 
-        Raises ``SchemaError``.
+        Args:
+            function: Called with all records of a micro-batch and the micro-batch's id.
+            of: The class of the records, a NamedTuple class or dataclass. Its fields are the columns of the table.
+
+        Raises:
+            SchemaError: The class has no columns, or a field has no column type.
         """
         schema_of(of)
         self.function = function
@@ -46,9 +51,9 @@ class ArrowForeachBatchSink(DriverSink[T], Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ArrowSinkBatch:
-    """What one subtask writes: its records of one micro-batch. As ``SinkBatch``, but for ``tables``.
+    """The records of one subtask in one micro-batch; a ``SinkBatch`` with tables.
 
-    ``tables`` gives the records once, some thousand at a time. Those of one channel come in their order.
+    ``tables`` can be iterated once and yields up to some thousand records at a time. Records of a channel are in order.
     """
 
     info: SinkInfo
@@ -58,17 +63,17 @@ class ArrowSinkBatch:
 
 
 class ArrowSink(ParallelSink[T], Generic[T]):
-    """``ParallelSink`` with tables. Single records that reach it are put into tables.
+    """A ``ParallelSink`` that receives tables. Single records are gathered into tables.
 
-    ``T`` is said in the class statement, ``class Lake(ArrowSink[Total])``, and is a NamedTuple class or dataclass whose
+    Declare ``T`` in the class statement: ``class Lake(ArrowSink[Total])``. It is a NamedTuple class or dataclass whose
     fields have column types.
     """
 
     @abstractmethod
     def write_tables(self, batch: ArrowSinkBatch) -> None:
-        """Write one batch; called in a task, for each subtask that has records.
+        """Write one batch. Called in a task, for each subtask with records.
 
-        It is there when this returns. If this is called again with the same id, nothing may be there twice.
+        The records must be durable when this returns. A repeated call with the same id must not duplicate them.
         """
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""What extensions and built-in functions have from a runtime, and give to it. Users of dsv2 do not need it."""
+"""The interface between a runtime and extensions or built-in functions. User programs do not need it."""
 
 from dsv2.spi.collector import StampingCollector, stamping_collector
 from dsv2.spi.columnar_function import ColumnarFunction

@@ -1,4 +1,4 @@
-"""The collector of a runtime as extensions see it."""
+"""The runtime's collector, as extensions use it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ __all__ = ("StampingCollector", "stamping_collector")
 
 
 class StampingCollector(ABC):
-    """Emits records with timestamps of their own, and many at once."""
+    """Emits records with explicit timestamps, one by one or in batches."""
 
     __slots__ = ()
 
     collect_stamped: Callable[[Any, int | None], object]
-    """Takes a record and its timestamp in ms, or None."""
+    """Emits a record with a timestamp in ms, or None."""
     emit_batch: EmitBatch | None
-    """None if each record has to be looked at when it is emitted."""
+    """Emits a batch. None if each record must be checked when it is emitted."""
     collect_and_overwrite_timestamp: Callable[[Any, int], object]
 
 
 def stamping_collector(output: object) -> StampingCollector:
-    """The collector of a callback, as extensions see it."""
+    """Return the collector of a callback as a ``StampingCollector``.
+
+    Raises:
+        InternalError: ``output`` is not the collector of a runtime.
+    """
     if not isinstance(output, StampingCollector):
         raise InternalError(f"{type(output).__qualname__} is not the collector of a runtime.")
     return output

@@ -1,4 +1,4 @@
-"""Functions that take their records as columns; those that users write are in ``dsv2.arrow``."""
+"""The base of functions that process columns. Users subclass the ones in ``dsv2.arrow``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ OUT_co = TypeVar("OUT_co", covariant=True)
 class ColumnarFunction(ProcessFunction, ABC, Generic[IN_contra, OUT_co]):
     """A function with one input and one output that is called with batches of records, on keyed streams as well.
 
-    Its other callbacks are those of a ``OneInputStreamProcessFunction``; ``end_input`` gets the collector besides. All
-    keys of the subtask are one partition.
+    Its other callbacks are those of a ``OneInputStreamProcessFunction``, except that ``end_input`` also receives the
+    collector. All keys of the subtask form one partition.
     """
 
     @property
     @abstractmethod
     def record_types(self) -> Collection[type]:
-        """The classes of its records, in and out."""
+        """The classes of the input and output records."""
 
     @abstractmethod
     def dsv2_process_columns(self, batch: RecordBatch[Any], output: Any, ctx: Any) -> None:
-        """Process the records of one channel, columnar or not. There is no current key, and no timestamp."""
+        """Process records of one channel, columnar or not. There is no current key and no current timestamp."""
 
     @abstractmethod
     def dsv2_collect_columns(self, emit: EmitBatch) -> Callable[..., None]:
-        """What the function's collector has as ``collect_batch``; ``emit`` takes what it makes of a table."""
+        """Return the ``collect_batch`` of the function's collector; it passes each table to ``emit`` as a batch."""

@@ -1,4 +1,4 @@
-"""How extensions say which part of user code has failed."""
+"""Errors by which extensions report which part of the user code failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ("FailedCallbackError", "FailedRecordError")
 
 
 class FailedCallbackError(Exception):
-    """Raised by extensions, from what ``callback`` of the user's function raised."""
+    """Raised by extensions from an error that ``callback`` of the user's function raised."""
 
     def __init__(self, callback: str) -> None:
         super().__init__(callback)
@@ -14,7 +14,7 @@ class FailedCallbackError(Exception):
 
 
 class FailedRecordError(Exception):
-    """Raised by functions that take batches and by extensions, from what user code raised on ``record``."""
+    """Raised by batch functions and extensions from an error that user code raised for ``record``."""
 
     def __init__(self, record: object) -> None:
         super().__init__(record)

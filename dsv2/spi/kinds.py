@@ -1,4 +1,4 @@
-"""Kinds of functions that runtimes treat in their own way; they are mixed in to one of the four kinds of functions."""
+"""Mixins for the four function kinds that change how a runtime calls the function."""
 
 from __future__ import annotations
 
@@ -25,84 +25,90 @@ EmitBatch: TypeAlias = Callable[[RecordBatch[Any]], None]
 
 
 class TickingFunction(ProcessFunction, ABC):
-    """A function of any kind, keyed or not, that acts as time passes; for extensions such as watermark generators."""
+    """A function of any kind, keyed or not, that acts as time passes, such as a watermark generator."""
 
     def dsv2_uses_processing_timers(self) -> bool:
         return True
 
     @abstractmethod
     def tick(self, now_ms: int, watermarks: WatermarkManager) -> None:
-        """Called at the end of each micro-batch, and of those without records, once ``next_tick`` has come."""
+        """Called at the end of each micro-batch, even an empty one, once the time of ``next_tick`` has passed.
+
+        Args:
+            now_ms: The wall clock, in ms since the epoch.
+            watermarks: Emits watermarks downstream.
+        """
 
     @abstractmethod
     def next_tick(self) -> int | None:
-        """When ``tick`` is to be called next, in ms by the wall clock; None: not until there are records."""
+        """Return the wall-clock time of the next ``tick`` in ms; None if it is not needed before the next record."""
 
 
 class WrappingFunction(ProcessFunction, ABC):
-    """A function that runs another one, which the user wrote; for extensions. Its own fields are not kept."""
+    """A function of an extension that runs a user function. Its own fields are not checkpointed."""
 
     kept_fields: Collection[str] = ()
-    """The names of those that are."""
+    """The names of its own fields that are checkpointed nevertheless."""
 
     @property
     @abstractmethod
     def wrapped(self) -> object:
-        """The function that it runs: its fields are kept."""
+        """The user function. Its fields are checkpointed."""
 
     @property
     def written_by_user(self) -> Collection[object]:
-        """What records and state may be of: the classes in the modules of these objects."""
+        """Objects whose modules define classes that records and state may contain."""
         return (self.wrapped,)
 
     @property
     @abstractmethod
     def state_layout(self) -> str:
-        """What the state consists of, in words. A restart with a program that says otherwise is refused."""
+        """A description of the state's structure. A restart fails if the description has changed."""
 
     def further_states(self) -> Collection[StateDeclaration]:
-        """States besides ``uses_states`` that the extension keeps itself; the runtime only has to know of them."""
+        """States in addition to ``uses_states`` that the extension stores itself; the runtime only validates them."""
         return ()
 
 
 class BatchFunction(ProcessFunction, ABC):
-    """A one-input function that takes the records of one channel in batches: for built-in functions."""
+    """A built-in one-input function that processes the records of a channel in batches."""
 
     @property
     def takes_batches(self) -> bool:
-        """Whether it is called with batches: not if a subclass overrides only ``process_record``."""
+        """Whether it is called with batches. False if a subclass overrides only ``process_record``."""
         names = ("process_record", "process_record_batch")
         owners = [next(k for k in type(self).__mro__ if name in vars(k)) for name in names]
         return owners[0] is owners[1]
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether it keeps nothing from one batch to the next: then it may run wherever single records are read."""
+        """Whether it is stateless between batches, so that it can run in the tasks that read the source."""
         return False
 
     @property
     def keeps_within_portions(self) -> bool:
-        """Whether it may start afresh with each portion of records that a source subtask reads.
+        """Whether its state may be reset with each portion of records that a source subtask reads.
 
-        Then it runs where the source reads, with ``end_portion`` at the end of each.
+        If so, it runs in the task that reads, which calls ``end_portion`` at the end of each portion.
         """
         return False
 
     def end_portion(self, watermarks: WatermarkManager) -> None:
-        """All records of a portion have been processed."""
+        """Called when all records of a portion have been processed."""
 
     @abstractmethod
     def process_record_batch(self, batch: RecordBatch[Any], emit: EmitBatch) -> None:
         """Process the records of ``batch``. Never called for keyed functions.
 
-        Raises ``FailedRecordError`` from what user code raised.
+        Raises:
+            FailedRecordError: User code failed; chained to its error.
         """
 
 
 class KeyedBatchFunction(ProcessFunction, ABC):
-    """A function that has a short way for most of its records if they have timestamps; for extensions.
+    """A function of an extension with a fast path for most records that have timestamps.
 
-    Where it is not on a keyed stream it is called as others are.
+    On a non-keyed stream it is called record by record, like other functions.
     """
 
     @abstractmethod
@@ -113,19 +119,25 @@ class KeyedBatchFunction(ProcessFunction, ABC):
         select: Callable[[Any], Any],
         process_one: Callable[[Any, int | None], None],
     ) -> None:
-        """Process ``batch`` of an input; ``process_one(record, timestamp)`` goes the usual way.
+        """Process a batch. There is no current key, except within ``process_one``.
 
-        ``select`` returns a record's key. There is no current key, except in ``process_one``. Raises
-        ``FailedRecordError`` from what user code raised.
+        Args:
+            input_index: The input that the batch belongs to.
+            batch: Records of one channel, with timestamps.
+            select: Returns the key of a record.
+            process_one: Processes ``(record, timestamp)`` on the regular path.
+
+        Raises:
+            FailedRecordError: User code failed; chained to its error.
         """
 
 
 class PaneFunction(ProcessFunction, ABC):
-    """A keyed function that keeps what many keys have in one window in a pane of the subtask; for extensions."""
+    """A keyed function of an extension that stores the values of all keys in a window in a pane of the subtask."""
 
     @abstractmethod
     def on_pane_due(self, slot: int, *outputs_and_context: Any) -> None:
-        """The deadline of the pane ``slot`` has come: put it off, or drop the pane. Called before timers of that time.
+        """Called when the pane ``slot`` is due, before the timers of that time: postpone its deadline or drop it.
 
-        No key is in hand; the function puts one into the state manager's ``key`` before it calls user code.
+        There is no current key. The function sets the state manager's ``key`` before it calls user code.
         """

@@ -1,4 +1,4 @@
-"""What all process functions share (Flink ``ProcessFunction``)."""
+"""The base class of all process functions (Flink ``ProcessFunction``)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _AT_END = "_emits_only_at_end"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in a pipeline a function stands.
+    """The position of a function in a pipeline.
 
-    ``keyed``: its partitions are keys. ``parallel``: not on a global stream. ``key_preserving``: called with key
-    selectors for its outputs.
+    Attributes:
+        keyed: Whether its input is partitioned by key.
+        parallel: Whether it is not on a global stream.
+        key_preserving: Whether its outputs have key selectors, so that the stream stays keyed.
     """
 
     keyed: bool
@@ -30,24 +32,24 @@ class Position:
 
 
 class ProcessFunction:
-    """Base of the four kinds of functions; subclass one of those.
+    """Base class of the four function kinds. Subclass one of those.
 
-    Instance fields are part of the checkpoint: a field that changed since the function was built is kept
-    with the subtask's state and is there again in the next micro-batch and after a restart. Fields that
-    never change follow the program. Define ``__getstate__`` and ``__setstate__`` to decide for yourself.
+    Instance fields are part of the checkpoint: a field that has changed since the function was constructed is stored
+    with the subtask's state and restored in the next micro-batch and after a restart. Fields that never change take
+    their value from the program. Define ``__getstate__`` and ``__setstate__`` to choose what is stored.
     """
 
     dsv2_remember_keys = True
-    """Whether ``apply_to_all_partitions`` visits every key that was ever seen, or only those that have state or timers.
+    """Whether ``apply_to_all_partitions`` visits every key ever seen, or only keys with state or timers.
 
-    False for functions over keys without end: what is remembered stays in the state for ever.
+    Set it to False if the number of keys is unbounded: remembered keys stay in the state forever.
     """
 
     dsv2_has_event_time = False
-    """Whether the function acts as event time goes on, which may be the wall clock; for extensions."""
+    """Whether the function acts as event time advances, which may be the wall clock. For extensions."""
 
     dsv2_partition_by_constant = False
-    """Whether a function on a stream that is not keyed runs as if all its records had one key; for extensions."""
+    """Whether the function runs on a non-keyed stream as if all records had the same key. For extensions."""
 
     @property
     def dsv2_emits_only_at_end(self) -> bool:
@@ -55,35 +57,42 @@ class ProcessFunction:
         return _AT_END in vars(type(self))
 
     def dsv2_check_position(self, position: Position) -> None:
-        """Raise ``PlanError`` if the function cannot run there. Called once, while the plan is built."""
+        """Check whether the function can run at ``position``. Called once, while the plan is built.
+
+        Raises:
+            PlanError: The function cannot run there.
+        """
 
     def dsv2_uses_processing_timers(self) -> bool:
-        """Whether the job has to go on when no records come. Asked once, while the plan is built."""
+        """Whether the job must run micro-batches even without new records. Called once, while the plan is built."""
         owner = next((kind for kind in type(self).__mro__ if "on_processing_timer" in vars(kind)), ProcessFunction)
         return not owner.__module__.startswith(("dsv2.functions", "dsv2.spi"))
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
-        """The watermarks that this function brings into the job; read once, while the plan is built."""
+        """Declare the watermarks that this function emits. Called once, while the plan is built."""
         return ()
 
     def uses_states(self) -> Collection[StateDeclaration]:
-        """The states that this function asks for; read while the plan is built, and by each subtask.
+        """Declare the states that this function uses. Called while the plan is built and by each subtask.
 
-        A redistribution mode that the stream does not have raises ``IllegalRedistributionModeError`` then.
+        Building the plan raises ``IllegalRedistributionModeError`` if the stream does not support the redistribution
+        mode of a state.
         """
         return ()
 
     def close(self) -> None:
-        """Release what ``open`` took. Called once, after the last input ended or after a callback failed.
+        """Release resources acquired in ``open``. Called once, after the last input ended or a callback failed.
 
-        Nothing can be emitted here. A streaming job that is stopped goes on later: it does not close.
+        Nothing can be emitted here. Stopping a streaming job does not close its functions, because the job can resume.
         """
 
 
 def no_output_until_end_of_input(function_class: F) -> F:
-    """Class decorator: the function emits nothing before its input has ended (FLIP-466 ``NoOutputUntilEndOfInput``).
+    """Class decorator that marks a function as emitting nothing before its input has ended.
 
-    Emitting earlier is an error that names the function. Subclasses do not inherit it.
+    Emitting earlier raises an error that names the function. Subclasses do not inherit the mark.
+
+    Source: FLIP-466 ``NoOutputUntilEndOfInput``.
     """
     setattr(function_class, _AT_END, True)
     return function_class

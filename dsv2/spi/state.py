@@ -1,4 +1,4 @@
-"""Keyed state as extensions reach it: the entry of a key, and panes of what all keys have in one window."""
+"""Keyed state as extensions use it: the entry of a key, and panes that hold the values of all keys in a window."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dsv2.state import StateDeclaration
 __all__ = ("KeyEntry", "Pane", "Panes", "PartitionAccess", "partition_access")
 
 KeyEntry: TypeAlias = dict[Any, Any]
-"""What one key has besides values of states: deadlines, by name what expires, and what extensions keep."""
+"""Data of a key other than state values: deadlines, expiring values by state name, and data of extensions."""
 
 
 class Pane(ABC):
-    """What all keys have in one window. ``deadline``: when it is due, in ms."""
+    """The values of all keys in one window. ``deadline`` is the time in ms at which the pane is due."""
 
     slot: int
     deadline: int
@@ -25,53 +25,64 @@ class Pane(ABC):
 
     @abstractmethod
     def take(self, key: Any, default: Any = None) -> Any:
-        """The value of a ``key`` that is not in ``live``, moved there; ``default`` if there is none."""
+        """Move the value of a ``key`` that is not in ``live`` there and return it; ``default`` if it has none."""
 
     @abstractmethod
     def take_all(self) -> dict[Any, Any]:
-        """``live``, with every value there is."""
+        """Load all values into ``live`` and return it."""
 
 
 class Panes(ABC):
     """The panes of this subtask, by window."""
 
     get: Callable[[int], Pane | None]
-    """The pane of a window."""
+    """Returns the pane of a window, or None."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
-        """All of them, as they are now."""
+        """Iterate over a snapshot of the panes."""
 
     @abstractmethod
     def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> Pane:
-        """A new one. ``by_event``: ``deadline`` is in event time."""
+        """Create a pane.
+
+        Args:
+            slot: The window.
+            deadline: When the pane is due, in ms.
+            by_event: Whether ``deadline`` is in event time, rather than processing time.
+            layout: Data of the extension that is stored with the pane.
+        """
 
     @abstractmethod
     def hasten(self, pane: Any, deadline: int) -> None:
-        """Give one an earlier deadline. (A later one may just be put into it.)"""
+        """Give ``pane`` an earlier deadline. (To postpone it, assign ``pane.deadline``.)"""
 
     @abstractmethod
     def drop(self, slot: int) -> None:
-        """Forget one."""
+        """Remove the pane of a window."""
 
 
 class PartitionAccess(ABC):
-    """The state manager of a runtime. Extensions set ``key`` before they call user code."""
+    """The runtime's state manager. Extensions set ``key`` before they call user code."""
 
     __slots__ = ()
 
     key: Any
     panes: Panes
     new_handle: Callable[[StateDeclaration, Callable[[], KeyEntry]], Any]
-    """Makes a handle on a state that is kept in what the callable returns at each access."""
+    """Creates a handle for a state whose values are in the dict that the callable returns at each access."""
 
     @abstractmethod
     def entry(self) -> KeyEntry:
-        """The live entry of the current key, made if there is none."""
+        """Return the live entry of the current key, creating it if necessary."""
 
 
 def partition_access(state_manager: object) -> PartitionAccess:
-    """The state manager of a context, as extensions see it."""
+    """Return the state manager of a context as a ``PartitionAccess``.
+
+    Raises:
+        InternalError: ``state_manager`` is not the state manager of a runtime.
+    """
     if not isinstance(state_manager, PartitionAccess):
         raise InternalError(f"{type(state_manager).__qualname__} is not the state manager of a runtime.")
     return state_manager

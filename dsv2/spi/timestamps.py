@@ -1,6 +1,6 @@
-"""Timestamps of records and timers: whole numbers of ms since the epoch that fit 64 bits, as event time itself.
+"""Checks timestamps of records and timers: integers, in ms since the epoch, that fit in 64 bits like event time.
 
-Anything else would be lost without an error: NaN is never the greatest timestamp, and event time never reaches 2⁶³.
+Other values would fail silently: NaN is never the greatest timestamp, and event time never reaches 2⁶³.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ __all__ = ("check_timestamp", "check_window_end", "greatest_timestamp")
 
 
 def check_timestamp(value: object) -> None:
-    """Raise ``ContractError`` if ``value`` cannot be a timestamp."""
+    """Check a timestamp.
+
+    Raises:
+        ContractError: ``value`` is not an integer that fits in 64 bits.
+    """
     if not isinstance(value, int) or not LONG_MIN <= value <= LONG_MAX:
         _refuse(value)
 
 
 def greatest_timestamp(records: Sequence[object], timestamps: Sequence[Any]) -> int:
-    """The greatest of the ``timestamps`` of ``records``, of which there is at least one.
+    """Return the greatest of the ``timestamps`` of one or more ``records``.
 
-    Raises ``FailedRecordError``, from a ``ContractError``, for the first record whose timestamp cannot be one.
+    Raises:
+        FailedRecordError: From a ``ContractError``, for the first record with an invalid timestamp.
     """
     try:
         greatest = max(timestamps)
-        # As quick as can be: the sum of numbers is an int only if all of them are.
+        # The fastest check: the sum is an int only if all timestamps are.
         if type(sum(timestamps)) is int and min(timestamps) >= LONG_MIN and greatest <= LONG_MAX:
             return int(greatest)
     except (TypeError, ValueError, ArithmeticError):
-        pass  # not all of them are numbers
+        pass  # some are not numbers
     for record, timestamp in zip(records, timestamps, strict=True):
         try:
             check_timestamp(timestamp)
@@ -42,7 +47,15 @@ def greatest_timestamp(records: Sequence[object], timestamps: Sequence[Any]) -> 
 
 
 def check_window_end(last: int, what: str) -> None:
-    """Raise ``ContractError`` if ``what`` ends only after ``last`` ms, a time that does not come."""
+    """Check that event time can pass the end of a window.
+
+    Args:
+        last: The last timestamp of the window, in ms.
+        what: The window, for the error message.
+
+    Raises:
+        ContractError: ``last`` does not fit in 64 bits.
+    """
     if last > LONG_MAX:
         raise ContractError(
             f"{what} ends after {last} ms, but event time ends at 2**63 - 1 ms. Is the timestamp of the record in ms "
@@ -51,8 +64,8 @@ def check_window_end(last: int, what: str) -> None:
 
 
 def _refuse(value: object) -> NoReturn:
-    wrong = "does not fit 64 bits" if isinstance(value, int) else f"is of type {type(value).__name__}"
+    wrong = "does not fit in 64 bits" if isinstance(value, int) else f"is of type {type(value).__name__}"
     advice = ""
     if value is None:
-        advice = " Where a source gives none, say where to find it: new_watermark_generator_builder(extract)."
-    raise ContractError(f"A timestamp is a whole number of ms since the epoch, but {value!r:.200} {wrong}.{advice}")
+        advice = " If the source has no timestamps, extract them with new_watermark_generator_builder(extract)."
+    raise ContractError(f"A timestamp must be an integer, in ms since the epoch, but {value!r:.200} {wrong}.{advice}")

@@ -149,7 +149,7 @@ def test_a_table_that_does_not_fit_is_an_error_of_the_function_where_records_are
     clicks = env.from_source(DataGeneratorSource(lambda index: CLICKS[index], count=2), "clicks")
     lacking = map_tables(lambda table: table.drop_columns("time"), Click, Click)
     clicks.process(lacking).with_uid("lacking").to_sink(CollectSink())
-    with pytest.raises(UserFunctionError, match="is no table of Click") as raised:
+    with pytest.raises(UserFunctionError, match="does not match Click") as raised:
         env.execute()
     assert (raised.value.callback, "lacking" in raised.value.operator) == ("process_batch", True)
 
@@ -170,7 +170,7 @@ def test_the_error_of_a_table_names_the_first_of_its_records() -> None:
 @pytest.mark.parametrize(
     ("table", "time_column", "said"),
     [
-        (pa.table({"user": ["a"]}), None, "is no table of Click"),
+        (pa.table({"user": ["a"]}), None, "does not match Click"),
         (pa.table({"user": ["a"], "time": [1]}), "user", "Click has no column 'user' of whole numbers"),
     ],
 )
@@ -225,8 +225,8 @@ class Plain(ArrowProcessFunction[Click, int]):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (Unsaid(), r"Unsaid has to say of what classes its records are: class Unsaid\(ArrowProcessFunction\["),
-        (Plain(), "int has no columns: use a NamedTuple class or a dataclass"),
+        (Unsaid(), r"Unsaid must declare the classes of its records: class Unsaid\(ArrowProcessFunction\["),
+        (Plain(), "int has no columns. Use a NamedTuple class or a dataclass"),
     ],
     ids=["unsaid", "no columns"],
 )
@@ -238,7 +238,7 @@ def test_classes_without_columns_are_refused_while_the_plan_is_built(
 
 
 def test_the_stream_behind_is_not_keyed() -> None:
-    with pytest.raises(PlanError, match="many keys at once, so the stream cannot stay keyed"):
+    with pytest.raises(PlanError, match="several keys at once, so the stream cannot stay keyed"):
         OneInputHarness(Sum(), key=attrgetter("user"), output_key=attrgetter("user"))
 
 

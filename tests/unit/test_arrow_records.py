@@ -123,8 +123,8 @@ def test_a_table_may_have_more_columns_in_another_order_and_narrower_numbers() -
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (pa.table({"x": [1]}), "is no table of Point"),
-        (pa.table({"x": ["one"], "y": [0.5]}), "x string, y double is no table of Point, which is x int64, y double"),
+        (pa.table({"x": [1]}), "does not match Point"),
+        (pa.table({"x": ["one"], "y": [0.5]}), "x string, y double does not match Point, which has x int64, y double"),
         (pa.table({"x": [None, 1], "y": [0.5, 0.5]}), "Field 'x' of Point is None in a record"),
     ],
     ids=["missing", "other type", "none"],
@@ -143,10 +143,10 @@ class Strange(NamedTuple):
 @pytest.mark.parametrize(
     ("rows", "kind", "said"),
     [
-        ([Point(1 << 63, 0.5)], Point, "Field 'x' of Point, which is int64, does not fit"),
+        ([Point(1 << 63, 0.5)], Point, "Field 'x' of Point, which is int64, contains a value that does not fit"),
         ([Point(None, 0.5)], Point, "Field 'x' of Point is None in a record"),  # type: ignore[arg-type]
         ([Strange(set())], Strange, "Field 'what' of Strange has type set"),
-        ([{"x": 1}], dict, "dict has no columns: use a NamedTuple class or a dataclass"),
+        ([{"x": 1}], dict, "dict has no columns. Use a NamedTuple class or a dataclass"),
         (
             [Everything(True, 1, 1.0, "", b"", date.min, datetime(2024, 1, 1, tzinfo=UTC), Decimal(1), [], None)],
             Everything,

@@ -188,8 +188,8 @@ class Shapeless(ArrowSink[int]):
 @pytest.mark.parametrize(
     ("sink", "error", "said"),
     [
-        (Unsaid(), PlanError, r"Unsaid has to say of what classes its records are: class Unsaid\(ArrowSink\[Total\]\)"),
-        (Shapeless(), SchemaError, "int has no columns: use a NamedTuple class or a dataclass"),
+        (Unsaid(), PlanError, r"Unsaid must declare the classes of its records: class Unsaid\(ArrowSink\[Total\]\)"),
+        (Shapeless(), SchemaError, "int has no columns. Use a NamedTuple class or a dataclass"),
     ],
     ids=["unsaid", "no columns"],
 )

@@ -163,13 +163,13 @@ class ReturnsIn(One):
 
 @pytest.mark.parametrize("callback", ["open", "process_record", "on_processing_timer", "end_input", "close"])
 def test_what_a_callback_returns_is_refused(callback: str) -> None:
-    with pytest.raises(UserFunctionError, match="The callback returned 'lost', which goes nowhere") as refused:
+    with pytest.raises(UserFunctionError, match="The callback returned 'lost', which is discarded") as refused:
         run([1], lambda s: s.key_by(str).process(ReturnsIn(callback)))
     assert refused.value.callback == callback
 
 
 def test_what_is_returned_for_partitions_is_refused() -> None:
-    with pytest.raises(UserFunctionError, match="returned 'lost', which goes nowhere"):
+    with pytest.raises(UserFunctionError, match="returned 'lost', which is discarded"):
         run([1], lambda s: s.key_by(str).process(ReturnsIn("apply_to_all_partitions")))
 
 

@@ -447,7 +447,7 @@ def test_a_source_may_tell_the_time_of_its_records_itself() -> None:
 
 def test_a_record_that_the_source_gives_no_timestamp_is_named() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
-    with pytest.raises(UserFunctionError, match=r"NoneType\. Where a source gives none, say where") as caught:
+    with pytest.raises(UserFunctionError, match=r"NoneType\. If the source has no timestamps, extract") as caught:
         heard_of(Stamped({"a": 4}, without=2), strategy)
     assert (caught.value.callback, caught.value.record) == ("read", repr(Item("a", 2)))
 

@@ -281,7 +281,7 @@ def test_it_stays_quiet_when_nothing_gets_through_to_it() -> None:
 @pytest.mark.parametrize(
     ("timestamp", "cause", "message"),
     [
-        (1.5, "ContractError", "a whole number of ms since the epoch, but 1.5 is of type float"),
+        (1.5, "ContractError", "must be an integer, in ms since the epoch, but 1.5 is of type float"),
         (None, "ContractError", "NoneType"),
         ("12", "ContractError", "str"),
     ],

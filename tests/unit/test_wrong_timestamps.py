@@ -55,7 +55,9 @@ def test_a_generator_refuses_it(timestamp: Any, mode: str, place: int) -> None:
     events = [Event(number, 10 - number) for number in range(3)]
     events[place] = Event(place, timestamp)
     generator = MODES[mode](EventTimeExtension.new_watermark_generator_builder(lambda event: event.at))
-    with pytest.raises(UserFunctionError, match="A timestamp is a whole number of ms since the epoch, but ") as refused:
+    with pytest.raises(
+        UserFunctionError, match="A timestamp must be an integer, in ms since the epoch, but "
+    ) as refused:
         run(lambda env: env.from_collection(events).process(generator.build_as_process_function()))
     assert refused.value.record == repr(events[place])
 
