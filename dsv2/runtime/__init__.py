@@ -1,1 +1,1 @@
-"""The engine-neutral subtask: frames in, frames out, snapshot and restore. Every runtime drives this one class."""
+"""The engine-neutral subtask: it receives and emits frames, and supports snapshot and restore. All runtimes use it."""

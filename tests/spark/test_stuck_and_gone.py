@@ -68,7 +68,7 @@ def test_a_callback_that_blocks_is_interrupted_and_named(
     env, _ = build(spark, Blocks(tmp_path), mode)
     env.set_callback_timeout(ms(500))
     with pytest.raises(
-        UserFunctionError, match="CallbackTimeout: the callback has not returned within 500 ms"
+        UserFunctionError, match="CallbackTimeout: the callback did not return within 500 ms"
     ) as found:
         env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
     error = found.value

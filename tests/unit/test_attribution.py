@@ -203,10 +203,10 @@ def test_errors_keys_and_records_that_cannot_be_printed_do_not_hide_what_happene
     )
     error = failure(lambda: driver.send(UnprintableError()))
     assert error.cause_type == "UnprintableError"
-    assert error.cause_message == "<its message cannot be shown: __str__ raised RuntimeError>"
-    assert error.record == "<UnprintableError whose repr raised RuntimeError>"
+    assert error.cause_message == "<the message is not available: __str__ raised RuntimeError>"
+    assert error.record == "<UnprintableError whose __repr__ raised RuntimeError>"
     assert error.key is not None
-    assert error.key.endswith("Key whose repr raised RuntimeError>")
+    assert error.key.endswith("Key whose __repr__ raised RuntimeError>")
 
 
 def test_long_records_are_shortened() -> None:

@@ -93,7 +93,7 @@ def test_a_callback_that_blocks_is_named_with_key_and_record(block: Callable[...
     assert (error.operator, error.callback, error.subtask) == ("KeyedProcess (uid 'blocks')", "process_record", 0)
     assert (error.key, error.record) == ("'key 2'", "2")
     assert error.cause_type == "CallbackTimeout"
-    assert error.cause_message == "the callback has not returned within 200 ms"
+    assert error.cause_message == "the callback did not return within 200 ms"
     assert f"in {block.__name__}" in error.traceback_text  # where it blocks
 
 
@@ -147,7 +147,7 @@ def test_beside_the_main_thread_it_is_logged(caplog: pytest.LogCaptureFixture, m
     finally:
         logger.removeHandler(handler)
     (message,) = caplog.messages
-    assert message.startswith("A callback has not returned within 200 ms, and cannot be interrupted:")
+    assert message.startswith("A callback did not return within 200 ms and cannot be interrupted:")
     assert "in until_reported" in message
 
 

@@ -105,8 +105,8 @@ def test_a_function_has_to_answer(answer: Any) -> None:
         driver.send(watermark(5))
     assert (failed.value.callback, failed.value.cause_type) == ("on_watermark", "ContractError")
     assert failed.value.cause_message == (
-        f"on_watermark returned {answer!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on as it "
-        f"is declared, or POLL, which keeps it back."
+        f"on_watermark returned {answer!r}. Return WatermarkHandlingResult.PEEK to forward the watermark as "
+        f"declared, or POLL to hold it back."
     )
 
 
@@ -378,12 +378,12 @@ def test_a_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool
         (
             7,
             "UndeclaredWatermarkError",
-            "emit_watermark takes a watermark made by declaration.new_watermark(value), not 7.",
+            "emit_watermark requires a watermark from declaration.new_watermark(value), got 7.",
         ),
         (
             BoolWatermark(True, "w"),
             "ContractError",
-            "Watermark 'w' is declared as LongWatermark: BoolWatermark(value=True, identifier='w').",
+            "Watermark 'w' must be a LongWatermark as declared, got BoolWatermark(value=True, identifier='w').",
         ),
     ],
     ids=["undeclared", "not a watermark", "another type"],

@@ -1,1 +1,1 @@
-"""What travels between subtasks, and where it goes."""
+"""Data exchange between subtasks: emitters, frames and input gates."""

@@ -1,4 +1,4 @@
-"""The collector that functions see, and the timestamp that what they emit inherits."""
+"""The collector that functions emit to, and the timestamp that emitted records inherit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("CurrentTimestamp", "OutputCollector")
 
 
 class CurrentTimestamp:
-    """The timestamp of the record or timer that is being processed, in ms, if it has one. Collectors inherit it."""
+    """The timestamp in ms, if any, of the record or timer that is being processed. Emitted records inherit it."""
 
     __slots__ = ("_collectors", "timestamp")
 
@@ -21,26 +21,26 @@ class CurrentTimestamp:
         self._collectors: list[OutputCollector] = []
 
     def add(self, collector: OutputCollector) -> None:
-        """Let what ``collector`` takes inherit the timestamp, between ``begin`` and ``end``."""
+        """Let records emitted to ``collector`` inherit the timestamp between ``begin`` and ``end``."""
         self._collectors.append(collector)
 
     def begin(self, timestamp: int | None = None) -> None:
-        """Records or timers with timestamps are processed from now on."""
+        """Start processing records or timers with timestamps."""
         self.timestamp = timestamp
         for collector in self._collectors:
             collector.collect = collector.collect_inheriting
 
     def end(self) -> None:
-        """Records without timestamps are processed from now on."""
+        """Return to processing records without timestamps."""
         self.timestamp = None
         for collector in self._collectors:
             collector.collect = collector.collect_plain
 
 
 class OutputCollector(StampingCollector):
-    """What user functions see as ``Collector``: nothing but the functions that take a record.
+    """The ``Collector`` of user functions.
 
-    ``collect`` is one of two: most records have no timestamp, and pay nothing for it.
+    ``collect`` is bound to one of two functions, so that records without timestamps do not pay for timestamps.
     """
 
     __slots__ = (
@@ -69,5 +69,5 @@ class OutputCollector(StampingCollector):
         self.collect_and_overwrite_timestamp = overwrite
         self.collect_stamped: EmitStamped = emit_stamped
         self.emit_batch = None if emitter.checks_records else emitter.emit_batch
-        self.collect_batch: Callable[..., None]  # of functions that have it
+        self.collect_batch: Callable[..., None]  # only set for columnar functions
         current.add(self)

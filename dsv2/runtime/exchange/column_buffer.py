@@ -1,4 +1,4 @@
-"""Buffers columnar batches until they are worth a frame."""
+"""Buffers columnar batches until they fill a frame."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dsv2.record_batch import RecordBatch, Timestamps
 __all__ = ("COLUMNAR_FRAME_RECORDS", "ColumnBuffer")
 
 COLUMNAR_FRAME_RECORDS: Final = 1 << 15
-"""In a frame at most: records are smaller in columns, and there is more to a frame."""
-_BYTES: Final = 1 << 20  # kept in memory; a frame takes no more from there on
+"""The maximum for a columnar frame. It exceeds that of rows, because columns are smaller and have more overhead."""
+_BYTES: Final = 1 << 20  # in memory; the size at which a frame is full
 
 
 class ColumnBuffer:
-    """The records of one frame: columnar batches of one class, all with timestamps of one type or none."""
+    """The records of one frame: columnar batches of one class, all with the same kind of timestamps."""
 
     __slots__ = ("_bytes", "_columns", "_timestamps", "count")
 
@@ -27,7 +27,7 @@ class ColumnBuffer:
         self.count = 0
 
     def fits(self, batch: RecordBatch[Any]) -> bool:
-        """Whether ``batch`` may be in one frame with those that are buffered."""
+        """Whether ``batch`` may share a frame with the buffered batches."""
         if not self._columns:
             return True
         assert isinstance(batch.records, Columnar)
@@ -43,7 +43,7 @@ class ColumnBuffer:
         self.count += len(batch)
 
     def take(self) -> RecordBatch[Any]:
-        """All of them as one batch, leaving the buffer empty. There is at least one."""
+        """Remove all buffered batches and return them as one. The buffer must not be empty."""
         (first, *more), self._columns = self._columns, []
         timestamps, self._timestamps = self._timestamps, []
         self._bytes = self.count = 0
@@ -51,7 +51,7 @@ class ColumnBuffer:
 
 
 def _joined(timestamps: list[Timestamps]) -> Timestamps:
-    """The timestamps of several batches, which are all of one type."""
+    """Concatenate the timestamps of several batches, which all have the same type."""
     first, *more = timestamps
     if first is None or not more:
         return first

@@ -1,4 +1,4 @@
-"""The edges of a plan from one upstream subtask: which channel a record goes to."""
+"""The edges of a plan as seen by one upstream subtask: they choose the channel of each record."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dsv2.runtime.state.key_groups import subtask_of
 __all__ = ("EdgeEmitter", "HashEdge", "new_edge")
 
 _CACHED_KEYS = 1 << 18
-_COLUMNAR_PIECE = 1 << 16  # columns at a time, so that they stay in the processor's cache
+_COLUMNAR_PIECE = 1 << 16  # records at a time, so that their columns stay in the CPU cache
 
 
 def new_edge(plan: Plan, edge: Edge, subtask: int) -> EdgeEmitter:
-    """The emitter for ``edge`` in ``subtask`` of its source."""
+    """Create the emitter for ``edge`` in ``subtask`` of its upstream operator."""
     target = plan.operators[edge.target]
     upstream = plan.edges_into[edge.target]
     first_channel = sum(plan.channels_of(other) for other in upstream if other.input < edge.input)
@@ -40,7 +40,7 @@ def new_edge(plan: Plan, edge: Edge, subtask: int) -> EdgeEmitter:
 
 
 class EdgeEmitter(Emitter):
-    """One edge: a writer for each channel that it feeds."""
+    """One edge, with a writer for each of its channels."""
 
     __slots__ = ("_first", "_next", "_sent_before", "_writers", "name")
 
@@ -56,7 +56,7 @@ class EdgeEmitter(Emitter):
         self.name = name
         self._writers = writers
         self._first = self._next = subtask % len(writers)
-        self._sent_before = 0  # records of the run from which this one continues
+        self._sent_before = 0  # records sent before the snapshot that was restored
 
     @property
     def records_sent(self) -> int:
@@ -67,7 +67,7 @@ class EdgeEmitter(Emitter):
             writer.control(kind, identifier, value)
 
     def flush(self, emit: EmitFrame, at_least: int = 0) -> None:
-        """Send the frames that are done, and what else a channel holds if that is ``at_least`` records."""
+        """Emit the complete frames, and the buffered records of each channel that has ``at_least`` of them."""
         for writer in self._writers:
             if len(writer.records) >= at_least or len(writer.controls) >= MAX_FRAME_RECORDS:
                 writer.flush(emit)
@@ -75,20 +75,20 @@ class EdgeEmitter(Emitter):
                 writer.flush_whole(emit)
 
     def seek(self, position: int) -> None:
-        """Continue the rotation as after ``position`` records: for sources, which keep no state."""
+        """Continue round-robin as after ``position`` records. For sources, which have no state."""
         self._next = (self._first + position) % len(self._writers)
 
     def snapshot(self) -> tuple[int, int]:
-        """Where the rotation continues, and the number of records so far."""
+        """Return the next channel of the rotation and the number of records sent."""
         return self._next, self.records_sent
 
     def restore(self, state: tuple[int, int]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._next, self._sent_before = state
 
 
 class SingleEdge(EdgeEmitter):
-    """All records go to one channel."""
+    """Sends all records to one channel."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class SingleEdge(EdgeEmitter):
 
 
 class BroadcastEdge(EdgeEmitter):
-    """Every record goes to every channel."""
+    """Sends every record to every channel."""
 
     __slots__ = ()
 
@@ -130,7 +130,7 @@ class BroadcastEdge(EdgeEmitter):
 
 
 class RebalanceEdge(EdgeEmitter):
-    """The channels take turns."""
+    """Sends records to the channels round-robin."""
 
     __slots__ = ()
 
@@ -159,7 +159,7 @@ class RebalanceEdge(EdgeEmitter):
 
 
 class HashEdge(EdgeEmitter):
-    """A record goes to the channel of its key."""
+    """Sends each record to the channel of its key."""
 
     __slots__ = ("_edge", "_pair_routes", "_routes", "_select", "_stamped_routes", "_subtask", "_target")
 
@@ -172,7 +172,7 @@ class HashEdge(EdgeEmitter):
         edge: Edge,
     ) -> None:
         if edge.key_selector is None:
-            raise InternalError("A hash edge has a key selector.")
+            raise InternalError("A hash edge requires a key selector.")
         self._select: KeySelector = edge.key_selector
         self._target = plan.operators[edge.target]
         self._subtask = subtask
@@ -200,7 +200,7 @@ class HashEdge(EdgeEmitter):
     def _emit_columns(self, batch: RecordBatch[Any], names: tuple[str, ...] | None) -> None:
         parts = None
         if names is not None:
-            with contextlib.suppress(InvalidKeyError):  # row by row, it is reported with its record
+            with contextlib.suppress(InvalidKeyError):  # the row path reports it with its record
                 parts = batch.split(names, self._target.max_parallelism, len(self._writers))
         if parts is None:
             self.emit_batch(RecordBatch(batch.rows(), batch.timestamps))
@@ -283,7 +283,7 @@ class HashEdge(EdgeEmitter):
         return self._writers[subtask_of(key, self._target.max_parallelism, len(self._writers))]
 
     def _failed_to_route(self, record: Any, error: BaseException) -> NoReturn:
-        # Otherwise the function that emitted the record would be blamed.
+        # Otherwise the failure would be attributed to the function that emitted the record.
         raise_user_failure(self._target, self._subtask, "key selector", error, record=record)
 
 

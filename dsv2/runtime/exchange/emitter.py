@@ -1,4 +1,4 @@
-"""Where the records of an operator go, one by one or in batches, with control elements between them."""
+"""Emitters send the records of an operator downstream, one by one or in batches, with control elements in between."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ("Emit", "EmitStamped", "Emitter", "EndGuard", "KeyGuard", "NowhereEmi
 
 Emit: TypeAlias = Callable[[Any], object]
 EmitStamped: TypeAlias = Callable[[Any, int | None], object]
-"""Takes a record and its timestamp in ms."""
+"""Emits a record with a timestamp in ms, or None."""
 
 Observer: TypeAlias = Callable[[Operator, Any], object]
 """Called with every record that an operator emits."""
 
 
 class Emitter(ABC):
-    """One output of an operator. ``emit`` and ``emit_stamped`` take a record each, and are bound once: a hot path."""
+    """One output of an operator. ``emit`` and ``emit_stamped`` emit single records and are bound once: a hot path."""
 
     __slots__ = ("emit", "emit_stamped")
 
     checks_records = False
-    """Whether each record is looked at when it is emitted: then those of several keys cannot be emitted together."""
+    """Whether each record is checked when it is emitted. If so, records of several keys cannot be emitted together."""
 
     def __init__(self, emit: Emit, emit_stamped: EmitStamped) -> None:
         self.emit = emit
@@ -47,16 +47,16 @@ class Emitter(ABC):
 
     @abstractmethod
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
-        """Send a control element behind the records so far."""
+        """Emit a control element after the records emitted so far."""
 
     @property
     @abstractmethod
     def records_sent(self) -> int:
-        """Number of records so far; a broadcast record counts once."""
+        """Number of records emitted so far. A broadcast record counts once."""
 
 
 class NowhereEmitter(Emitter):
-    """An output that nothing reads."""
+    """An output without consumers."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class NowhereEmitter(Emitter):
 
 
 def fan_out(emitters: Sequence[Emitter]) -> Emitter:
-    """An emitter to all of ``emitters``."""
+    """Return an emitter that emits to all ``emitters``."""
     match emitters:
         case []:
             return NowhereEmitter()
@@ -132,7 +132,7 @@ def _each_stamped(emits: Sequence[EmitStamped]) -> EmitStamped:
 
 
 class _Wrapper(Emitter):
-    """Calls ``look(record)`` before each record goes to ``inner``."""
+    """Calls ``look(record)`` before it emits a record to ``inner``."""
 
     __slots__ = ("_inner",)
 
@@ -159,7 +159,7 @@ class _Wrapper(Emitter):
 
 
 class Tap(_Wrapper):
-    """Shows every record to an observer."""
+    """Passes every record to an observer."""
 
     __slots__ = ("_observe",)
 
@@ -178,7 +178,7 @@ class Tap(_Wrapper):
 
 
 class KeyGuard(_Wrapper):
-    """For a key-preserving output: refuses records of another key than the current one."""
+    """Guards a key-preserving output: rejects records whose key is not the current key."""
 
     __slots__ = ()
 
@@ -190,14 +190,14 @@ class KeyGuard(_Wrapper):
             if key != expected:
                 raise InvalidKeyError(
                     f"The output key must equal the input key when the stream stays keyed: record {shorten(record)} "
-                    f"has the key {shorten(key)}, the current key is {shorten(expected)}."
+                    f"has the key {shorten(key)}, but the current key is {shorten(expected)}."
                 )
 
         super().__init__(inner, check)
 
 
 class EndGuard(_Wrapper):
-    """For a function that has promised to emit nothing before the end of its input."""
+    """Guards an output of a function that declares to emit nothing before the end of its input."""
 
     __slots__ = ()
 
@@ -207,8 +207,8 @@ class EndGuard(_Wrapper):
         def check(record: Any) -> None:
             if not has_ended():
                 raise ContractError(
-                    f"The function is marked with no_output_until_end_of_input and emits {shorten(record)} before "
-                    f"that. Emit in end_input, or take the mark away."
+                    f"The function is marked with no_output_until_end_of_input but emitted {shorten(record)} before "
+                    f"the end of its input. Emit in end_input, or remove the mark."
                 )
 
         super().__init__(inner, check)

@@ -1,4 +1,4 @@
-"""What travels between subtasks: records of one channel in order, with control elements between them."""
+"""Frames carry records of one channel in order, with control elements between them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = (
 WATERMARK: Final = 0
 STATUS: Final = 1
 END: Final = 2
-START: Final = 3  # opens a subtask that may get nothing else
+START: Final = 3  # opens a subtask even if it never receives a record
 
 Control: TypeAlias = tuple[int, int, str, int | bool]
-"""(number of records before it, kind, watermark identifier, watermark value or idle flag)"""
+"""(position: the number of records before it, kind, watermark identifier, watermark value or idle flag)"""
 
 MAX_FRAME_RECORDS: Final = 8192
 
@@ -34,7 +34,7 @@ MAX_FRAME_RECORDS: Final = 8192
 class Frame:
     """Elements of one channel: from one upstream subtask to one downstream subtask.
 
-    ``batch`` and ``controls`` (by position) give the order. Frames of a channel are received in the order of sending.
+    The position of each of the ``controls`` defines its place in ``batch``. Frames of a channel arrive in order.
     """
 
     __slots__ = ("batch", "channel", "controls", "operator", "subtask")
@@ -49,7 +49,7 @@ class Frame:
         self.controls = controls
 
     def split(self, at: int) -> tuple[Frame, Frame]:
-        """Two frames that say the same: the first with ``at`` records."""
+        """Split the frame into two. The first one has ``at`` records."""
         before = [control for control in self.controls if control[0] < at]
         after = [(control[0] - at, *control[1:]) for control in self.controls if control[0] >= at]
         return (
@@ -62,9 +62,10 @@ EmitFrame: TypeAlias = Callable[[Frame], None]
 
 
 class ChannelWriter:
-    """Collects what one channel carries until it is worth a frame. ``append`` is the hot path: a list's own.
+    """Buffers the elements of one channel until they fill a frame.
 
-    ``append_stamped`` adds a record with a timestamp; both may be mixed. Columns are gathered by themselves.
+    ``append`` is the hot path: a list's bound method. ``append_stamped`` adds a record with a timestamp. Both can be
+    mixed. Columns are buffered separately.
     """
 
     __slots__ = (
@@ -86,18 +87,18 @@ class ChannelWriter:
         self.operator = operator
         self.subtask = subtask
         self.channel = channel
-        self.count = 0  # records in frames so far, and in columns
+        self.count = 0  # records in frames and in columns so far
         self.records: list[Any] = []
-        self.timestamps: list[int | None] = []  # may end before the records do: the others have none
-        self._columns = ColumnBuffer()  # before the records
+        self.timestamps: list[int | None] = []  # may be shorter than records; the rest have no timestamp
+        self._columns = ColumnBuffer()  # precede the records
         self.controls: list[Control] = []  # between the columns if there are any, else between the records
-        self.whole: list[Frame] = []  # frames that are done, before all that
+        self.whole: list[Frame] = []  # complete frames, which precede everything else
         self.append = self.records.append
         self.append_stamped = _stamped_append(self.records, self.timestamps)
         self.appends = (self.append, self.timestamps.append)
 
     def control(self, kind: int, identifier: str, value: int | bool) -> None:
-        """Add a control element behind the records so far."""
+        """Add a control element after the records so far."""
         if self.records:
             self._close_columns()
         self.controls.append((self._columns.count + len(self.records), kind, identifier, value))
@@ -113,16 +114,16 @@ class ChannelWriter:
         self.records.extend(batch.records)
 
     def pad(self) -> None:
-        """Give the records so far that lack a timestamp None; called before records are added by ``appends``."""
+        """Pad the timestamps with None up to the number of records. Call it before adding records by ``appends``."""
         self.timestamps.extend([None] * (len(self.records) - len(self.timestamps)))
 
     def flush(self, emit: EmitFrame) -> None:
-        """Send what there is, in frames of at most ``MAX_FRAME_RECORDS``; nothing if there is nothing."""
+        """Emit all buffered elements, in frames of at most ``MAX_FRAME_RECORDS``."""
         self._close_frame()
         self.flush_whole(emit)
 
     def flush_whole(self, emit: EmitFrame) -> None:
-        """Send the frames that are done."""
+        """Emit the complete frames."""
         frames, self.whole = self.whole, []
         for frame in frames:
             while len(frame.batch) > MAX_FRAME_RECORDS and not frame.batch.is_columnar:
@@ -131,7 +132,8 @@ class ChannelWriter:
             emit(frame)
 
     def _extend_columns(self, batch: RecordBatch[Any]) -> None:
-        # Channels are received in turns, frame by frame: one that went on behind a control would leave others behind.
+        # Receivers alternate between channels frame by frame. A frame with records after a control element would let
+        # this channel run ahead of the others.
         if self.records or (self.controls and self.controls[-1][0]):
             self._close_frame()
         for piece in batch.pieces(COLUMNAR_FRAME_RECORDS):
@@ -151,7 +153,7 @@ class ChannelWriter:
         batch = RecordBatch(self.records[:], self._take_timestamps())
         self.whole.append(self._new_frame(batch))
         self.count += len(batch)
-        self.records.clear()  # keeps the list, to which the collectors hold a bound append
+        self.records.clear()  # keeps the list object, because collectors hold its bound append
 
     def _new_frame(self, batch: RecordBatch[Any]) -> Frame:
         controls, self.controls = self.controls, []

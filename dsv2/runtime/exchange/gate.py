@@ -1,7 +1,7 @@
-"""One input of one operator: puts its channels together.
+"""The gate of one input of an operator merges its channels.
 
-It hands records on as they come, combines watermarks, keeps track of idle and ended channels, and holds a channel back
-behind an aligned watermark.
+It forwards records as they arrive, combines watermarks, tracks idle and ended channels, and blocks a channel after an
+aligned watermark.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE
 __all__ = ("GateListener", "InputGate")
 
 _Piece: TypeAlias = tuple[RecordBatch[Any], list[Control], int]
-"""What is left of a frame: records, controls, and how many records are gone, which positions count."""
+"""The rest of a frame: records, controls, and the number of records already removed, which positions include."""
 
 
 class GateListener(Protocol):
-    """The operator behind a gate."""
+    """The operator that a gate belongs to."""
 
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
-        """Records of one channel, in order."""
+        """Process records of one channel, in order."""
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
-        """A combined watermark; event time may be ``PROCESSING_TIME``."""
+        """Process a combined watermark. Event time may be ``PROCESSING_TIME``."""
 
     def on_status(self, input_index: int, idle: bool) -> None:
-        """All channels went idle, or one became active again."""
+        """Called when all channels became idle or one became active again."""
 
     def on_end(self, input_index: int) -> None:
-        """Every channel has ended."""
+        """Called when every channel has ended."""
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
-        """Channels wait for one another behind different aligned watermarks: by channel, the identifier. Raises."""
+        """Raise an error: channels block each other at different aligned watermarks, given by channel."""
 
 
 class InputGate:
@@ -60,9 +60,9 @@ class InputGate:
         self._ended: set[int] = set()
         self._idle_channels: set[int] = set()
         self._idle = False
-        # channel -> (identifier it waits for, what arrived behind it)
+        # channel -> (the aligned watermark that blocks it, the elements that arrived after that)
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
-        # what was held and is free again; gone through by the outermost call of receive
+        # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
 
     @property
@@ -77,11 +77,11 @@ class InputGate:
 
     @property
     def held_records(self) -> int:
-        """Number of records that wait behind aligned watermarks."""
+        """Number of records blocked by aligned watermarks."""
         return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
-        """Elements of ``channel``: records, with controls at positions between them."""
+        """Receive elements of ``channel``: records, with controls at positions between them."""
         self._accept(channel, (batch, controls, 0))
         while self._released:
             self._accept(*self._released.popleft())
@@ -107,10 +107,10 @@ class InputGate:
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
 
     def control(self, channel: int, kind: int, identifier: str, value: int | bool) -> None:
-        """One control element of ``channel``; not for aligned watermarks of gates with several channels."""
+        """Process one control element of ``channel``. Not for aligned watermarks if there are several channels."""
         if kind == WATERMARK:
             if identifier == USE_PROCESSING_TIME:
-                identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # which is nothing new
+                identifier, value = EVENT_TIME, PROCESSING_TIME if value else LONG_MIN  # LONG_MIN changes nothing
             self._deliver(identifier, self._combiner(identifier).update(channel, value))
         elif kind == STATUS:
             self._set_idle(channel, bool(value))
@@ -133,15 +133,15 @@ class InputGate:
             combined = combiner.following()
 
     def _check_crossing(self) -> None:
-        # A round waits for each active channel. One that is held for another round cannot send its watermark, end or
-        # go idle before that round is complete, which in turn waits for the first channel: neither ever will be.
+        # A round waits for each active channel. A channel that is blocked by another round cannot send its watermark,
+        # end or become idle before that round completes, which waits for the first channel: a deadlock.
         waiting = {c: held_for for c, (held_for, _) in self._held.items() if c not in self._idle_channels}
         if len(set(waiting.values())) > 1:
             self._listener.on_crossing(self._input, waiting)
 
     def _release(self, identifier: str) -> None:
-        # Not received here and now: what happens at this moment (the end of a channel, say) comes to its end first.
-        # To the front, because what these channels released before is older than what they hold.
+        # Queue the elements instead of processing them, so that the current event (such as the end of a channel) is
+        # completed first. Queue them at the front: each of these channels may have older elements in its own rest.
         waiting = sorted(channel for channel, (held_for, _) in self._held.items() if held_for == identifier)
         for channel in reversed(waiting):
             self._released.extendleft((channel, piece) for piece in reversed(self._held.pop(channel)[1]))
@@ -153,7 +153,7 @@ class InputGate:
             self._idle_channels.add(channel)
         else:
             self._idle_channels.discard(channel)
-            self._report_idle()  # before what comes of it: receivers ignore the event time of who is idle
+            self._report_idle()  # first, because receivers ignore the event time of idle channels
         for identifier, combiner in list(self._combiners.items()):
             change = combiner.deactivate if idle else combiner.activate
             self._deliver(identifier, change(channel))
@@ -189,7 +189,7 @@ class InputGate:
         return new_combiner(self._declarations[identifier], self._channels, self._ended | self._idle_channels)
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values and held records."""
+        """Return the state as built-in values and blocked records."""
         return (
             self._channels,
             {identifier: combiner.snapshot() for identifier, combiner in self._combiners.items()},
@@ -206,7 +206,11 @@ class InputGate:
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over an earlier ``snapshot``. Raises ``IncompatibleCheckpointError`` as ``_replace_channels``."""
+        """Restore a ``snapshot``.
+
+        Raises:
+            IncompatibleCheckpointError: The number of channels has changed while records were blocked.
+        """
         channels, combiners, ended, idle_channels, self._idle, held = state
         self._held = {
             channel: (
@@ -228,11 +232,12 @@ class InputGate:
                 combiner.restore_delivered(combiner_state)
 
     def _replace_channels(self, before: int, *, all_ended: bool) -> None:
-        """The upstream operator has another parallelism than it had: its channels begin anew, idle if all were."""
+        """The upstream parallelism has changed: reset the channels, as idle if all of them were idle."""
         if self._held:
             raise IncompatibleCheckpointError(
-                f"Input {self._input} had {before} channels and has {self._channels} now, and records wait behind an "
-                f"aligned watermark. Go on with the parallelism of before until the watermark has come on all of them."
+                f"Input {self._input} had {before} channels and now has {self._channels}, and records are blocked by "
+                f"an aligned watermark. Resume with the previous parallelism until all channels have sent the "
+                f"watermark."
             )
         everyone = set(range(self._channels))
         self._ended = everyone if all_ended else set()

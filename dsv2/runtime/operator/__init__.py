@@ -1,1 +1,1 @@
-"""One operator in one subtask, and the chain that it is a part of."""
+"""Runs an operator in a subtask, and the chain that it belongs to."""

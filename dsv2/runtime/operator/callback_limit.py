@@ -1,8 +1,8 @@
-"""A limit for callbacks that block, found by looking at the stack of the task now and then.
+"""A timeout for callbacks that block, detected by sampling the stack of the task.
 
-Callbacks themselves cost nothing that way, as nothing is noted when one begins. A thread looks which call of user code
-the task is in. If it is the same call at every look until the limit has passed, a signal has the main thread raise
-``CallbackTimeout`` within it, which leaves the callback like any other failure: with operator, subtask, key and record.
+Sampling adds no cost per callback. A watcher thread samples the current call of user code. If it stays the same until
+the timeout, a signal makes the main thread raise ``CallbackTimeout`` within the callback, which is reported like any
+other failure: with operator, subtask, key and record.
 """
 
 from __future__ import annotations
@@ -30,15 +30,19 @@ _EXIT_CODE = 70
 
 
 class CallbackTimeout(BaseException):
-    """Raised within a callback that has not returned in time."""
+    """Raised within a callback that did not return in time."""
 
 
 @contextmanager
 def callback_limit(timeout_ms: int | None, *, may_exit: bool) -> Iterator[None]:
-    """Interrupt callbacks within the block that take longer than ``timeout_ms``; None: there is no limit.
+    """Interrupt callbacks within the block that take longer than a timeout.
 
-    Python can interrupt its own code and most system calls, in the main thread. For what it cannot interrupt:
-    ``may_exit``: end the process, with the stack on standard error; otherwise log the stack.
+    Python can interrupt its own code and most system calls in the main thread.
+
+    Args:
+        timeout_ms: The timeout in ms. None: there is no timeout.
+        may_exit: If a callback cannot be interrupted, write the stack to standard error and end the process. If
+            False, log the stack instead.
     """
     if timeout_ms is None:
         yield
@@ -56,7 +60,7 @@ def callback_limit(timeout_ms: int | None, *, may_exit: bool) -> Iterator[None]:
 
 
 class _Watch:
-    """Looks at the thread that made it."""
+    """Samples the thread that created it."""
 
     def __init__(self, timeout_ms: int, *, may_exit: bool) -> None:
         self._timeout_ms = timeout_ms
@@ -71,7 +75,7 @@ class _Watch:
         self._thread = threading.Thread(target=self._run, name="dsv2-callback-limit", daemon=True)
 
     def begin(self, interrupts: bool) -> None:
-        """``interrupts``: a signal reaches ``interrupt`` in the watched thread."""
+        """Start sampling. ``interrupts``: whether the watched thread can be interrupted by the signal."""
         self._interrupts = interrupts
         self._thread.start()
 
@@ -81,12 +85,12 @@ class _Watch:
         self._call = None
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signal: raises, if the call is not over meanwhile."""
+        """Signal handler. Raises unless the call has returned in the meantime."""
         call = self._call
         while frame is not None:
             if frame is call:
                 self._call = None
-                raise CallbackTimeout(f"the callback has not returned within {self._timeout_ms} ms")
+                raise CallbackTimeout(f"the callback did not return within {self._timeout_ms} ms")
             frame = frame.f_back
 
     def _run(self) -> None:
@@ -104,13 +108,13 @@ class _Watch:
                 interrupted = True
                 if self._interrupts:
                     signal.pthread_kill(self._watched, _SIGNAL)
-            del call  # keeps what the callback holds alive
+            del call  # it would keep the callback's local variables alive
 
     def _give_up(self, call: FrameType, reported: bool) -> None:
         if reported:
             return
         stack = "".join(traceback.format_stack(sys._current_frames().get(self._watched)))
-        text = f"A callback has not returned within {self._timeout_ms} ms, and cannot be interrupted:\n{stack}"
+        text = f"A callback did not return within {self._timeout_ms} ms and cannot be interrupted:\n{stack}"
         if self._may_exit:
             os.write(2, text.encode(errors="replace"))
             os._exit(_EXIT_CODE)
@@ -118,9 +122,9 @@ class _Watch:
 
 
 def _call_of_user(frame: FrameType | None) -> FrameType | None:
-    """The innermost call of user code by ours that is under way; None if there is none.
+    """The innermost active call from our packages into user code, or None.
 
-    Not that of a generator, which does not begin and end with each value.
+    Generators do not count, because their frames outlive the computation of a value.
     """
     while frame is not None and _is_ours(frame):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Puts the emitters of a chain together: operators that share a subtask, and the edges that leave it."""
+"""Builds the emitters of a chain: to operators in the same subtask, and to edges that leave the chain."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dsv2.runtime.report.metrics import DefaultCounter
 __all__ = ("PIECE_RECORDS", "ChainBuilder", "ChainedEmitter", "ChainedOperator")
 
 PIECE_RECORDS = 1024
-"""Records that are processed before full channels are looked for: bounds what a flat_map piles up."""
+"""Records that are processed between checks for full channels. It bounds what a flat_map buffers."""
 
 
 class ChainedOperator(Protocol):
-    """What an operator of a chain is to the one before it."""
+    """A chained operator as its upstream operator sees it."""
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
-        """A control element."""
+        """Process a control element."""
 
     def records_received(self) -> int:
-        """Number of records of all inputs so far."""
+        """Number of records received so far from all inputs."""
 
 
 class ChainedEmitter(Emitter):
@@ -35,7 +35,7 @@ class ChainedEmitter(Emitter):
     __slots__ = ("_operator", "_processor", "_tally")
 
     def __init__(self, operator: ChainedOperator, processor: Processor, tally: DefaultCounter) -> None:
-        """``tally`` counts the records."""
+        """``tally`` counts the emitted records."""
         emit = processor.new_emit(tally)
         super().__init__(emit, processor.new_emit_stamped(emit))
         self._operator = operator
@@ -55,33 +55,38 @@ class ChainedEmitter(Emitter):
 
 
 class ChainBuilder:
-    """Walks the plan downstream from an operator, and makes the emitters of one subtask."""
+    """Walks the plan downstream from an operator and creates the emitters of one subtask."""
 
     def __init__(
         self, plan: Plan, subtask: int, new_chained: Callable[[Operator], Emitter], observer: Observer | None
     ) -> None:
-        """``new_chained`` makes a chained operator, which asks for its own ``outputs``, and gives the way to it.
+        """Create a builder.
 
-        ``observer`` is called with every record that is emitted; None: there is none.
+        Args:
+            plan: The plan of the job.
+            subtask: The index of the subtask.
+            new_chained: Creates a chained operator, which calls ``outputs`` for its own outputs, and returns an
+                emitter to it.
+            observer: Called with every emitted record.
         """
         self._plan = plan
         self._subtask = subtask
         self._new_chained = new_chained
         self._observer = observer
         self.edges: list[EdgeEmitter] = []
-        """Those that leave the chain."""
+        """The edges that leave the chain."""
 
     def outputs(self, operator: Operator) -> list[Emitter]:
-        """An emitter for each output of ``operator``."""
+        """Create an emitter for each output of ``operator``."""
         return [self._output(operator, number) for number in range(len(operator.output_keys) or 1)]
 
     def flush(self, emit: EmitFrame) -> None:
-        """Send everything that channels hold."""
+        """Flush all channels."""
         for edge in self.edges:
             edge.flush(emit)
 
     def flush_full(self, emit: EmitFrame) -> None:
-        """Send what channels hold that are nearly full."""
+        """Flush the channels that are nearly full."""
         for edge in self.edges:
             edge.flush(emit, MAX_FRAME_RECORDS - PIECE_RECORDS)
 

@@ -1,4 +1,4 @@
-"""The contexts that functions get, for every function kind (Flink ``datastream.impl.context``)."""
+"""The contexts of all function kinds (Flink ``datastream.impl.context``)."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class WatermarkEmitter:
         self._send = send
 
     def emit_watermark(self, watermark: Watermark) -> None:
-        """Send ``watermark`` behind the records collected so far."""
+        """Emit ``watermark`` after the records collected so far."""
         declaration = self._declarations.get(getattr(watermark, "identifier", ""))
         if declaration is None:
             raise UndeclaredWatermarkError(self._explain(watermark))
         expected = BoolWatermark if isinstance(declaration, BoolWatermarkDeclaration) else LongWatermark
         if type(watermark) is not expected:
             raise ContractError(
-                f"Watermark {declaration.identifier!r} is declared as {expected.__name__}: {watermark}."
+                f"Watermark {declaration.identifier!r} must be a {expected.__name__} as declared, got {watermark}."
             )
         declaration.check_value(watermark.value)
         self._send(watermark.identifier, watermark.value)
 
     def _explain(self, watermark: object) -> str:
         if not isinstance(watermark, LongWatermark | BoolWatermark):
-            return f"emit_watermark takes a watermark made by declaration.new_watermark(value), not {watermark!r}."
+            return f"emit_watermark requires a watermark from declaration.new_watermark(value), got {watermark!r}."
         known = ", ".join(map(repr, sorted(self._declarations))) or "none"
         return (
             f"Watermark {watermark.identifier!r} is not declared by any function or source of the job (declared: "
@@ -69,7 +69,7 @@ class WatermarkEmitter:
 
 
 class NonPartitioned:
-    """``NonPartitionedContext``, of one or two outputs."""
+    """``NonPartitionedContext``, for one or two outputs."""
 
     __slots__ = ("_apply", "job_info", "metric_group", "state_manager", "task_info", "watermark_manager")
 
@@ -90,12 +90,12 @@ class NonPartitioned:
         self._apply = apply
 
     def apply_to_all_partitions(self, function: Callable[..., None]) -> None:
-        """Call ``function`` once for every partition of this subtask."""
+        """Call ``function`` once for each partition of this subtask."""
         self._apply(function)
 
 
 class Partitioned:
-    """``PartitionedContext``, of one or two outputs."""
+    """``PartitionedContext``, for one or two outputs."""
 
     __slots__ = (
         "_current",
@@ -124,5 +124,5 @@ class Partitioned:
 
     @property
     def timestamp(self) -> int | None:
-        """The timestamp of the record or timer in hand, in ms."""
+        """The timestamp of the current record or timer in ms, or None."""
         return self._current.timestamp

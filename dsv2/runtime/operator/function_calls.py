@@ -1,6 +1,6 @@
-"""Every call into one function: with its contexts and collectors, under the right key, at the right time.
+"""Calls one function with its contexts and collectors and sets the current key.
 
-What a callback raises leaves here as an error that names operator, callback, key and record.
+Exceptions of a callback are converted into errors that name the operator, callback, key and record.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What time it is for an operator, and what waits for it."""
+    """Event time and timers of an operator."""
 
     event_time: EventTimeOfInputs
     event_timers: TimerService
@@ -99,7 +99,17 @@ class FunctionCalls:
         send_watermark: Callable[[str, int | bool], None],
         has_ended: Callable[[], bool],
     ) -> None:
-        """``has_ended``: whether all inputs have."""
+        """Create the contexts, collectors and processors of the function.
+
+        Args:
+            instance: The function and its operator.
+            outputs: An emitter for each output.
+            job: Shared by all subtasks of the job.
+            store: The keyed state of the function.
+            timing: Event time and timers.
+            send_watermark: Called with the identifier and value of each emitted watermark.
+            has_ended: Whether all inputs have ended.
+        """
         operator, function = instance.operator, instance.function
         self.metrics = DefaultMetricGroup()
         self.has_event_time = function.dsv2_has_event_time
@@ -134,11 +144,11 @@ class FunctionCalls:
         self._partitioned = Partitioned(self._non_partitioned, self._partition, processing_time, self._current)
         self._callbacks = _CALLBACKS[operator.kind]
         self.processors = [self._new_processor(index) for index in range(len(self._callbacks))]
-        """For each input."""
+        """The processor of each input."""
 
     @property
     def kept_by_name(self) -> References:
-        """What a function may keep in a field although it is the runtime's: see ``FunctionFields``."""
+        """Objects of the runtime that a function may store in its fields. See ``FunctionFields``."""
         return {
             DefaultCounter.reference_kind: self.metrics.counter,
             EventTimers.reference_kind: lambda name: self._event_time_manager,
@@ -146,7 +156,7 @@ class FunctionCalls:
         }
 
     def init(self) -> None:
-        """Give a function with event time its manager: before ``open``, and after each restart."""
+        """Pass the event time manager to a function with event time, before ``open`` and after each restart."""
         if self.has_event_time:
             self._notify("init_event_time_process_function", self._event_time_manager)
 
@@ -159,28 +169,28 @@ class FunctionCalls:
         self._notify("close")
 
     def watermark(self, input_index: int, watermark: Watermark) -> WatermarkHandlingResult:
-        """Show ``watermark`` of an input to the function."""
+        """Call ``on_watermark`` for an input and return its result."""
         callback = self._callbacks[input_index].watermark
         result: object = self._call(callback, watermark, *self._collectors, self._non_partitioned)
         if not isinstance(result, WatermarkHandlingResult):
             error = ContractError(
-                f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK, which lets the watermark go on "
-                f"as it is declared, or POLL, which keeps it back."
+                f"{callback} returned {result!r}. Return WatermarkHandlingResult.PEEK to forward the watermark as "
+                f"declared, or POLL to hold it back."
             )
             self._instance.fail(callback, error)
         return result
 
     def event_time_watermark(self, time: int) -> None:
-        """Tell a function with event time how late it is."""
+        """Notify a function with event time that event time has reached ``time`` ms."""
         self._notify("on_event_time_watermark", time, *self._collectors, self._non_partitioned)
 
     def end(self, input_index: int) -> None:
-        """Tell the function that an input has ended."""
+        """Notify the function that an input has ended."""
         outputs = self._collectors if isinstance(self._function, ColumnarFunction) else ()
         self._notify(self._callbacks[input_index].end, *outputs, self._non_partitioned)
 
     def tick(self, now_ms: int) -> None:
-        """Let a function act on the time that has passed, if it does."""
+        """Call ``tick`` if the function is a ``TickingFunction``."""
         if isinstance(self._function, TickingFunction):
             self.attributed("tick", self._function.tick, now_ms, self._non_partitioned.watermark_manager)
 
@@ -188,7 +198,7 @@ class FunctionCalls:
         return self._function.next_tick() if isinstance(self._function, TickingFunction) else None
 
     def fire_event_timers(self, time: int) -> None:
-        """Call ``on_event_timer`` for each timer up to ``time`` ms; what it collects has the timer's time."""
+        """Call ``on_event_timer`` for each timer up to ``time`` ms. Emitted records inherit the timer's timestamp."""
         self._current.begin()
         try:
             self._end_panes(time, by_event=True)
@@ -197,12 +207,12 @@ class FunctionCalls:
             self._current.end()
 
     def fire_processing_timers(self, time: int, *, last: bool = False) -> None:
-        """Call ``on_processing_timer`` for each timer up to ``time`` ms; ``last``: see ``TimerService.advance``."""
+        """Call ``on_processing_timer`` for each timer up to ``time`` ms. For ``last``, see ``TimerService.advance``."""
         self._end_panes(time, by_event=False)
         self._timing.processing_timers.advance(time, self._fire_processing_timer, last=last)
 
     def next_time_by_clock(self) -> int | None:
-        """When something is due by the wall clock, in ms, or a time before it; None: nothing is."""
+        """Return the earliest wall-clock deadline in ms, or a lower bound of it; None if there is none."""
         timing, panes = self._timing, self._store.panes
         times = [panes.next_deadline(by_event=False), timing.processing_timers.next_time(), self._next_tick()]
         if timing.event_time.uses_processing_time:
@@ -210,7 +220,7 @@ class FunctionCalls:
         return min((time for time in times if time is not None), default=None)
 
     def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
-        """``visitor(ctx)`` in the partition ``key``."""
+        """Return ``visitor(ctx)``, called in the partition ``key``."""
         self._partition.key = key
         try:
             return visitor(self._partitioned)
@@ -218,7 +228,7 @@ class FunctionCalls:
             self._partition.key = NO_KEY
 
     def attributed(self, callback: str, action: Callable[..., Any], *args: Any) -> Any:
-        """``action(*args)``, and what it raises laid to ``callback`` of the function."""
+        """Return ``action(*args)``. Its exceptions are attributed to ``callback`` of the function."""
         try:
             return action(*args)
         except BaseException as error:
@@ -294,7 +304,7 @@ class FunctionCalls:
         return RowProcessor(callback, self._current)
 
     def _adapted(self, process: Callable[..., object], input_index: int) -> Process:
-        """``process`` of any kind of function as one of a record, a collector and a context."""
+        """Adapt ``process`` of any function kind to the arguments (record, output, ctx)."""
         if self._is_broadcast(input_index):
             non_partitioned = self._non_partitioned
             return lambda record, output, ctx: process(record, non_partitioned)
@@ -305,7 +315,7 @@ class FunctionCalls:
 
     def _new_fail(self, callback: str, *, keyed: bool = False) -> Fail:
         def fail(error: BaseException, record: Any, key: Any) -> NoReturn:
-            failed_in_selector = keyed and key is NO_KEY  # it failed before there was a key
+            failed_in_selector = keyed and key is NO_KEY  # it failed before the key was known
             self._instance.fail("key selector" if failed_in_selector else callback, error, record, key)
 
         return fail
@@ -326,7 +336,7 @@ class FunctionCalls:
             for partition.key in self._store:
                 check_returned(function(*self._collectors, self._partitioned))
         except BaseException as error:
-            self._failed_visit = error, partition.key  # to name the key, if nobody handles the error
+            self._failed_visit = error, partition.key  # to name the key if user code does not handle the error
             raise
         finally:
             partition.key = outer

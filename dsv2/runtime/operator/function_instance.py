@@ -1,4 +1,4 @@
-"""The function of one operator in one subtask, and whom to blame for what it raises."""
+"""The function of one operator in one subtask, and how its failures are reported."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ("FunctionInstance",)
 
 @dataclass(frozen=True, slots=True)
 class FunctionInstance:
-    """``function``: an object of this subtask's own."""
+    """A function in a subtask. ``function`` is not shared with other subtasks."""
 
     operator: Operator
     subtask: int
     function: ProcessFunction
 
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD, key: Any = NO_KEY) -> NoReturn:
-        """Raise what ``error`` out of ``callback`` is to the user; call it while handling ``error``."""
+        """Raise the error that the user sees. Call it while handling ``error``, an exception of ``callback``."""
         raise_user_failure(self.operator, self.subtask, callback, error, record=record, key=key)

@@ -1,4 +1,4 @@
-"""What all subtasks of a job share."""
+"""Data shared by all subtasks of a job."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ __all__ = ("JobContext",)
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Given by the runtime to each subtask. ``time`` is set anew before each micro-batch.
+    """Passed by the runtime to each subtask.
 
-    ``page_stores``: where keyed state is between micro-batches.
+    Attributes:
+        job_name: The name of the job.
+        mode: The execution mode.
+        declarations: The watermarks of the job by identifier.
+        codec: Serializes state.
+        time: The time of the current micro-batch, which the runtime updates before each one.
+        attempt_number: The attempt of the task.
+        page_stores: Creates the stores that hold keyed state between micro-batches.
     """
 
     job_name: str

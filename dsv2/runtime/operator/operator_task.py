@@ -1,6 +1,6 @@
-"""One process operator in one subtask: what goes on downstream, when, and what is kept.
+"""Runs one process operator in one subtask: watermarks, time, the end of inputs, and snapshots.
 
-The function itself is called by ``FunctionCalls``.
+``FunctionCalls`` calls the function itself.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ R = TypeVar("R")
 
 
 class OperatorTask:
-    """Runs one function. Driven through its gates (by frames, or by the operator it is chained to)."""
+    """Runs one function. Its gates receive frames or the elements of the operator chained upstream."""
 
     def __init__(
         self, instance: FunctionInstance, channels: Sequence[int], outputs: Sequence[Emitter], job: JobContext
     ) -> None:
-        """``channels``: how many each input has."""
+        """``channels`` is the number of channels of each input."""
         operator, subtask, function = instance.operator, instance.subtask, instance.function
         self.operator = operator
         self._subtask = subtask
@@ -94,57 +94,57 @@ class OperatorTask:
 
     @property
     def takes_whole_batches(self) -> bool:
-        """Whether batches of its first input should not be cut into pieces."""
+        """Whether batches of its first input should not be split."""
         return self._processors[0].takes_whole_batches
 
     @property
     def emitter(self) -> Emitter:
-        """For an operator chained upstream."""
+        """An emitter for the operator chained upstream."""
         return ChainedEmitter(self, self._processors[0], self._chained_in)
 
     def control_from_chain(self, kind: int, identifier: str, value: int | bool) -> None:
-        """A control element of the operator chained upstream."""
+        """Process a control element of the operator chained upstream."""
         self._processors[0].flush()
         self.gates[0].receive(0, NO_RECORDS, [(0, kind, identifier, value)])
 
     def open(self) -> None:
-        """Call ``open`` of the function and tell downstream that there is something here; once per subtask."""
+        """Emit START downstream and call ``open`` of the function. Called once per subtask."""
         self._opened = True
         self._control(START, "", 0)
         self._calls.init()
         self._calls.open()
 
     def close(self) -> None:
-        """Call ``close`` of the function, at the end or after a failure; only once."""
+        """Call ``close`` of the function once, at the end or after a failure."""
         if self._opened and not self._closed:
             self._closed = True
             self._calls.close()
 
     def begin_batch(self) -> None:
-        """Remove what has expired, and fire the timers that are due by the wall clock."""
+        """Remove expired state and fire the timers that are due by the wall clock."""
         if not self._closed:
             self._calls.states.expire()
             self._calls.fire_processing_timers(self._job.time.now_ms)
             self._follow_clock()
 
     def end_batch(self) -> None:
-        """Fire those that were registered meanwhile, and let the function act on the time that has passed."""
+        """Fire timers that were registered in the meantime, and call ``tick``."""
         self._processors[0].flush()
         self.begin_batch()
         if not self._closed:
             self._calls.tick(self._job.time.now_ms)
 
     def next_deadline(self) -> int | None:
-        """When ``begin_batch`` should be called even if nothing comes, in ms; None: no need."""
+        """Return when ``begin_batch`` must be called even without input, in ms; None if it need not be."""
         return None if self._closed else self._calls.next_time_by_clock()
 
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
-        """Records of one channel of an input, in order."""
+        """Process records of one channel of an input, in order."""
         self._records_in += len(batch)
         self._processors[input_index].process(batch)
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
-        """A combined watermark of an input: show it to the function, then send it on if that is agreed."""
+        """Process a combined watermark of an input: call the function and forward the watermark unless it polls it."""
         if identifier == EVENT_TIME:
             self._on_event_time(input_index, value)
             return
@@ -170,10 +170,10 @@ class OperatorTask:
         if self._passes_time(input_index, BoolWatermark(True, USE_PROCESSING_TIME)):
             self._move_event_time(self._event_time.update(input_index, time))
             if self.gates[input_index].idle and input_index not in self._idle_inputs:
-                self.on_status(input_index, True)  # which the function has kept to itself so far
+                self.on_status(input_index, True)  # the function has not forwarded this so far
 
     def on_status(self, input_index: int, idle: bool) -> None:
-        """An input went idle or active again; the operator is idle when all of its live inputs are."""
+        """Process a status change of an input. The operator is idle when all inputs that have not ended are idle."""
         for identifier, combiner in self._across_inputs.items():
             change = combiner.deactivate if idle else combiner.activate
             self._forward(identifier, combiner, change(input_index))
@@ -181,12 +181,12 @@ class OperatorTask:
             (self._idle_inputs.add if idle else self._idle_inputs.discard)(input_index)
             moved = self._event_time.set_idle(input_index, idle)
             if not idle:
-                self._report_idle()  # first: receivers ignore the event time of who is idle
+                self._report_idle()  # first, because receivers ignore the event time of idle channels
             self._move_event_time(moved)
             self._report_idle()
 
     def on_end(self, input_index: int) -> None:
-        """An input has ended; after the last one, close and pass the end on."""
+        """Process the end of an input. After the last one, forward the end and close."""
         self._ended_inputs.add(input_index)
         self._idle_inputs.discard(input_index)
         self._end_time(input_index)
@@ -200,17 +200,21 @@ class OperatorTask:
             self._report_idle()
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
-        """Raise a ``JobError``: no order of reading could keep what both watermarks promise."""
+        """Report aligned watermarks that no reading order can align.
+
+        Raises:
+            JobError: Always.
+        """
         sent = ", ".join(f"{identifier!r} (subtask {channel})" for channel, identifier in sorted(waiting.items()))
         raise JobError(
             f"{self.operator}, defined at {self.operator.location}, subtask {self._subtask}, input {input_index}: "
-            f"aligned watermarks cross, so the subtasks upstream would wait for one another forever. What each of them "
-            f"has sent first: {sent}. Send aligned watermarks in the same order in every subtask, or declare all but "
-            f"one of them without aligned()."
+            f"aligned watermarks cross, so the upstream subtasks would wait for each other forever. The first aligned "
+            f"watermark of each: {sent}. Emit aligned watermarks in the same order in every subtask, or declare all "
+            f"but one of them without aligned()."
         )
 
     def _passes_time(self, input_index: int, watermark: Watermark) -> bool:
-        """Whether an event time or idle status counts; functions with event time have no say in it."""
+        """Whether an event time or idle status takes effect. Functions with event time cannot poll it."""
         if self._calls.has_event_time or watermark.identifier not in self._job.declarations:
             return True
         return self._agrees(input_index, watermark, WatermarkHandlingStrategy.FORWARD)
@@ -218,14 +222,14 @@ class OperatorTask:
     def _move_event_time(self, time: int | None) -> None:
         if time is None:
             return
-        # Downstream hears of the time after all that it brings forth. (Flink tells the time first: results of one
-        # window are late in the next one.)
+        # Event time is forwarded after the records that it triggers. (Flink forwards it first, so that results of one
+        # window are late in the next.)
         if time == PROCESSING_TIME:
             self._follow_clock()
         elif self._calls.has_event_time:
             self._calls.fire_event_timers(time)
             self._calls.event_time_watermark(time)
-        if not self._all_inputs_ended():  # the end itself says the same
+        if not self._all_inputs_ended():  # END implies it
             self._sender.send(time)
 
     def _follow_clock(self) -> None:
@@ -233,7 +237,7 @@ class OperatorTask:
             return
         moved = self._event_time.follow_clock(self._job.time.now_ms)
         if self._calls.has_event_time:
-            self._calls.fire_event_timers(self._event_time.current)  # also those that were set since it moved
+            self._calls.fire_event_timers(self._event_time.current)  # including those registered since it advanced
             if moved is not None:
                 self._calls.event_time_watermark(moved)
 
@@ -243,26 +247,26 @@ class OperatorTask:
         if self._all_inputs_ended():
             self._calls.fire_processing_timers(LONG_MAX, last=True)
             if self._calls.has_event_time:
-                self._calls.fire_event_timers(LONG_MAX)  # those that have been set since all time was over
+                self._calls.fire_event_timers(LONG_MAX)  # those registered since event time ended
 
     def records_received(self) -> int:
-        """Number of records of all inputs so far."""
+        """Number of records received so far from all inputs."""
         return self._records_in + self._chained_in.count
 
     def visit(self, key: Any, visitor: Callable[[Any], R]) -> R:
-        """``visitor(ctx)`` in the partition ``key``, between the callbacks; for test harnesses."""
+        """Return ``visitor(ctx)``, called in the partition ``key`` between callbacks. For test harnesses."""
         return self._calls.visit(key, visitor)
 
     def keys(self) -> list[Any]:
-        """The partitions of a keyed function; for test harnesses."""
+        """Return the partitions of a keyed function. For test harnesses."""
         return list(self._store)
 
     def timers(self, domain: int, key: Any) -> list[int]:
-        """The pending timers of ``key``, in ms; for test harnesses."""
+        """Return the pending timers of ``key``, in ms. For test harnesses."""
         return list((self._store.find(key) or {}).get(domain, ()))
 
     def progress(self) -> dict[str, Any]:
-        """Counts, watermarks and metrics as plain values."""
+        """Return counts, watermarks and metrics as built-in values."""
         return {
             "uid": self.operator.uid,
             "subtask": self._subtask,
@@ -279,11 +283,11 @@ class OperatorTask:
         }
 
     def kept_fields(self) -> list[str]:
-        """The names of the function's fields that the last ``snapshot`` holds."""
+        """Return the names of the function's fields in the last ``snapshot``."""
         return self._fields.kept
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that must survive, as plain values and bytes."""
+        """Return the state as built-in values and bytes."""
         return {
             "fields": self._calls.attributed("__getstate__", self._fields.snapshot),
             "store": self._store.snapshot(),
@@ -300,7 +304,7 @@ class OperatorTask:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over an earlier ``snapshot``; the function is not opened again."""
+        """Restore a ``snapshot``. The function is not opened again."""
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = DefaultCounter(name, count)
         self._event_time.restore(state["event_time"])
@@ -320,7 +324,7 @@ class OperatorTask:
         self._records_in = state["records_in"]
 
     def _page_store(self, name: str, owner: str) -> PageStore:
-        return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # others of the chain have theirs
+        return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # each operator of the chain has its own
 
     def _all_inputs_ended(self) -> bool:
         return len(self._ended_inputs) == len(self.gates)

@@ -1,7 +1,7 @@
-"""The record path: how records reach the process callback of a function, chosen once for each input.
+"""The record path: processors pass records to the process callback. One is chosen for each input when it is built.
 
-A processor takes batches, and is an emitter for the operator that is chained upstream. Errors are handled on the
-exception path, which costs nothing until something is raised.
+A processor receives batches from a gate, or records from the operator chained upstream. Errors are handled on the
+exception path, which costs nothing until an exception is raised.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = (
 )
 
 Process: TypeAlias = Callable[[Any, Any, Any], object]
-"""Takes a record, a collector and a context."""
+"""Called with a record, a collector and a context."""
 
 Fail: TypeAlias = Callable[[BaseException, Any, Any], NoReturn]
-"""Takes an error, the record and the key, and raises the error that the user sees."""
+"""Called with an error, the record and the key. Raises the error that the user sees."""
 
 _NOTHING: Any = None
 
@@ -47,7 +47,7 @@ class Processor(ABC):
     """Calls a function with the records of one input."""
 
     takes_whole_batches = False
-    """Whether batches should not be cut into pieces."""
+    """Whether batches should not be split."""
 
     @abstractmethod
     def process(self, batch: RecordBatch[Any]) -> None:
@@ -55,23 +55,23 @@ class Processor(ABC):
 
     @abstractmethod
     def new_emit(self, tally: DefaultCounter) -> Emit:
-        """What an operator chained upstream calls with each record; ``tally`` counts the records."""
+        """Create the function that the operator chained upstream calls with each record. ``tally`` counts them."""
 
     @abstractmethod
     def new_emit_stamped(self, emit: Emit) -> EmitStamped:
-        """The same for records with timestamps; ``emit``: made by ``new_emit``."""
+        """Create the same function for records with timestamps. ``emit`` is a result of ``new_emit``."""
 
     def process_chained(self, batch: RecordBatch[Any]) -> None:
-        """Process the records that an operator chained upstream emits together."""
+        """Process a batch that the operator chained upstream emits."""
         self.process(batch)
 
     def flush(self) -> None:  # noqa: B027 - most buffer nothing
-        """Process what has been buffered, before anything that comes after it."""
+        """Process buffered records. Called before any later element."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordCallback:
-    """``process(record, output, ctx)``; ``fail`` handles what it raises."""
+    """The callback ``process(record, output, ctx)``. ``fail`` handles its exceptions."""
 
     process: Process
     output: Any
@@ -80,7 +80,7 @@ class RecordCallback:
 
 
 class RowProcessor(Processor):
-    """Record by record, without keys."""
+    """Processes record by record, without keys."""
 
     def __init__(self, callback: RecordCallback, current: CurrentTimestamp) -> None:
         self._callback = callback
@@ -148,7 +148,7 @@ class RowProcessor(Processor):
 
 
 class KeyedProcessor(RowProcessor):
-    """Record by record, each with its key as the current one."""
+    """Processes record by record, and sets the current key for each."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class KeyedProcessor(RowProcessor):
 
 
 class BatchProcessor(RowProcessor):
-    """Batch by batch, for functions that take them."""
+    """Processes whole batches, for a ``BatchFunction``."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class BatchProcessor(RowProcessor):
 
 
 class KeyedBatchProcessor(KeyedProcessor):
-    """Batch by batch if records have timestamps, for keyed functions that take them so."""
+    """Processes whole batches if records have timestamps, for a ``KeyedBatchFunction``."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class KeyedBatchProcessor(KeyedProcessor):
 
 
 class ColumnarProcessor(Processor):
-    """Batches as they come in frames, for functions that take columns; single records are buffered until then."""
+    """Processes whole batches, for a ``ColumnarFunction``. Single records are buffered into batches."""
 
     takes_whole_batches = True
 

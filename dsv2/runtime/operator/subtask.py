@@ -1,9 +1,8 @@
-"""The subtask: a chain of operators, engine-neutral. Takes frames in, gives frames out, can be put into bytes.
+"""The subtask: an engine-neutral chain of operators that receives and emits frames.
 
-A runtime makes one per (chain, index), either ``open``s it or ``restore``s it, gives it frames with ``receive``,
-and keeps what ``snapshot`` returns; each micro-batch is framed by ``begin_batch`` and ``end_batch``, and ``flush``
-lets out what is held back. The same frames in the same order, at the same time, give the same frames and the same
-snapshot again.
+A runtime creates one per (chain, index). It calls ``open`` or ``restore`` once; in each micro-batch ``begin_batch``,
+``receive`` for each frame, ``end_batch`` and ``flush``; and it stores the result of ``snapshot``. The same frames in
+the same order at the same time produce the same frames and the same snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = ("Subtask",)
 
 
 class Subtask:
-    """Subtask ``index`` of the chain that ``head`` leads."""
+    """Subtask ``index`` of the chain whose first operator is ``head``."""
 
     def __init__(
         self,
@@ -41,7 +40,17 @@ class Subtask:
         emit: EmitFrame,
         observer: Observer | None = None,
     ) -> None:
-        """``functions``: per operator id an object of this subtask's own. ``observer``: see ``ChainBuilder``."""
+        """Create the operators of the chain.
+
+        Args:
+            plan: The plan of the job.
+            head: The id of the first operator.
+            index: The index of the subtask.
+            functions: The functions by operator id, not shared with other subtasks.
+            job: Shared by all subtasks of the job.
+            emit: Called with each frame that the subtask emits.
+            observer: Called with every record that an operator emits.
+        """
         self._plan = plan
         self._index = index
         self._functions = functions
@@ -59,37 +68,46 @@ class Subtask:
 
     @property
     def head(self) -> OperatorTask:
-        """The operator that leads the chain; for test harnesses."""
+        """The first operator of the chain. For test harnesses."""
         return self._head
 
     @property
     def ended(self) -> bool:
-        """Whether every input has ended; nothing can come any more."""
+        """Whether every input has ended and all functions are closed."""
         return all(task.ended for task in self._tasks)
 
     def open(self) -> None:
-        """Open every function, the last of the chain first. Not after ``restore``."""
+        """Open every function, the last one of the chain first. Not called after ``restore``."""
         for task in self._tasks:
             self._guarded(task.open)
 
     def begin_batch(self) -> None:
-        """Fire the processing-time timers that have come due since the last micro-batch."""
+        """Remove expired state and fire the processing timers that have become due since the last micro-batch."""
         for task in reversed(self._tasks):
             self._guarded(task.begin_batch)
         self._chain.flush_full(self._emit)
 
     def end_batch(self) -> None:
-        """Let functions act on the time that has passed; no frames come any more in this micro-batch."""
+        """Fire timers and call ``tick`` of functions. Called after the last frame of the micro-batch."""
         for task in reversed(self._tasks):
             self._guarded(task.end_batch)
         self._chain.flush_full(self._emit)
 
     def next_deadline(self) -> int | None:
-        """When ``begin_batch`` should be called even if there are no frames, in ms; None: no need."""
+        """Return when ``begin_batch`` must be called even without frames, in ms; None if it need not be."""
         return min((time for task in self._tasks if (time := task.next_deadline()) is not None), default=None)
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
-        """Elements of one channel. Raises ``UserFunctionError`` for what a callback raised."""
+        """Process elements of one channel.
+
+        Args:
+            channel: The channel, numbered over all inputs.
+            batch: The records.
+            controls: Control elements, by position in ``batch``.
+
+        Raises:
+            UserFunctionError: A callback failed.
+        """
         gate, number = self._channels[channel]
         if controls:
             self._guarded(lambda: gate.receive(number, batch, controls))
@@ -100,35 +118,39 @@ class Subtask:
             self._chain.flush_full(self._emit)
 
     def flush(self) -> None:
-        """Send what is still held back for the sake of larger frames; called at the end of a micro-batch."""
+        """Emit everything that is buffered for larger frames. Called at the end of a micro-batch."""
         self._chain.flush(self._emit)
 
     def close(self) -> None:
-        """Close the functions that are open, because the job has failed; what they raise now is passed over."""
+        """Close the open functions because the job has failed. Errors that they raise now are ignored."""
         for task in self._tasks:
             with contextlib.suppress(Exception):  # the first failure is the one to report
                 task.close()
 
     def snapshot(self) -> bytes:
-        """The whole state as one blob. Call ``flush`` before."""
+        """Return the state as one blob. Call ``flush`` first."""
         state = {task.operator.uid: task.snapshot() for task in self._tasks}
         return self._job.codec.seal(BlobKind.STATE, (state, {edge.name: edge.snapshot() for edge in self._chain.edges}))
 
     def restore(self, blob: bytes) -> None:
-        """Take over an earlier ``snapshot``. Raises ``CorruptDataError`` if the blob is not whole."""
+        """Restore a ``snapshot``.
+
+        Raises:
+            CorruptDataError: The blob is damaged.
+        """
         state, edges = self._job.codec.unseal(BlobKind.STATE, blob, self._owner)
         for task in self._tasks:
             task.restore(state[task.operator.uid])
         for edge in self._chain.edges:
-            if edge.name in edges:  # else it leads to a sink that is new
+            if edge.name in edges:  # otherwise it leads to a new sink
                 edge.restore(edges[edge.name])
 
     def progress(self) -> list[dict[str, Any]]:
-        """Per operator of the chain what it has done so far, as plain values."""
+        """Return the progress of each operator of the chain as built-in values."""
         return [task.progress() for task in self._tasks]
 
     def kept_fields(self) -> dict[str, list[str]]:
-        """Per uid the names of the function fields that the last ``snapshot`` holds, where there are any."""
+        """Return the function fields in the last ``snapshot``, by uid. Functions without any are left out."""
         return {task.operator.uid: names for task in self._tasks if (names := task.kept_fields())}
 
     def _build(self, operator: Operator) -> OperatorTask:

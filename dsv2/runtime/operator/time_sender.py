@@ -1,4 +1,4 @@
-"""What one subtask sends of event time, by the rules of senders (FLIP-326)."""
+"""Sends the event time of one subtask, following the rules for senders (FLIP-326)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ class TimeSender:
         self._sent = SentEventTime()
 
     def emit(self, identifier: str, value: int | bool, now_ms: int) -> None:
-        """Send what user code emits at ``now_ms``. Raises ``ContractError`` for event time against the rules."""
+        """Send a watermark that user code emits at ``now_ms``.
+
+        Raises:
+            ContractError: It is an event time that violates the rules.
+        """
         if identifier == IDLE_STATUS:
             self.declare_status(bool(value))
         elif identifier == EVENT_TIME:
@@ -37,17 +41,18 @@ class TimeSender:
             self._control(WATERMARK, identifier, value)
 
     def check(self, time: int, now_ms: int) -> None:
-        """As ``SentEventTime.check``."""
+        """See ``SentEventTime.check``."""
         self._sent.check(time, now_ms)
 
     def send(self, time: int) -> None:
-        """Send an event time, which may be ``PROCESSING_TIME``, if it is anything new."""
+        """Send an event time, which may be ``PROCESSING_TIME``, unless it changes nothing."""
         if not self._sent.sends(time):
             return
         if time == PROCESSING_TIME:
             self._control(WATERMARK, USE_PROCESSING_TIME, True)
         elif self._sent.inputs_idle and not self._sent.idle:
-            # The function has not said that it is idle, so its event time counts: as if it had come a moment earlier.
+            # Only the inputs are idle, the function has not declared itself idle. So its event time takes effect, as if
+            # it had been sent before they became idle.
             self._control(STATUS, "", False)
             self._control(WATERMARK, EVENT_TIME, time)
             self._control(STATUS, "", True)
@@ -55,26 +60,26 @@ class TimeSender:
             self._control(WATERMARK, EVENT_TIME, time)
 
     def declare_status(self, idle: bool) -> None:
-        """Send what user code says: that nothing comes for now, or that something does again."""
+        """Send the status that user code declares."""
         self._sent.idle = idle
         self._sent.inputs_idle = False
         self._control(STATUS, "", idle)
 
     def forward_status(self, idle: bool) -> None:
-        """Send that nothing comes in for now, or that something does again.
+        """Send the status of the inputs.
 
-        Who has declared to be idle stays so: it may have nothing to say although something comes in.
+        A function that has declared itself idle stays idle, because it may emit nothing even though records arrive.
         """
         self._sent.inputs_idle = idle
         if idle or not self._sent.idle:
             self._control(STATUS, "", idle)
 
     def snapshot(self) -> tuple[Any, ...]:
-        """State as plain built-in values, for ``restore``."""
+        """Return the state as built-in values."""
         return self._sent.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over the state of an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._sent.restore(state)
 
     def _emit_time(self, time: int, now_ms: int) -> None:

@@ -1,1 +1,1 @@
-"""What is reported of a job: failures, progress, metrics."""
+"""Reports about a job: failures, progress and metrics."""

@@ -1,4 +1,4 @@
-"""Turning what a callback raised into an error that says where it happened, and on what."""
+"""Converts an exception of a callback into an error that names the operator, callback, key and record."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dsv2.tracebacks import user_frames
 __all__ = ("NOT_OF_THE_USER", "NO_KEY", "NO_RECORD", "raise_user_failure")
 
 NOT_OF_THE_USER = (KeyboardInterrupt, GeneratorExit)
-"""What comes out of user code without being a failure of it. Anything else is, ``SystemExit`` included."""
+"""Exceptions that are not failures of user code. All others are, including ``SystemExit``."""
 
 NO_KEY: Any = object()
-"""Stands for the key where no key is current."""
+"""The key when there is no current key."""
 
 NO_RECORD: Any = object()
-"""Stands for the record where none is processed."""
+"""The record when none is being processed."""
 
 _OURS = (UserFunctionError, InternalError, CorruptDataError, SerializationError, RecordMutatedError)
 
@@ -33,9 +33,20 @@ def raise_user_failure(
     key: Any = NO_KEY,
     record: Any = NO_RECORD,
 ) -> NoReturn:
-    """Raise what ``error`` out of ``callback`` is to the user; call it while handling ``error``.
+    """Raise the error that the user sees for an exception of a callback. Call it while handling ``error``.
 
-    An error that has its own words already goes on as it is.
+    Errors of dsv2 that already describe the failure are raised unchanged.
+
+    Args:
+        operator: The operator whose callback failed.
+        subtask: The index of its subtask.
+        callback: The name of the callback.
+        error: The exception. Wrappers raised by extensions are unwrapped.
+        key: The current key, if there is one.
+        record: The record being processed, if there is one.
+
+    Raises:
+        UserFunctionError: For failures of user code.
     """
     while isinstance(error, FailedCallbackError | FailedRecordError) and error.__cause__ is not None:
         if isinstance(error, FailedCallbackError):
@@ -64,4 +75,4 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as worse:
-        return f"<its message cannot be shown: __str__ raised {type(worse).__qualname__}>"
+        return f"<the message is not available: __str__ raised {type(worse).__qualname__}>"

@@ -10,7 +10,7 @@ __all__ = ("DefaultCounter", "DefaultMetricGroup")
 
 
 class DefaultCounter(Reference):
-    """``Counter``. A function that keeps one in a field finds the one of this name there after a restart."""
+    """``Counter``. A field of a function that holds one refers to the counter of that name after a restart."""
 
     __slots__ = ("count", "name")
 
@@ -25,7 +25,7 @@ class DefaultCounter(Reference):
         return self.name
 
     def inc(self, amount: int = 1) -> None:
-        """Add ``amount``."""
+        """Increase the counter by ``amount``."""
         self.count += amount
 
 
@@ -37,9 +37,9 @@ class DefaultMetricGroup:
         self.gauges: dict[str, Callable[[], int | float]] = {}
 
     def counter(self, name: str) -> DefaultCounter:
-        """The counter called ``name``."""
+        """Return the counter ``name``, creating it if necessary."""
         return self.counters.setdefault(name, DefaultCounter(name))
 
     def gauge(self, name: str, read: Callable[[], int | float]) -> None:
-        """Show the value of ``read()``."""
+        """Register a gauge that reports the value of ``read()``."""
         self.gauges[name] = read

@@ -1,4 +1,4 @@
-"""Putting the reports of many subtasks together."""
+"""Combines the progress reports of the subtasks of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ __all__ = ("job_progress",)
 
 
 def job_progress(plan: Plan, batch_id: int, reports: Iterable[Mapping[str, Any]]) -> JobProgress:
-    """The progress of a job from what ``Subtask.progress`` said; a subtask's last report counts."""
+    """Return the progress of a job.
+
+    Args:
+        plan: The plan of the job.
+        batch_id: The micro-batch that the progress describes.
+        reports: Results of ``Subtask.progress``. The last report of a subtask counts.
+    """
     by_operator: dict[str, dict[int, Mapping[str, Any]]] = {}
     for report in reports:
         by_operator.setdefault(report["uid"], {})[report["subtask"]] = report

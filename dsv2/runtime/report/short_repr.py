@@ -1,4 +1,4 @@
-"""Values in errors."""
+"""Short representations of values for error messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LONGEST = 200
 
 
 def shorten(value: Any) -> str:
-    """``repr(value)``, cut to a readable length; never raises."""
+    """Return ``repr(value)``, truncated to a readable length. Never raises."""
     try:
         text = repr(value)
     except Exception as error:
-        text = f"<{type(value).__qualname__} whose repr raised {type(error).__qualname__}>"
+        text = f"<{type(value).__qualname__} whose __repr__ raised {type(error).__qualname__}>"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Every call of a sink. What it raises leaves here as an error that names the sink and the micro-batch."""
+"""Calls sinks and converts their exceptions into errors that name the sink and the micro-batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ __all__ = ("begin", "name_of", "write_in_task", "write_on_driver")
 
 
 def name_of(operator: Operator) -> str:
-    """How errors call the sink ``operator``."""
+    """Return the name of the sink ``operator`` for error messages."""
     return f"The sink {operator}, defined at {operator.location},"
 
 
 def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBatch[Any]], batch_id: int) -> None:
-    """Give a ``DriverSink`` a micro-batch of the job ``job_id``. Raises ``JobError``."""
+    """Write a micro-batch of the job ``job_id`` to a ``DriverSink``.
+
+    Raises:
+        JobError: The sink failed.
+    """
     sink = operator.body
     assert isinstance(sink, DriverSink)
     try:
@@ -33,7 +37,11 @@ def write_on_driver(operator: Operator, job_id: str, batches: Sequence[RecordBat
 
 
 def begin(sink: ParallelSink[Any], info: SinkInfo, batch_id: int, name: str) -> None:
-    """Tell the sink ``name`` that a run begins to write. Raises ``JobError``."""
+    """Call ``begin`` of the sink ``name`` before a run writes its first micro-batch.
+
+    Raises:
+        JobError: The sink failed.
+    """
     try:
         sink.begin(info, batch_id)
     except NOT_OF_THE_USER:
@@ -43,7 +51,11 @@ def begin(sink: ParallelSink[Any], info: SinkInfo, batch_id: int, name: str) -> 
 
 
 def write_in_task(sink: ParallelSink[Any], batch: SinkBatch[Any], name: str) -> None:
-    """Have the sink ``name`` write what is of one subtask. Raises ``JobError``."""
+    """Write the records of one subtask to the sink ``name``. Called in a task.
+
+    Raises:
+        JobError: The sink failed.
+    """
     try:
         sink.write(batch)
     except NOT_OF_THE_USER:
@@ -53,5 +65,5 @@ def write_in_task(sink: ParallelSink[Any], batch: SinkBatch[Any], name: str) -> 
 
 
 def _failure(what: str, error: BaseException) -> JobError:
-    told = str(error) if isinstance(error, JobError) else f"{type(error).__qualname__}: {error}"
-    return JobError(f"{what}: {told}")
+    cause = str(error) if isinstance(error, JobError) else f"{type(error).__qualname__}: {error}"
+    return JobError(f"{what}: {cause}")
