@@ -272,7 +272,7 @@ def test_fields_that_differ_cannot_be_redistributed() -> None:
     place = job.plan.operators[1].location
     assert str(refused.value) == (
         f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in the field 'count' of the function: "
-        f"what the program says and 1 (subtasks 0 and 1). Only declared state can be redistributed: keep there what "
+        f"its initial value and 1 (subtasks 0 and 1). Only declared state can be redistributed: keep there what "
         f"the records change, and set fields in open, where all subtasks do the same."
     )
 
@@ -292,8 +292,8 @@ class Lazy(Remembering):
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        (0, "the field 'counter' of the function: \"counter 'zeros'\" and what the program says"),
-        (1, "the field 'state' of the function: \"state 'count'\" and what the program says"),
+        (0, "the field 'counter' of the function: \"counter 'zeros'\" and its initial value"),
+        (1, "the field 'state' of the function: \"state 'count'\" and its initial value"),
     ],
 )
 def test_handles_in_fields_are_named(record: int, said: str) -> None:

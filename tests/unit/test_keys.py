@@ -217,7 +217,7 @@ REFUSED: list[tuple[Any, str]] = [
     (Decimal("NaN"), "NaN cannot be a key"),
     (Decimal("sNaN"), "NaN cannot be a key"),
     ((1, float("nan")), "NaN cannot be a key"),
-    (None, "The assigned key must not be None: the key selector must return a value for every record."),
+    (None, "The assigned key must not be None. The key selector must return a value for every record."),
 ]
 
 

@@ -26,10 +26,10 @@ from tests.support import (
 W = new_builder("w").type_long().build()
 PEEK = WatermarkHandlingResult.PEEK
 NO_KEY_HERE = (
-    "There is no current key here (open, watermarks, broadcast records and end of input concern all partitions): use "
+    "There is no current key here (open, watermarks, broadcast records and end of input concern all partitions). Use "
     "ctx.apply_to_all_partitions."
 )
-NO_KEY_AT_ALL = "The key is only defined for functions on a keyed stream: call key_by before process."
+NO_KEY_AT_ALL = "The key is only defined for functions on a keyed stream. Call key_by before process."
 
 
 def mod10(number: int) -> int:

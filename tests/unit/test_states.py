@@ -377,12 +377,12 @@ def test_another_declaration_of_the_same_name_is_refused(ask: str) -> None:
     driver = keyed(VALUE, process=lambda record, states: getattr(states, ask)(ValueStateDeclaration("value", str)))
     failed = failure_of(driver, 1)
     assert failed.cause_type == "UndeclaredStateError"
-    assert failed.cause_message.startswith("uses_states() returns another declaration of 'value':\n  asked for: Value")
+    assert failed.cause_message.startswith("uses_states() returns another declaration of 'value':\n  requested: Value")
 
 
 def test_a_state_is_asked_for_by_its_declaration() -> None:
     failed = failure_of(keyed(VALUE, process=lambda record, states: states.get_state("value")), 1)
-    assert failed.cause_message == "A state is asked for by its declaration, not by 'value'."
+    assert failed.cause_message == "get_state requires the declaration of the state, got 'value'."
 
 
 def test_state_of_keys_where_there_is_no_key() -> None:
@@ -406,7 +406,7 @@ def test_what_is_no_data_is_named_with_its_key() -> None:
     said = str(refused.value)
     assert said.startswith("Keyed state of KeyedProcess (uid 'f'), defined at ")
     assert f", subtask 0, key 1: {{'list': [{sys.stdout!r}]}} cannot be checkpointed. " in said
-    assert said.endswith("Keep plain values in states, or what they can be made from again.")
+    assert said.endswith("Store plain values in states, or the data from which objects can be recreated.")
 
 
 def test_what_is_no_data_is_named_with_its_state() -> None:
@@ -427,6 +427,6 @@ def test_a_field_with_a_state_that_is_no_longer_declared() -> None:
     without = one_input(uses_states=list)
     env.from_collection([1], "in").key_by(lambda record: record % 2).process(without).with_uid("f")
     other = Driver(env.build_plan(), "f")
-    with pytest.raises(Exception, match="A field holds the state 'total', which uses_states") as failed:
+    with pytest.raises(Exception, match="A field refers to the state 'total', which uses_states") as failed:
         other.subtask.restore(blob)
     assert "Process (uid 'f')" in str(failed.value)

@@ -232,7 +232,7 @@ def test_state_of_keys_is_refused(declaration: Any, ask: str) -> None:
         "'rule'",
     )
     assert failed.cause_message == (
-        f"{declaration} belongs to a key, and a NonPartitionedContext has states of the subtask only: reach it through "
+        f"{declaration} belongs to a key, but a NonPartitionedContext only has states of the subtask. Use "
         f"ctx.apply_to_all_partitions."
     )
 
@@ -252,7 +252,9 @@ def test_what_is_not_declared_is_refused() -> None:
     failed = failure_of(asking(RULES, SHARED))
     assert failed.cause_type == "UndeclaredStateError"
     assert failed.cause_message.startswith("BroadcastState 'rules' is not declared (declared: ListState 'shared')")
-    assert failure_of(asking("rules", RULES)).cause_message.startswith("A state is asked for by its declaration")
+    assert failure_of(asking("rules", RULES)).cause_message.startswith(
+        "get_state requires the declaration of the state"
+    )
 
 
 def test_a_state_may_be_asked_for_if_it_is_declared() -> None:

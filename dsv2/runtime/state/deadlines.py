@@ -1,7 +1,7 @@
-"""When the pages of a keyed store want to be looked at: the earliest deadline of each, in one domain.
+"""Indexes the pages of a keyed store by their earliest deadline in one time domain.
 
-They are kept in blocks of pages, and of a block only its earliest one is always at hand: a store of very many pages
-costs a micro-batch the blocks of those that it touches.
+Deadlines are grouped into blocks of pages. Only the earliest deadline of each block is always in memory, so that a
+micro-batch loads only the blocks of the pages that it touches.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ DeadlinesState: TypeAlias = tuple[dict[int, int], dict[int, bytes]]
 
 
 class Deadlines:
-    """From numbers of pages to times. A time may be too early, never too late."""
+    """Maps page numbers to times. A time may be too early but never too late."""
 
     __slots__ = ("_blocks", "_earliest", "_heap")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         self._blocks = PageCache(codec, owner, store)
         self._earliest: dict[int, int] = {}  # by block
-        self._heap: list[tuple[int, int]] = []  # of these, and of what they were
+        self._heap: list[tuple[int, int]] = []  # current and outdated values of _earliest
 
     def hasten(self, page: int, time: int) -> None:
-        """There is a deadline at ``time`` in ``page``, among others."""
+        """Add a deadline at ``time`` in ``page``."""
         block = page >> _BLOCK_BITS
         times = self._blocks.load(block)
         if time < times.get(page, time + 1):
@@ -41,7 +41,7 @@ class Deadlines:
                 self._set_earliest(block, time)
 
     def put(self, page: int, time: int | None) -> None:
-        """The earliest deadline in ``page`` is ``time``; None: there is none."""
+        """Set the earliest deadline in ``page`` to ``time``; None if there is none."""
         block = page >> _BLOCK_BITS
         if time is None and block not in self._earliest:
             return
@@ -61,14 +61,14 @@ class Deadlines:
             self._find_earliest(block)
 
     def next(self) -> int | None:
-        """The earliest of all."""
+        """Return the earliest deadline of all pages, or None."""
         heap, earliest = self._heap, self._earliest
         while heap and earliest.get(heap[0][1]) != heap[0][0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def take(self, time: int) -> list[int]:
-        """The pages that are due at ``time``, in order of their deadlines, which are forgotten."""
+        """Return the pages that are due at ``time``, ordered by deadline, and remove their deadlines."""
         due: list[tuple[int, int]] = []
         while (first := self.next()) is not None and first <= time:
             block = self._heap[0][1]
@@ -82,12 +82,12 @@ class Deadlines:
         return [page for _, page in sorted(due)]
 
     def snapshot(self) -> DeadlinesState | None:
-        """The earliest ones by block, and the part of the blocks that goes into the blob; None: there are none."""
+        """Return the earliest deadline by block and the part of the blocks stored in the blob; None if empty."""
         blocks = self._blocks.save(dict.fromkeys(sorted(self._earliest)))
         return (dict(sorted(self._earliest.items())), blocks) if self._earliest else None
 
     def restore(self, state: DeadlinesState | None) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         earliest, blocks = state or ({}, {})
         self._earliest = dict(earliest)
         self._blocks.adopt(blocks, dict.fromkeys(earliest))

@@ -1,7 +1,7 @@
-"""A process function's instance fields as checkpointed state.
+"""Checkpoints the instance fields of a process function.
 
-Only fields that changed since the function was built are kept, so that a restarted program may change the others (a
-threshold given to the constructor, say) and be obeyed. A function that defines ``__getstate__`` is kept as that says.
+Only fields that changed since construction are stored, so that a restarted program can change the others, such as a
+threshold passed to the constructor. If a function defines ``__getstate__``, its result is stored instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dsv2.spi import WrappingFunction
 
 __all__ = ("FunctionFields", "difference_of_fields")
 
-# What objects of the runtime are for people to read.
+# Descriptions of runtime objects for error messages.
 _SHOWN: References = {
     DefaultCounter.reference_kind: "counter {!r}".format,
     EventTimers.reference_kind: lambda name: "event time",
@@ -30,7 +30,7 @@ _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
 
 class FunctionFields:
-    """Watches one function object; made right after it was built or unpickled, before any callback."""
+    """Tracks the fields of one function. Created before the first callback, after construction or unpickling."""
 
     def __init__(
         self,
@@ -39,7 +39,14 @@ class FunctionFields:
         codec: Codec,
         references: References,
     ) -> None:
-        """``references``: finds the objects of the runtime that the function keeps in its fields."""
+        """Record the initial fields.
+
+        Args:
+            function: The function.
+            operator: Its operator, for error messages.
+            codec: Serializes the fields.
+            references: Finds the runtime objects that the function stores in its fields.
+        """
         self._wrapping = function
         self._kept_of_wrapping: Collection[str] = ()
         if isinstance(function, WrappingFunction):
@@ -56,11 +63,15 @@ class FunctionFields:
 
     @property
     def kept(self) -> list[str]:
-        """The names of the fields that ``snapshot`` holds; none if ``__getstate__`` says what it holds."""
+        """The names of the fields in the last ``snapshot``; empty if the function defines ``__getstate__``."""
         return sorted(self._changed)
 
     def snapshot(self) -> bytes:
-        """The fields that changed, as bytes. Raises ``SerializationError`` naming a field that cannot be."""
+        """Return the changed fields as bytes.
+
+        Raises:
+            SerializationError: A field cannot be serialized; names the field.
+        """
         fields = self._snapshot()
         if not self._kept_of_wrapping:
             return fields
@@ -84,7 +95,7 @@ class FunctionFields:
             raise
 
     def restore(self, data: bytes) -> None:
-        """Put the fields of an earlier ``snapshot`` back."""
+        """Restore the fields of a ``snapshot``."""
         state = self._codec.loads(data, f"Fields of {self._operator}", self._references)
         if self._kept_of_wrapping:
             data, kept = state
@@ -115,7 +126,7 @@ class FunctionFields:
         same = value is self._pristine[name]
         before = self._pristine_bytes[name]
         if same and (before is None or isinstance(value, _ATOMS)):
-            return False  # a callable, a lock: part of the program, not of its state
+            return False  # a callable or a lock: part of the program, not state
         return before is None or self._try_dumps(value) != before
 
     def _try_dumps(self, value: Any) -> bytes | None:
@@ -125,7 +136,7 @@ class FunctionFields:
             return None
 
     def _check(self, name: str, value: Any) -> None:
-        # Reading back as well: what was once written has to be readable, or the job could never start again.
+        # Also read it back: the job could never restart from a value that cannot be read.
         self._dumps(value, f"field {name!r} ({type(value).__qualname__})", read_back=True)
 
     def _dumps(self, value: Any, what: str, read_back: bool = False) -> bytes:
@@ -137,25 +148,25 @@ class FunctionFields:
         except (SerializationError, CorruptDataError) as error:
             raise SerializationError(
                 f"{self._operator}, defined at {self._operator.location}: {what} cannot be checkpointed. {error} "
-                f"Fields of a function are part of its state: keep plain values in them, or define __getstate__ "
-                f"(without the field) and __setstate__ (which builds it again)."
+                f"Fields of a function are part of its state: store plain values in them, or define __getstate__ "
+                f"(without the field) and __setstate__ (which recreates it)."
             ) from error
 
 
 def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:
-    """In words what two snapshots of fields of ``function``, which are not the same, differ in."""
+    """Describe the difference between two different snapshots of the fields of ``function``."""
     function = function.wrapped if isinstance(function, WrappingFunction) else function
     if type(function).__getstate__ is not object.__getstate__:
         return "what __getstate__ returned"
     kept = [codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second)]
     for name in sorted({*kept[0], *kept[1]}):
-        values = [shorten(fields[name]) if name in fields else "what the program says" for fields in kept]
+        values = [shorten(fields[name]) if name in fields else "its initial value" for fields in kept]
         if values[0] != values[1]:
             return f"the field {name!r} of the function: {values[0]} and {values[1]}"
     return "fields of the function"
 
 
 def _as_dict(state: Any) -> dict[str, Any]:
-    # What __getstate__ returns by default: a dict, None, or (dict or None, slots).
+    # The default __getstate__ returns a dict, None, or (dict or None, slots).
     plain, slots = state if isinstance(state, tuple) else (state, None)
     return {**(plain or {}), **(slots or {})}

@@ -1,4 +1,4 @@
-"""The states of one function in one subtask: a handle for each, and what belongs to the subtask instead of a key."""
+"""The states of one function in one subtask: a handle for each, and the values of subtask states."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _EXPIRING_HANDLES: Mapping[type[StateDeclaration], Callable[..., ExpiringHandle]
 
 
 class FunctionStates:
-    """Gives ``partition`` the handles on the function's states; keeps those that belong to the subtask."""
+    """Creates the handles for the function's states, passes them to ``partition``, and stores subtask states."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class FunctionStates:
         time: BatchTime,
         owner: str,
     ) -> None:
-        """``owner``: names the states in errors."""
+        """Create the handles. ``owner`` names the states in error messages."""
         self._store = store
         self._partition = partition
         self._time = time
@@ -89,23 +89,29 @@ class FunctionStates:
         partition.new_handle = _entry_handle
 
     def named(self, name: str) -> Handle:
-        """The handle on the state ``name``, which a field of the function held."""
+        """Return the handle for the state ``name``, to which a field of the function refers.
+
+        Raises:
+            UndeclaredStateError: The function no longer declares the state.
+        """
         handle = self._handles.get(name)
         if handle is None:
-            raise UndeclaredStateError(f"A field holds the state {name!r}, which uses_states() no longer returns.")
+            raise UndeclaredStateError(
+                f"A field refers to the state {name!r}, which uses_states() no longer returns. Declare it again."
+            )
         return handle
 
     def expire(self) -> None:
-        """Remove what has expired; called when time has passed."""
+        """Remove expired values."""
         if self._expiring:
             expire(self._store, self._expiring, self._time.now_ms)
 
     def snapshot(self) -> dict[str, bytes]:
-        """The states of the subtask, by name. Those of the keys are in the keyed store."""
+        """Return the subtask states by name. States of keys are in the keyed store."""
         return self._subtask_state.snapshot()
 
     def restore(self, state: Mapping[str, bytes]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._subtask_state.restore(state)
 
     def _new_handle(self, declaration: StateDeclaration) -> Handle:
@@ -118,57 +124,57 @@ class FunctionStates:
 
 
 class _SubtaskState:
-    """States that belong to the subtask: each is bytes until it is asked for."""
+    """States of the subtask. Each is decoded when it is first accessed."""
 
     def __init__(self, codec: Codec, owner: str) -> None:
         self.values: dict[str, Any] = {}
-        self.asked_for: set[str] = set()
-        """The names of those that ``values`` has, unless they are empty."""
+        self.loaded: set[str] = set()
+        """The names of decoded states. ``values`` contains those that are not empty."""
         self._codec = codec
         self._owner = owner
         self._encoded: dict[str, bytes] = {}
 
-    def ask_for(self, name: str) -> None:
-        """Have the state ``name`` in ``values``."""
+    def load(self, name: str) -> None:
+        """Decode the state ``name`` into ``values``."""
         if name in self._encoded:
             self.values[name] = self._codec.loads(self._encoded.pop(name), self._owner)
-        self.asked_for.add(name)
+        self.loaded.add(name)
 
     def snapshot(self) -> dict[str, bytes]:
-        """Per name the value; encodes only those that were asked for."""
+        """Return the encoded values by name. Only loaded states are encoded again."""
         for name in sorted(self.values):
             self._encoded[name] = encode_state(self._codec, self.values[name], f"{self._owner}, state {name!r}")
-        self._forget()  # whoever changes a value from now on has to ask for it again
+        self._forget()  # so that later changes load the value again
         return {name: self._encoded[name] for name in sorted(self._encoded)}
 
     def restore(self, state: Mapping[str, bytes]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._forget()
         self._encoded.clear()
         self._encoded.update(state)
 
     def _forget(self) -> None:
         self.values.clear()
-        self.asked_for.clear()
+        self.loaded.clear()
 
 
 class _SubtaskKey:
-    """The state ``name`` of the subtask, whatever the key."""
+    """``CurrentKey`` of a subtask state: always the name of the state."""
 
     __slots__ = ("_state", "key", "touched")
 
     def __init__(self, state: _SubtaskState, name: str) -> None:
         self.key: Any = name
-        self.touched = state.asked_for
+        self.touched = state.loaded
         self._state = state
 
     def touch(self) -> None:
-        """Ask for it."""
-        self._state.ask_for(self.key)
+        """Load the state."""
+        self._state.load(self.key)
 
 
 class _EntryColumn:
-    """StateColumn of a dict that is found anew at each access, for it may be another one by then."""
+    """``StateColumn`` of a dict that is looked up at each access, because it may have been replaced."""
 
     __slots__ = ("_lookup",)
 
@@ -192,7 +198,7 @@ class _EntryColumn:
 
 
 class _NameAsKey:
-    """Always the cell of one name."""
+    """``CurrentKey`` that is always one name."""
 
     __slots__ = ("key", "touched")
 
@@ -201,7 +207,7 @@ class _NameAsKey:
         self.touched = (name,)
 
     def touch(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 def _entry_handle(declaration: StateDeclaration, lookup: EntryLookup) -> Handle:

@@ -1,7 +1,7 @@
-"""Handles on states whose values stay until they are removed.
+"""Handles for states without a time to live.
 
-A handle looks up the value of the current key at each access. The value of a state is plain: a value, a list or a dict.
-A state that is empty has none.
+A handle looks up the value of the current key at each access. The stored value is a plain value, list or dict. Empty
+states are not stored.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = (
 
 
 class StateColumn(Protocol):
-    """Where the values of one state are, by what tells them apart: keys, mostly."""
+    """The values of one state, usually by key."""
 
     def get(self, key: Any, /) -> Any:
-        """A value, or None."""
+        """Return a value, or None."""
 
     def pop(self, key: Any, default: None, /) -> Any:
-        """Remove a value, if there is one."""
+        """Remove a value if there is one."""
 
     def __getitem__(self, key: Any, /) -> Any: ...
 
@@ -52,23 +52,23 @@ class StateColumn(Protocol):
 
 
 class CurrentKey(Protocol):
-    """Which cell is meant just now."""
+    """The key whose values handles access."""
 
     key: Any
 
     @property
     def touched(self) -> Container[Any]:
-        """The keys whose values may be read and changed; always the same object."""
+        """The keys whose values are loaded. Always the same object."""
 
     def touch(self) -> None:
-        """Make ``key`` one of them. Raises ``ContractError`` if there is none."""
+        """Load the values of ``key``. Raises ``ContractError`` if there is no current key."""
 
 
 _IMMUTABLE = (int, float, complex, str, bytes, type(None))
 
 
 class Handle(Reference):
-    """What all handles share. A function that keeps one in a field finds the one of this name there after a restart."""
+    """Base of all handles. A function's field that holds one refers to the state of the same name after a restart."""
 
     __slots__ = ("declaration",)
 
@@ -83,9 +83,9 @@ class Handle(Reference):
 
 
 class PlainHandle(Handle):
-    """A view on the value of the ``current`` key in ``column``.
+    """A view of the value of the ``current`` key in ``column``.
 
-    What may well be called for each record does by itself what ``_key`` does.
+    Methods that are often called per record inline ``_key``.
     """
 
     __slots__ = ("_column", "_current", "_touched")
@@ -97,7 +97,7 @@ class PlainHandle(Handle):
         self._touched = current.touched
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove the value."""
         self._column.pop(self._key(), None)
 
     def _key(self) -> Any:
@@ -117,7 +117,7 @@ class ValueHandle(PlainHandle):
         self._default = default_maker(declaration)
 
     def value(self) -> Any:
-        """The value or the default."""
+        """Return the value or the default."""
         key = self._current.key
         if key not in self._touched:
             self._current.touch()
@@ -144,7 +144,7 @@ class ListHandle(PlainHandle):
         super().__init__(declaration, column, current)
 
     def get(self) -> list[Any]:
-        """The elements."""
+        """Return the elements."""
         return list(self._column.get(self._key()) or ())
 
     def add(self, value: Any) -> None:
@@ -167,7 +167,7 @@ class ListHandle(PlainHandle):
                 before.extend(added)
 
     def update(self, values: Iterable[Any]) -> None:
-        """Store ``values``."""
+        """Replace the elements by ``values``."""
         if new := list(values):
             self._column[self._key()] = new
         else:
@@ -188,7 +188,7 @@ class MapHandle(PlainHandle):
         super().__init__(declaration, column, current)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of ``key``."""
+        """Return the value of ``key``, or ``default``."""
         at = self._current.key
         if at not in self._touched:
             self._current.touch()
@@ -205,7 +205,7 @@ class MapHandle(PlainHandle):
             entries[key] = value
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
-        """Set many values."""
+        """Set several values."""
         if entries:
             at = self._key()
             before = self._column.get(at)
@@ -224,23 +224,23 @@ class MapHandle(PlainHandle):
                 self._column.pop(at, None)
 
     def contains(self, key: Any) -> bool:
-        """Whether ``key`` is there."""
+        """Whether the map contains ``key``."""
         return key in self._entries()
 
     def keys(self) -> list[Any]:
-        """The keys."""
+        """Return the keys."""
         return list(self._entries())
 
     def values(self) -> list[Any]:
-        """The values."""
+        """Return the values."""
         return list(self._entries().values())
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Keys and values."""
+        """Return the keys and values."""
         return list(self._entries().items())
 
     def is_empty(self) -> bool:
-        """Whether there is no key."""
+        """Whether the map is empty."""
         return not self._entries()
 
     def __contains__(self, key: object) -> bool:
@@ -267,11 +267,11 @@ class ReducingHandle(PlainHandle):
         self._reduce = declaration.reduce
 
     def get(self) -> Any:
-        """The reduced value."""
+        """Return the reduced value, or None."""
         return self._column.get(self._key())
 
     def add(self, value: Any) -> None:
-        """Reduce with ``value``."""
+        """Combine the reduced value with ``value``."""
         key, column = self._key(), self._column
         column[key] = self._reduce(column[key], value) if key in column else value
 
@@ -288,19 +288,19 @@ class AggregatingHandle(PlainHandle):
         self._function = declaration.function
 
     def get(self) -> Any:
-        """The result."""
+        """Return the result of the accumulator, or None."""
         key, column = self._key(), self._column
         return self._function.get_result(column[key]) if key in column else None
 
     def add(self, value: Any) -> None:
-        """Add to the accumulator."""
+        """Add ``value`` to the accumulator."""
         key, column = self._key(), self._column
         accumulator = column[key] if key in column else self._function.create_accumulator()
         column[key] = self._function.add(value, accumulator)
 
 
 def default_maker(declaration: ValueStateDeclaration[Any, Any]) -> Callable[[], Any]:
-    """Gives the default of ``declaration``, so that changing it in one place does not change it in another."""
+    """Return a function that returns the default of ``declaration``, copied so that changes do not leak."""
     default = declaration.default
     if isinstance(default, _IMMUTABLE):
         return lambda: default

@@ -1,8 +1,7 @@
-"""Which subtask a key belongs to: a hash that is the same in every process, on every machine, in every run.
+"""Assigns keys to subtasks by a hash that is the same in every process, on every machine and in every run.
 
-Python's own ``hash`` is seeded per process for str and bytes. For numbers it is not, and there it also makes equal
-numbers of different types hash alike (``1 == 1.0 == True == Decimal(1)``), which this hash has to keep: keys that are
-equal must meet in one partition.
+Python's ``hash`` is seeded per process for str and bytes, but not for numbers. There it is used, because it is the same
+for equal numbers of different types (``1 == 1.0 == True == Decimal(1)``): equal keys must share a partition.
 """
 
 from __future__ import annotations
@@ -23,21 +22,36 @@ from dsv2.errors import InvalidKeyError
 __all__ = ("stable_hash", "subtask_of")
 
 _MASK = 0xFFFFFFFF
-_MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads neighbouring numbers
+_MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads adjacent numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
-    """The subtask that owns ``key``: key groups are cut into contiguous ranges (Flink ``KeyGroupRangeAssignment``)."""
+    """Return the subtask that owns ``key``. Key groups are divided into contiguous ranges.
+
+    Args:
+        key: The key.
+        max_parallelism: The number of key groups.
+        parallelism: The number of subtasks.
+
+    Raises:
+        InvalidKeyError: The key is None or of a type that cannot be hashed consistently.
+
+    Source: Flink ``KeyGroupRangeAssignment``.
+    """
     if key is None:
         raise InvalidKeyError(
-            "The assigned key must not be None: the key selector must return a value for every record."
+            "The assigned key must not be None. The key selector must return a value for every record."
         )
     return stable_hash(key) % max_parallelism * parallelism // max_parallelism
 
 
 def stable_hash(key: Any) -> int:
-    """A 32-bit hash of a key. Raises ``InvalidKeyError`` for a type that has none."""
+    """Return a 32-bit hash of a key.
+
+    Raises:
+        InvalidKeyError: The type cannot be hashed consistently.
+    """
     kind = type(key)
     hasher = _HASHERS.get(kind)
     if hasher is None:
@@ -47,7 +61,7 @@ def stable_hash(key: Any) -> int:
 
 def _mix(value: int) -> int:
     product = value * _MULTIPLIER
-    return (product >> 32 ^ product >> 64) & _MASK  # the upper part as well, or multiples of 2**40 would all meet
+    return (product >> 32 ^ product >> 64) & _MASK  # XOR the upper part, or multiples of 2**40 would collide
 
 
 def _text(key: str) -> int:
@@ -60,7 +74,7 @@ def _bytes(key: bytes) -> int:
 
 def _number(key: int | Decimal | Fraction) -> int:
     product = hash(key) * _MULTIPLIER
-    return (product >> 32 ^ product >> 64) & _MASK  # _mix, without a call: this may be asked for at each record
+    return (product >> 32 ^ product >> 64) & _MASK  # _mix, inlined because this may be called per record
 
 
 def _float(key: float) -> int:
@@ -80,10 +94,10 @@ def _sequence(parts: tuple[Any, ...]) -> int:
 
 
 def _datetime(key: datetime) -> int:
-    key = key.replace(fold=0)  # which no comparison looks at
+    key = key.replace(fold=0)  # comparisons ignore it
     if key.utcoffset() is None:
         return _text(key.isoformat())
-    return _timedelta(key - _EPOCH)  # equal instants are equal keys, whatever their zone
+    return _timedelta(key - _EPOCH)  # equal instants in different zones are equal keys
 
 
 def _time(key: time) -> int:
@@ -123,7 +137,7 @@ _BUILT_IN = (str, bytes, bool, int, float, Decimal, Fraction, tuple, datetime, d
 
 
 def _hasher_for(kind: type) -> Callable[[Any], int]:
-    for base in _BUILT_IN:  # IntEnum, StrEnum, NamedTuples: equal to the plain value, so they hash like it
+    for base in _BUILT_IN:  # an IntEnum, StrEnum or NamedTuple equals the plain value, so it must hash like it
         if issubclass(kind, base):
             return _HASHERS[base]
     if issubclass(kind, Enum):

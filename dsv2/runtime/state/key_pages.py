@@ -1,7 +1,7 @@
-"""The pages of keyed state. What keys have lies in columns: one for each state, and one for all else, the entries.
+"""The pages of keyed state. Values are stored in columns: one for each state, and one for the entries of keys.
 
-A page that is decoded is merely a dict of its keys, and what they have is in the columns beside that of the other
-decoded pages, where it is found by key alone. So many touched keys cost little more than their look-ups.
+A decoded page is only a dict of its keys. Their values are in columns shared by all decoded pages, where they are found
+by key alone, so that a touched key costs little more than the lookup.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from dsv2.spi import KeyEntry
 
 __all__ = ("KeyPages",)
 
-_ENTRIES = None  # their name among the columns; others have strings
+_ENTRIES = None  # the name of the column of entries; other names are strings
 
 
 class KeyPages(Pages):
-    """Pages of keys, with ``columns`` and ``entries`` of the keys of all pages that are decoded."""
+    """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
     __slots__ = ("columns", "entries", "numbers")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         super().__init__(codec, owner, store)
         self.numbers: dict[Any, int] = {}
-        """The page of each key that is in a decoded one."""
+        """The page number of each key in a decoded page."""
         self.entries: dict[Any, KeyEntry] = {}
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
-        """By name and key. What is in here is there, be it None. Entries are not empty when pages are encoded."""
+        """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
 
     def column(self, name: str) -> dict[Any, Any]:
-        """The column ``name``: always the same dict."""
+        """Return the column ``name``. It is always the same dict."""
         return self.columns.setdefault(name, {})
 
     def add(self, key: Any, number: int) -> None:
-        """Put a key that has no place yet into page ``number``."""
+        """Add a new key to page ``number``."""
         self.load(number)[key] = None
         self.numbers[key] = number
         self.changed.add(number)
 
     def drop_empty(self, page: Page) -> int:
-        """Take keys that are in no column out of their decoded page, before a snapshot; how many these were."""
+        """Remove the keys without values from a decoded page before a snapshot, and return their number."""
         empty = set(page).difference(*self.columns.values())
         for key in empty:
             del page[key]
@@ -58,7 +58,7 @@ class KeyPages(Pages):
         return new
 
     def snapshot(self) -> tuple[int, dict[int, bytes]]:
-        """As of all pages; nothing is decoded then, for a value that is changed from now on has to be asked for."""
+        """Take a snapshot and drop all decoded pages, so that later changes load the page again."""
         state = super().snapshot()
         self._forget()
         return state
@@ -68,7 +68,7 @@ class KeyPages(Pages):
         self._forget()
 
     def _values_of(self, key: Any) -> KeyEntry:
-        """All that it has, by name."""
+        """All values of a key, by name."""
         states = {name: column[key] for name, column in self.columns.items() if key in column and name is not _ENTRIES}
         return {**states, **self.entries.get(key, {})}
 
@@ -84,18 +84,18 @@ class KeyPages(Pages):
         for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
             column = self.columns.get(name)
             if column is None:
-                column = self.column(name)  # of a state that is no longer declared
+                column = self.column(name)  # a state that is no longer declared
             column.update(zip(holders or keys, values, strict=True))
         return dict.fromkeys(keys)
 
     def _encode(self, page: Page) -> bytes:
         keys = page.keys()
         names: list[str | None] = []
-        columns: list[list[Any]] = [list(keys), names]  # and for each name the keys that have a value, and the values
+        columns: list[list[Any]] = [list(keys), names]  # then for each name the keys with a value, and the values
         for name, column in self.columns.items():
             if keys <= column.keys():
                 names.append(name)
-                columns += [], list(map(column.__getitem__, keys))  # all keys have one
+                columns += [], list(map(column.__getitem__, keys))  # no keys: all of them have a value
             elif column and (holders := [key for key in keys if key in column]):
                 names.append(name)
                 columns += holders, list(map(column.__getitem__, holders))

@@ -1,7 +1,7 @@
 """The keyed state of one operator in one subtask: columns and entries by key, in pages, and panes by window.
 
-The cost of a micro-batch follows the keys that it touches, not the keys that are held. What has to happen at some time
-(timers, expiry) is found by each page's earliest deadline, so nothing is ever scanned.
+The cost of a micro-batch depends on the keys that it touches, not on the stored keys. Timers and expired values
+are found by the earliest deadline of each page, without a scan.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ("Domain", "PagedKeyedStore")
 
 
 class Domain:
-    """Kinds of deadlines. An entry keeps those of a kind as a sorted list, under the kind's number."""
+    """Kinds of deadlines. An entry stores those of a kind as a sorted list under the kind's number."""
 
     EVENT_TIME: Final = 0
     PROCESSING_TIME: Final = 1
@@ -30,17 +30,20 @@ class Domain:
 
 
 _CROWDED = 4 * KEYS_PER_PAGE
-"""Pages so full are divided at once, or many timers would mean long walks; else once in a micro-batch, at its end."""
+"""Average size at which pages are split at once, to keep walks over their timers short; else at the snapshot."""
 
 _DOMAINS = (Domain.EVENT_TIME, Domain.PROCESSING_TIME, Domain.EXPIRY)
 _EMPTY: KeyEntry = {}
 
 
 class PagedKeyedStore:
-    """Maps keys to what they have: a value in each ``column``, and an ``entry`` for all else.
+    """Maps keys to a value in each ``column``, and to an ``entry`` for other data.
 
-    ``remember``: a key stays once it was touched, even if it has nothing. Else a key goes with its last value.
-    ``stores``: where its pages are between micro-batches.
+    Args:
+        codec: Serializes pages.
+        owner: Names the state in error messages.
+        remember: Whether a touched key stays even without values. If False, it is removed with its last value.
+        stores: Creates the stores of pages between micro-batches.
     """
 
     def __init__(self, codec: Codec, owner: str, remember: bool = True, stores: PageStores = in_blob) -> None:
@@ -55,38 +58,39 @@ class PagedKeyedStore:
             domain: Deadlines(codec, owner, stores(f"deadlines/{domain}", f"{owner}, deadlines")) for domain in _DOMAINS
         }
         self.touched: set[Any] = set()
-        """Keys that need no touch before the next snapshot: what they have is in the columns."""
+        """Keys that need not be touched again before the next snapshot: their values are in the columns."""
         self.live: dict[Any, KeyEntry] = {}
-        """Entries that ``entry`` has returned since the last snapshot: the short way for hot code."""
+        """Entries that ``entry`` has returned since the last snapshot: the fast path for hot code."""
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        """Every key of this moment, page by page, whatever is added or removed meanwhile."""
+        """Iterate over a snapshot of the keys, page by page."""
         keys = [key for page in self._pages for key in self._held(page)]
         in_panes = dict.fromkeys(key for pane in self.panes for key in pane)
         yield from dict.fromkeys([*keys, *in_panes])
 
     def column(self, name: str) -> dict[Any, Any]:
-        """The values of a state by key, always the same dict. Asked for before the first key is touched.
+        """Return the values of a state by key. It is always the same dict. Call it before touching the first key.
 
-        Touch a key before its value is looked at or changed.
+        Touch a key before you read or change its value.
         """
         self._has_columns = True
         return self._pages.column(name)
 
     def columns_of(self, key: Any) -> Iterator[tuple[str, Any]]:
-        """The values of ``key``, by name of their column, to look at."""
+        """Iterate over the values of ``key`` with the names of their columns, read-only."""
         self._load(key)
         for name, column in self._pages.columns.items():
             if name is not None and key in column:
                 yield name, column[key]
 
     def touch(self, key: Any) -> None:
-        """Note that ``key`` was seen. Callers skip the call for keys that are in ``touched``.
+        """Load the values of ``key``. Callers skip the call for keys in ``touched``.
 
-        Raises ``InvalidKeyError`` for None and for types that cannot be keys.
+        Raises:
+            InvalidKeyError: The key is None or of a type that cannot be a key.
         """
         if key is None:
             raise InvalidKeyError("The assigned key must not be None.")
@@ -97,13 +101,13 @@ class PagedKeyedStore:
         self.touched.add(key)
 
     def _touch_page(self, number: int) -> None:
-        # States are there to be used, so that their page counts as changed; then no other key of it needs a touch.
+        # States are likely to change, so mark the page as changed. Then none of its other keys need to be touched.
         if number not in self._pages.changed:
             self._pages.changed.add(number)
             self.touched.update(self._pages.load(number))
 
     def entry(self, key: Any) -> KeyEntry:
-        """The entry of ``key``, made if there is none. What is changed in it is kept by the next ``snapshot``."""
+        """Return the entry of ``key``, creating it if necessary. Changes are stored by the next ``snapshot``."""
         entry = self.live.get(key)
         if entry is None:
             self._pages.changed.add(self._place(key))
@@ -111,22 +115,22 @@ class PagedKeyedStore:
         return entry
 
     def find(self, key: Any) -> KeyEntry | None:
-        """The entry of ``key`` to look at, or None."""
+        """Return the entry of ``key`` for reading, or None."""
         self._load(key)
         return self._entries.get(key)
 
     def add_deadline(self, domain: int, key: Any, time: int) -> None:
-        """Note a deadline that was put into the entry of ``key``."""
+        """Register a deadline that was added to the entry of ``key``."""
         self._deadlines[domain].hasten(self._place(key), time)
 
     def next_deadline(self, domain: int) -> int | None:
-        """The earliest deadline, or a time before it if that one was taken back; None if there is none."""
+        """Return the earliest deadline, or an earlier time if one was removed; None if there is none."""
         return self._deadlines[domain].next()
 
     def take_due(self, domain: int, time: int) -> list[tuple[int, Any]]:
-        """Deadlines up to ``time`` with their keys, in no particular but a repeatable order; each is given once.
+        """Return deadlines up to ``time`` with their keys, each once, in an unspecified but deterministic order.
 
-        The caller takes them out of the entries.
+        The caller removes them from the entries.
         """
         due: list[tuple[int, Any]] = []
         for number in self._deadlines[domain].take(time):
@@ -142,7 +146,7 @@ class PagedKeyedStore:
         return due
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Everything as plain values and the pages as bytes; encodes only the pages that changed."""
+        """Return the state as built-in values, with pages as bytes. Only changed pages are encoded."""
         self._drop_empty()
         self._grow()
         for number in self._pages.changed:
@@ -151,7 +155,7 @@ class PagedKeyedStore:
                 deadlines.put(number, self._earliest(page, domain))
         if not self._count:
             self._pages.clear()
-        self.touched.clear()  # whoever changes a value or an entry from now on has to ask for it again
+        self.touched.clear()  # so that later changes load the value or entry again
         self.live.clear()
         deadlines_of = {
             domain: state
@@ -161,7 +165,7 @@ class PagedKeyedStore:
         return self._count, self._pages.snapshot(), deadlines_of, self.panes.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._count, pages, deadlines_of, panes = state
         self._pages.restore(pages)
         self.panes.restore(panes)
@@ -175,7 +179,7 @@ class PagedKeyedStore:
             self._pages.load(self._pages.number_of(key))
 
     def _place(self, key: Any) -> int:
-        """The page of ``key``, which is in it from now on."""
+        """Return the page of ``key``, adding the key if necessary."""
         if key not in self._numbers:
             number = self._pages.number_of(key)
             self._pages.load(number)
@@ -187,7 +191,7 @@ class PagedKeyedStore:
         return self._numbers[key]
 
     def _held(self, page: Page) -> list[Any]:
-        """The keys of a page that are more than a place left empty."""
+        """The keys of a page, without keys that will be removed because they have no values."""
         if self.remembers:
             return list(page)
         columns = [column for name, column in self._pages.columns.items() if name is not None]

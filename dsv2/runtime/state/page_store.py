@@ -1,6 +1,6 @@
-"""Where pages of bytes are between micro-batches: in the state blob of the subtask, or each by itself in a map.
+"""Stores pages of bytes between micro-batches: in the state blob of the subtask, or as entries of a map.
 
-What is above only counts its pages from 0; which of the two it is, the runtime decides.
+The runtime chooses one of them.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ __all__ = ("BlobPages", "Entries", "EntryPages", "PageStore", "PageStores", "in_
 
 
 class PageStore(Protocol):
-    """Pages by number. Those that were not put last are not touched by a micro-batch that does not ask for them."""
+    """Pages by number. A micro-batch reads only the pages that it requests."""
 
     @property
     def most(self) -> int:
-        """How many pages it is good for; with more keys they get larger instead."""
+        """The maximum number of pages. With more keys, pages grow instead."""
 
     def get(self, number: int) -> bytes | None:
-        """The page that was put last, None if there is none. Raises ``CorruptDataError`` if it is not whole."""
+        """Return a page, or None. Raises ``CorruptDataError`` if it is damaged."""
 
     def put(self, number: int, page: bytes) -> None:
-        """Keep a page."""
+        """Store a page."""
 
     def remove(self, number: int) -> None:
-        """Forget a page that is there."""
+        """Remove an existing page."""
 
     def snapshot(self) -> dict[int, bytes]:
-        """The part of it that goes into the state blob."""
+        """Return the part that is stored in the state blob."""
 
     def restore(self, state: Mapping[int, bytes]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
 
 
 PageStores: TypeAlias = Callable[[str, str], PageStore]
-"""Gives the store of a map by its name, which no other map of the subtask has, and the words for it in errors."""
+"""Creates the page store of a map. Called with its name, unique in the subtask, and its description for errors."""
 
 
 class Entries(Protocol):
-    """The map that a runtime keeps for a subtask. It is as the last finished micro-batch has left it."""
+    """The map that a runtime stores for a subtask, as of the last completed micro-batch."""
 
     def get(self, name: str, number: int) -> bytes | None:
-        """An entry, or None."""
+        """Return an entry, or None."""
 
     def put(self, name: str, number: int, data: bytes) -> None:
         """Set an entry."""
 
     def remove(self, name: str, number: int) -> None:
-        """Remove an entry that is there."""
+        """Remove an existing entry."""
 
 
 class BlobPages:
-    """Pages that are part of the state blob, so each micro-batch moves all of them."""
+    """Pages within the state blob. Each micro-batch reads and writes all of them."""
 
     __slots__ = ("_pages",)
 
@@ -64,28 +64,28 @@ class BlobPages:
         self._pages: dict[int, bytes] = {}
 
     def get(self, number: int) -> bytes | None:
-        """The page."""
+        """Return a page, or None."""
         return self._pages.get(number)
 
     def put(self, number: int, page: bytes) -> None:
-        """Keep it."""
+        """Store a page."""
         self._pages[number] = page
 
     def remove(self, number: int) -> None:
-        """Forget it."""
+        """Remove a page."""
         del self._pages[number]
 
     def snapshot(self) -> dict[int, bytes]:
-        """All of them."""
+        """Return all pages."""
         return dict(self._pages)
 
     def restore(self, state: Mapping[int, bytes]) -> None:
-        """Take over all of them."""
+        """Restore all pages."""
         self._pages = dict(state)
 
 
 class EntryPages:
-    """Pages that are entries of a map. Each is sealed as a blob of its own, for it is read without the others."""
+    """Pages as entries of a map. Each is sealed as its own blob, because it is read independently."""
 
     __slots__ = ("_codec", "_entries", "_name", "_owner", "_read")
 
@@ -99,7 +99,7 @@ class EntryPages:
         self._read: dict[int, bytes] = {}  # as they are in the map
 
     def get(self, number: int) -> bytes | None:
-        """The page."""
+        """Return a page, or None."""
         blob = self._entries.get(self._name, number)
         if blob is None:
             return None
@@ -107,31 +107,31 @@ class EntryPages:
         return self._codec.unwrap(BlobKind.PAGE, blob, f"{self._owner}, page {number}")
 
     def put(self, number: int, page: bytes) -> None:
-        """Keep it, unless it is what is there: many a page is only looked at."""
+        """Store a page unless it is unchanged, because many pages are only read."""
         blob = self._codec.wrap(BlobKind.PAGE, page)
         if self._read.get(number) != blob:
             self._entries.put(self._name, number, blob)
             self._read[number] = blob
 
     def remove(self, number: int) -> None:
-        """Forget it."""
+        """Remove a page."""
         self._entries.remove(self._name, number)
         self._read.pop(number, None)
 
     def snapshot(self) -> dict[int, bytes]:
-        """Nothing: the map has all of them."""
+        """Return nothing: the map has all pages."""
         return {}
 
     def restore(self, state: Mapping[int, bytes]) -> None:
-        """Read anew from the map."""
+        """Clear the cache, so that pages are read from the map again."""
         self._read.clear()
 
 
 def in_blob(name: str, owner: str) -> PageStore:
-    """``PageStores`` within the state blob."""
+    """Create a page store within the state blob (``PageStores``)."""
     return BlobPages()
 
 
 def in_entries(entries: Entries, codec: Codec) -> PageStores:
-    """``PageStores`` over a map of the runtime."""
+    """Return ``PageStores`` that use a map of the runtime."""
     return lambda name, owner: EntryPages(entries, name, codec, owner)

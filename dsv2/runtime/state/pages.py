@@ -1,7 +1,7 @@
-"""Keys and what belongs to them, cut into pages of bytes: a page is decoded only when one of its keys is asked for.
+"""Keys and their values in pages of bytes. A page is decoded only when one of its keys is accessed.
 
-Untouched pages stay where they are. The number of pages grows with the keys, so that a page stays small, and by as many
-as are needed (linear hashing): some keys more never mean that all pages are cut anew.
+Other pages stay encoded. The number of pages grows with the number of keys by linear hashing, so that pages stay small
+and growth never rewrites all of them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dsv2.runtime.state.page_store import PageStore
 __all__ = ("KEYS_PER_PAGE", "Page", "PageCache", "PagedMap", "Pages", "encode_state")
 
 KEYS_PER_PAGE = 32
-_MULTIPLIER = 0xD6E8FEB86659FD93  # odd and without pattern: every bit of a hash has a say in the page
+_MULTIPLIER = 0xD6E8FEB86659FD93  # odd and irregular, so that every bit of a hash affects the page
 _ABSENT: Any = object()
 
 Page: TypeAlias = dict[Any, Any]
 
 
 class PageCache:
-    """Pages as objects: those that were asked for. Whoever changes a page says so in ``changed``."""
+    """Decoded pages. Callers that change a page add its number to ``changed``."""
 
     __slots__ = ("_codec", "_decoded", "_owner", "_store", "changed", "stored")
 
@@ -36,20 +36,23 @@ class PageCache:
         self._decoded: dict[int, Page] = {}
         self.changed: set[int] = set()
         self.stored: Collection[int] = ()
-        """The numbers of the pages that the store has. All others are empty."""
+        """The numbers of the pages in the store. All others are empty."""
 
     def load(self, number: int) -> Page:
-        """Page ``number``, to look at and to change. Raises ``CorruptDataError`` if it is not what was stored."""
+        """Return page ``number`` for reading and changing. Raises ``CorruptDataError`` if it is damaged or missing."""
         page = self._decoded.get(number)
         if page is None:
             page = self._decoded[number] = self._stored_page(number) if number in self.stored else {}
         return page
 
     def save(self, stored: Collection[int]) -> dict[int, bytes]:
-        """Encode what has changed; from now on the store has the pages ``stored``.
+        """Encode the changed pages. From now on the store has the pages ``stored``.
 
-        Returns the part of them that goes into the state blob. Raises ``SerializationError`` naming a key whose values
-        cannot be turned into bytes.
+        Returns:
+            The part of the pages that is stored in the state blob.
+
+        Raises:
+            SerializationError: Values cannot be serialized; names their key.
         """
         for number in sorted(self.changed):
             if number in stored:
@@ -61,14 +64,14 @@ class PageCache:
         return self._store.snapshot()
 
     def adopt(self, pages: Mapping[int, bytes], stored: Collection[int]) -> None:
-        """Take over what an earlier ``save`` has returned, and the pages that were ``stored`` then."""
+        """Restore the result of a ``save``, with the pages that were ``stored``."""
         self._decoded.clear()
         self.changed.clear()
         self._store.restore(pages)
         self.stored = stored
 
     def clear(self) -> None:
-        """Forget all pages."""
+        """Remove all pages."""
         for number in self.stored:
             self._store.remove(number)
         self._decoded.clear()
@@ -82,7 +85,7 @@ class PageCache:
         return self._decode(number, data)
 
     def _decode(self, number: int, data: bytes) -> Page:
-        """Page ``number`` as an object; what else is to be done with it as it comes."""
+        """Decode page ``number``. Subclasses may do more when a page is loaded."""
         keys, values = self._codec.loads_columns(data, self._owner)
         return dict(zip(keys, values, strict=True))
 
@@ -96,29 +99,29 @@ class PageCache:
 
 
 class Pages(PageCache):
-    """The pages of one map, found by the hash of a key. Once any is stored, all ``count`` of them are."""
+    """The pages of one map, found by the hash of a key. Once one is stored, all ``count`` pages are."""
 
     __slots__ = ("_mask", "count")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         super().__init__(codec, owner, store)
         self.count = 1
-        self._mask = 0  # the least power of two that is not below count, less one
+        self._mask = 0  # the smallest power of two >= count, minus one
 
     def __iter__(self) -> Iterator[Page]:
-        """Every page, in order."""
+        """Iterate over all pages in order."""
         return map(self.load, range(self.count))
 
     def number_of(self, key: Any) -> int:
-        """The page that ``key`` belongs to. Raises ``InvalidKeyError`` for types that cannot be keys."""
-        # The low bits of the hash chose the subtask, so within one subtask they are much alike: it is mixed anew.
+        """Return the page of ``key``. Raises ``InvalidKeyError`` for types that cannot be keys."""
+        # Mix the hash again: keys of one subtask have similar low bits, because these chose the subtask.
         number = stable_hash(key) * _MULTIPLIER >> 32 & self._mask
         return number if number < self.count else number & self._mask >> 1
 
     def grow(self, keys: int) -> range:
-        """Be as many pages as ``keys`` need; the numbers of those that are new.
+        """Grow to the number of pages needed for a number of ``keys`` and return the numbers of the new pages.
 
-        They take what is now their own from pages that had it; the others are not touched.
+        Keys move to the new pages from the pages that are split. The others are not touched.
         """
         before, count = self.count, min(-(-keys // KEYS_PER_PAGE), self._store.most)
         if count <= before:
@@ -136,23 +139,23 @@ class Pages(PageCache):
         return range(before, count)
 
     def clear(self) -> None:
-        """Be one empty page, which is not stored."""
+        """Reset to one empty page, which is not stored."""
         super().clear()
         self._set_count(1)
 
     def snapshot(self) -> tuple[int, dict[int, bytes]]:
-        """How many pages are stored, and the part of them that goes into the state blob."""
+        """Return the number of stored pages and the part of them that is stored in the state blob."""
         pages = self.save(range(self.count) if self.changed else self.stored)
         return len(self.stored), pages
 
     def restore(self, state: tuple[int, dict[int, bytes]]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         stored, pages = state
         self.adopt(pages, range(stored))
         self._set_count(max(1, stored))
 
     def _place(self, number: int) -> int:
-        """The page that now has what would be in page ``number``, if there were that many."""
+        """The page that currently holds the keys of page ``number``, which may not exist yet."""
         number &= self._mask
         return number if number < self.count else number & self._mask >> 1
 
@@ -162,34 +165,38 @@ class Pages(PageCache):
 
 
 def encode_state(codec: Codec, value: Any, owner: str) -> bytes:
-    """``value`` as bytes. Raises ``SerializationError`` that names ``owner`` and says what to do."""
+    """Serialize ``value``.
+
+    Raises:
+        SerializationError: It cannot be serialized; names ``owner``.
+    """
     try:
         return codec.dumps(value)
     except SerializationError as error:
         raise SerializationError(
-            f"{owner}: {shorten(value)} cannot be checkpointed. {error} Keep plain values in states, or what they can "
-            f"be made from again."
+            f"{owner}: {shorten(value)} cannot be checkpointed. {error} Store plain values in states, or the data "
+            f"from which objects can be recreated."
         ) from error
 
 
 class PagedMap:
-    """Maps keys to values. Hot code looks into ``live`` and changes what it finds there; else it calls ``take``."""
+    """Maps keys to values. Hot code reads and changes values in ``live``, and calls ``take`` for other keys."""
 
     __slots__ = ("_pages", "_stored", "live")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         self.live: dict[Any, Any] = {}
-        """Values that were touched since the last snapshot, which keeps what is in here then."""
+        """Values accessed since the last snapshot. The next snapshot stores them."""
         self._pages = Pages(codec, owner, store)
         self._stored = 0  # keys in pages
 
     def __iter__(self) -> Iterator[Any]:
-        """Every key of this moment, in no particular but a repeatable order."""
+        """Iterate over a snapshot of the keys, in an unspecified but deterministic order."""
         yield from [key for page in (self._pages if self._stored else ()) for key in page]
         yield from list(self.live)
 
     def take(self, key: Any, default: Any = None) -> Any:
-        """The value of a ``key`` that is not in ``live``, moved there; ``default`` if there is none."""
+        """Move the value of a ``key`` that is not in ``live`` there and return it; ``default`` if it has none."""
         if not self._stored:
             return default
         number = self._pages.number_of(key)
@@ -202,7 +209,7 @@ class PagedMap:
         return value
 
     def take_all(self) -> dict[Any, Any]:
-        """``live``, with every value there is."""
+        """Load all values into ``live`` and return it."""
         if self._stored:
             for page in self._pages:
                 self.live.update(page)
@@ -211,12 +218,12 @@ class PagedMap:
         return self.live
 
     def discard(self) -> None:
-        """Take what is stored away. What is in ``live`` is left to whoever has it in hand."""
+        """Remove the stored values. ``live`` stays valid for callers that hold it."""
         self._pages.clear()
         self._stored = 0
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Everything as plain values and the pages as bytes."""
+        """Return the state as built-in values, with pages as bytes."""
         pages = self._pages
         self._stored += len(self.live)
         if not self._stored:
@@ -230,7 +237,7 @@ class PagedMap:
         return self._stored, pages.snapshot()
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self.live.clear()
         self._stored, pages = state
         self._pages.restore(pages)

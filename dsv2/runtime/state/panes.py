@@ -1,6 +1,6 @@
-"""Panes: what all keys of a subtask have in one window, for windows that begin and end for all keys at once.
+"""Panes hold the values of all keys of a subtask in one window, for windows with the same bounds for all keys.
 
-A pane has one deadline, where a timer for each key would be as many as there are keys.
+A pane has one deadline instead of a timer for each key.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ __all__ = ("PagedPane", "PagedPanes")
 
 
 class PagedPane(PagedMap, Pane):
-    """``Pane``, in pages.
+    """``Pane``, stored in pages.
 
-    ``deadline`` (ms): when the function wants to hear of it. ``layout``: by what rule things were put into it; plain
-    values, for functions whose next program may have another.
+    Args:
+        codec: Serializes pages.
+        owner: Names the state in error messages.
+        store: Stores the pages.
+        slot: The window.
+        deadline: When the function is called for the pane, in ms.
+        by_event: Whether ``deadline`` is in event time.
+        layout: How the function organizes the pane, as integers, in case a restarted program does it differently.
     """
 
     __slots__ = ("by_event", "deadline", "layout", "slot")
@@ -51,7 +57,7 @@ class PagedPanes(Panes):
         self._owner = owner
         self._stores = stores
         self._panes: dict[int, PagedPane] = {}
-        # By event time or not. Of the same deadline the later window comes first: it fires, while the other one goes.
+        # By time domain. At the same deadline the later window is first: it fires, whereas the earlier one is removed.
         self._heaps: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         self.get: Callable[[int], PagedPane | None] = self._panes.get
 
@@ -59,22 +65,22 @@ class PagedPanes(Panes):
         return iter(list(self._panes.values()))
 
     def open(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...] = ()) -> PagedPane:
-        """A new pane. ``by_event``: the deadline is one of event time, not of processing time."""
+        """Create a pane. ``by_event``: whether the deadline is in event time rather than processing time."""
         pane = self._new_pane(slot, deadline, by_event, layout)
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
     def hasten(self, pane: PagedPane, deadline: int) -> None:
-        """Give ``pane`` an earlier deadline. (A later one may just be put into it.)"""
+        """Give ``pane`` an earlier deadline. (To postpone it, assign ``pane.deadline``.)"""
         pane.deadline = deadline
         heappush(self._heaps[pane.by_event], (deadline, -pane.slot))
 
     def drop(self, slot: int) -> None:
-        """Forget a pane."""
+        """Remove a pane."""
         self._panes.pop(slot).discard()
 
     def next_due(self, by_event: bool) -> PagedPane | None:
-        """The pane with the earliest deadline of that time."""
+        """Return the pane with the earliest deadline in a time domain, or None."""
         heap = self._heaps[by_event]
         while heap:
             deadline, slot = heap[0]
@@ -88,19 +94,19 @@ class PagedPanes(Panes):
         return None
 
     def next_deadline(self, by_event: bool) -> int | None:
-        """The earliest deadline of that time."""
+        """Return the earliest deadline in a time domain, or None."""
         pane = self.next_due(by_event)
         return None if pane is None else pane.deadline
 
     def snapshot(self) -> dict[int, tuple[Any, ...]]:
-        """Everything as plain values and bytes."""
+        """Return the state as built-in values and bytes."""
         return {
             slot: (pane.deadline, pane.by_event, pane.layout, pane.snapshot())
             for slot, pane in sorted(self._panes.items())
         }
 
     def restore(self, state: dict[int, tuple[Any, ...]]) -> None:
-        """Take over an earlier ``snapshot``."""
+        """Restore a ``snapshot``."""
         self._panes.clear()
         self._heaps = {True: [], False: []}
         for slot, (deadline, by_event, layout, content) in state.items():

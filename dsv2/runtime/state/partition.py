@@ -1,4 +1,4 @@
-"""State and timers of the current key, as functions reach them."""
+"""State and timers of the current key, as functions use them."""
 
 from __future__ import annotations
 
@@ -34,33 +34,33 @@ class PartitionState(PartitionAccess):
 
     @property
     def current_key(self) -> Any:
-        """The key of the record in hand."""
+        """The current key. Raises ``ContractError`` if there is none."""
         if self.key is NO_KEY:
             raise ContractError(
                 "There is no current key here (open, watermarks, broadcast records and end of input concern all "
-                "partitions): use ctx.apply_to_all_partitions."
+                "partitions). Use ctx.apply_to_all_partitions."
                 if self._keyed
-                else "The key is only defined for functions on a keyed stream: call key_by before process."
+                else "The key is only defined for functions on a keyed stream. Call key_by before process."
             )
         return self.key
 
     def touch(self) -> None:
-        """Have what is kept of the current key at hand."""
+        """Load the values of the current key."""
         self._store.touch(self.current_key)
 
     def entry(self) -> KeyEntry:
-        """The live entry of the current key, made if there is none; extensions keep their state in it."""
+        """Return the live entry of the current key, creating it if necessary. Extensions store state in it."""
         return self._store.live.get(self.key) or self._store.entry(self.current_key)
 
     def find(self) -> KeyEntry | None:
-        """The entry of the current key to look at, or None; what is changed in it may be lost."""
+        """Return the entry of the current key for reading, or None. Changes may be lost."""
         return self._store.find(self.key)
 
     def get_state(self, declaration: Any) -> Any:
-        """The handle on a state."""
+        """Return the handle for a state. Raises ``UndeclaredStateError`` if it is not declared."""
         handle = self.handles.get(getattr(declaration, "name", ""))
         if handle is not None and handle.declaration is declaration:
-            return handle  # the short way: this may be asked for at each record
+            return handle  # the fast path, because this may be called per record
         handle = self.get_state_optional(declaration)
         if handle is None:
             known = ", ".join(map(str, (handle.declaration for handle in self.handles.values()))) or "none"
@@ -70,21 +70,21 @@ class PartitionState(PartitionAccess):
         return handle
 
     def get_state_optional(self, declaration: Any) -> Any:
-        """The handle on a state, or None."""
+        """Return the handle for a state, or None."""
         if not isinstance(declaration, StateDeclaration):
-            raise ContractError(f"A state is asked for by its declaration, not by {declaration!r}.")
+            raise ContractError(f"get_state requires the declaration of the state, got {declaration!r}.")
         handle = self.handles.get(declaration.name)
         if handle is None or handle.declaration is declaration or handle.declaration.matches(declaration):
             return handle
         raise UndeclaredStateError(
-            f"uses_states() returns another declaration of {declaration.name!r}:\n  asked for: {declaration!r}\n"
+            f"uses_states() returns another declaration of {declaration.name!r}:\n  requested: {declaration!r}\n"
             f"  declared:  {handle.declaration!r}"
         )
 
     def require_keyed(self, what: str) -> None:
         """Raise ``ContractError`` if the function is not keyed."""
         if not self._keyed:
-            raise ContractError(f"{what} is only there for functions on a keyed stream: call key_by before process.")
+            raise ContractError(f"{what} is only available on a keyed stream. Call key_by before process.")
 
 
 class SubtaskStates:
@@ -96,11 +96,11 @@ class SubtaskStates:
         self._partition = partition
 
     def get_state(self, declaration: Any) -> Any:
-        """The handle on a state."""
+        """Return the handle for a state. Raises ``UndeclaredStateError`` if it is not declared."""
         return _without_key(self._partition.get_state(declaration))
 
     def get_state_optional(self, declaration: Any) -> Any:
-        """The handle on a state, or None."""
+        """Return the handle for a state, or None."""
         handle = self._partition.get_state_optional(declaration)
         return None if handle is None else _without_key(handle)
 
@@ -108,8 +108,8 @@ class SubtaskStates:
 def _without_key(handle: Handle) -> Handle:
     if handle.declaration.redistribution_mode is RedistributionMode.NONE:
         raise ContractError(
-            f"{handle.declaration} belongs to a key, and a NonPartitionedContext has states of the subtask only: reach "
-            f"it through ctx.apply_to_all_partitions."
+            f"{handle.declaration} belongs to a key, but a NonPartitionedContext only has states of the subtask. Use "
+            f"ctx.apply_to_all_partitions."
         )
     return handle
 
@@ -130,17 +130,17 @@ class PartitionTimers:
         self._timers.register(self._partition.current_key, timestamp)
 
     def delete_timer(self, timestamp: int) -> None:
-        """Take it back."""
+        """Delete the timer of the current key at ``timestamp`` ms."""
         self._timers.delete(self._partition.current_key, timestamp)
 
     def current_time(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return processing time in ms since the epoch."""
         self._partition.require_keyed("Processing time")
         return self._time.now_ms
 
 
 class EventTimers(Reference):
-    """``EventTimeManager``: event timers of the current key. A function may keep it in a field."""
+    """``EventTimeManager``: event timers of the current key. A function may store it in a field."""
 
     __slots__ = ("_inputs", "_partition", "_timers")
 
@@ -161,13 +161,13 @@ class EventTimers(Reference):
         self._timers.register(self._partition.current_key, timestamp)
 
     def delete_timer(self, timestamp: int) -> None:
-        """Take it back."""
+        """Delete the timer of the current key at ``timestamp`` ms."""
         self._timers.delete(self._partition.current_key, timestamp)
 
     def current_time(self) -> int:
-        """Event time here, in ms."""
+        """Return the event time of the operator in ms."""
         return self._inputs.current
 
     def uses_processing_time(self) -> bool:
-        """Whether it is the wall clock."""
+        """Whether event time is the wall clock."""
         return self._inputs.uses_processing_time

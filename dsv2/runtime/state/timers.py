@@ -1,7 +1,7 @@
-"""Keyed timers of one operator in one subtask, in event time or in processing time.
+"""Keyed timers of one operator in one subtask, in event time or processing time.
 
-A timer is known by its key and time, so registering it twice is registering it once. Those of a key are part of its
-entry in the keyed store; each page of the store knows its earliest, so what is not due costs nothing.
+A timer is identified by its key and timestamp, so registering it twice has no effect. The timers of a key are part of
+its entry in the keyed store. The store indexes the earliest timer of each page, so other timers cost nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _timestamp = itemgetter(0)
 
 
 class BatchTime:
-    """Processing time, which stands still within a micro-batch, so that a repeated one repeats itself exactly."""
+    """Processing time. It is constant within a micro-batch, so that a retry produces the same results."""
 
     __slots__ = ("now_ms",)
 
@@ -30,17 +30,17 @@ class BatchTime:
 
 
 class TimerService:
-    """The timers of one ``domain``. The caller says which key is meant, and what firing is."""
+    """The timers of one ``domain``."""
 
     def __init__(self, domain: int, store: PagedKeyedStore) -> None:
         self._domain = domain
         self._store = store
         self._until: int | None = None  # set while timers fire
-        self._meanwhile: list[tuple[int, int, Any]] = []  # registered since then, and due: a heap
+        self._meanwhile: list[tuple[int, int, Any]] = []  # a heap of due timers registered while timers fire
         self._order = 0
 
     def register(self, key: Any, timestamp: int) -> None:
-        """Set a timer of ``key`` to ``timestamp``; nothing happens if there is one."""
+        """Register a timer of ``key`` at ``timestamp`` ms, unless it exists."""
         entry = self._store.entry(key)
         timers = entry.get(self._domain)
         if timers is None:
@@ -57,20 +57,23 @@ class TimerService:
             self._store.add_deadline(self._domain, key, timestamp)
 
     def delete(self, key: Any, timestamp: int) -> None:
-        """Take a timer back; nothing happens if there is none."""
+        """Delete a timer if it exists."""
         self._remove(key, timestamp)
 
     def advance(self, time: int, fire: Callable[[int, Any], None], *, last: bool = False) -> None:
-        """Call ``fire(timestamp, key)`` for every timer up to ``time``, in order of time.
+        """Fire the timers up to ``time`` in order of time.
 
-        Timers that are registered meanwhile and are due fire as well; not if this is the ``last`` time, because one
-        that registers itself anew would never come to an end.
+        Args:
+            time: The current time of the domain, in ms.
+            fire: Called with the timestamp and key of each timer.
+            last: Whether this is the last call. Due timers that are registered in the meantime also fire, except in
+                the last call, where a timer that registers itself again would fire forever.
         """
         first = self._store.next_deadline(self._domain)
         if first is None or first > time:
             return
         due = self._store.take_due(self._domain, time)
-        due.sort(key=_timestamp)  # stable: those of one time stay in their repeatable order
+        due.sort(key=_timestamp)  # stable, so that timers of the same time keep their deterministic order
         self._until = None if last else time
         try:
             for timestamp, key in due:
@@ -85,7 +88,7 @@ class TimerService:
             self._meanwhile.clear()
 
     def next_time(self) -> int | None:
-        """When the next timer is due, or a time before it if that one was taken back; None if there is none."""
+        """Return the time of the next timer, or an earlier time if one was deleted; None if there is none."""
         return self._store.next_deadline(self._domain)
 
     def _fire_meanwhile(self, fire: Callable[[int, Any], None]) -> None:

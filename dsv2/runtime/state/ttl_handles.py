@@ -1,7 +1,7 @@
-"""Handles on states with a time to live: each value is kept beside the time (ms) from which on it is not there.
+"""Handles for states with a time to live. Each value is stored with its expiry time in ms.
 
-What has expired is never returned. It is removed by ``expire``, which finds the keys by their deadlines: an entry has
-one, not after the first expiry of any value in it. Values that live longer meanwhile only make it come too early.
+Expired values are never returned. ``expire`` removes them and finds their keys by deadline. An entry has one deadline,
+at or before the first expiry of its values. It is too early if a value was renewed after it was set.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EntryLookup: TypeAlias = Callable[[], KeyEntry]
 
 
 class ExpiryIndex:
-    """The deadlines of the keys of one operator in one subtask."""
+    """The expiry deadlines of the keys of one operator in one subtask."""
 
     __slots__ = ("_partition", "_store", "time")
 
@@ -54,7 +54,7 @@ class ExpiryIndex:
         self.time = time
 
     def note(self, entry: KeyEntry, expiry: int) -> None:
-        """A value of the current key, whose entry this is, now expires at ``expiry``."""
+        """Register that a value in the ``entry`` of the current key expires at ``expiry`` (ms)."""
         deadlines = entry.get(Domain.EXPIRY)
         if deadlines is None or expiry < deadlines[0]:
             entry[Domain.EXPIRY] = [expiry]
@@ -62,7 +62,7 @@ class ExpiryIndex:
 
 
 def expire(store: PagedKeyedStore, handles: Iterable[ExpiringHandle], now: int) -> None:
-    """Remove what has expired by ``now`` (ms), of every key."""
+    """Remove the values of all keys that have expired at ``now`` (ms)."""
     for _, key in store.take_due(Domain.EXPIRY, now):
         entry = store.entry(key)
         left = [expiry for handle in handles if (expiry := handle.purge(entry, now)) is not None]
@@ -74,7 +74,7 @@ def expire(store: PagedKeyedStore, handles: Iterable[ExpiringHandle], now: int) 
 
 
 class ExpiringHandle(Handle, ABC):
-    """What these handles share."""
+    """Base of the handles for states with a time to live."""
 
     __slots__ = ("_duration", "_expiries", "_lookup", "_name", "_renews_on_read", "_time")
 
@@ -91,12 +91,12 @@ class ExpiringHandle(Handle, ABC):
         self._time = expiries.time
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove the value."""
         _remove(self._lookup(), self._name)
 
     @abstractmethod
     def purge(self, entry: KeyEntry, now: int) -> int | None:
-        """Remove what has expired by ``now`` (ms) from the state in ``entry``; when what is left expires first."""
+        """Remove values in ``entry`` that have expired at ``now`` (ms). Return the first expiry of the rest."""
 
     def _new_expiry(self, entry: KeyEntry) -> int:
         expiry = self._time.now_ms + self._duration
@@ -105,7 +105,7 @@ class ExpiringHandle(Handle, ABC):
 
 
 class _ExpiringCell(ExpiringHandle):
-    """One value, as a pair with its expiry."""
+    """A state with one value, stored as a pair (value, expiry)."""
 
     __slots__ = ()
 
@@ -121,7 +121,7 @@ class _ExpiringCell(ExpiringHandle):
         return None
 
     def _read(self) -> tuple[Any] | None:
-        """The value in a tuple, if there is one."""
+        """The value in a tuple, or None."""
         entry = self._lookup()
         cell = entry.get(self._name)
         if cell is None or cell[1] <= self._time.now_ms:
@@ -146,7 +146,7 @@ class ExpiringValueHandle(_ExpiringCell):
         self._default = default_maker(declaration)
 
     def value(self) -> Any:
-        """The value or the default."""
+        """Return the value or the default."""
         found = self._read()
         return found[0] if found is not None else self._default()
 
@@ -168,12 +168,12 @@ class ExpiringReducingHandle(_ExpiringCell):
         self._reduce = declaration.reduce
 
     def get(self) -> Any:
-        """The reduced value."""
+        """Return the reduced value, or None."""
         found = self._read()
         return found[0] if found is not None else None
 
     def add(self, value: Any) -> None:
-        """Reduce with ``value``."""
+        """Combine the reduced value with ``value``."""
         found = self._read()
         self._write(self._lookup(), value if found is None else self._reduce(found[0], value))
 
@@ -190,19 +190,19 @@ class ExpiringAggregatingHandle(_ExpiringCell):
         self._function = declaration.function
 
     def get(self) -> Any:
-        """The result."""
+        """Return the result of the accumulator, or None."""
         found = self._read()
         return self._function.get_result(found[0]) if found is not None else None
 
     def add(self, value: Any) -> None:
-        """Add to the accumulator."""
+        """Add ``value`` to the accumulator."""
         found = self._read()
         accumulator = found[0] if found is not None else self._function.create_accumulator()
         self._write(self._lookup(), self._function.add(value, accumulator))
 
 
 class ExpiringListHandle(ExpiringHandle):
-    """``ListState``: a list of pairs of element and expiry."""
+    """``ListState``, stored as a list of pairs (element, expiry)."""
 
     __slots__ = ()
 
@@ -210,7 +210,7 @@ class ExpiringListHandle(ExpiringHandle):
         super().__init__(declaration, lookup, expiries)
 
     def purge(self, entry: KeyEntry, now: int) -> int | None:
-        """Remove the elements that have expired."""
+        """Remove the expired elements."""
         cells = [cell for cell in entry.get(self._name, ()) if cell[1] > now]
         if not cells:
             entry.pop(self._name, None)
@@ -219,7 +219,7 @@ class ExpiringListHandle(ExpiringHandle):
         return _first_expiry(cells)
 
     def get(self) -> list[Any]:
-        """The elements."""
+        """Return the elements."""
         entry, now = self._lookup(), self._time.now_ms
         values = [value for value, expiry in entry.get(self._name, ()) if expiry > now]
         if values and self._renews_on_read:
@@ -237,7 +237,7 @@ class ExpiringListHandle(ExpiringHandle):
             entry.setdefault(self._name, []).extend(self._cells(entry, added))
 
     def update(self, values: Iterable[Any]) -> None:
-        """Store ``values``."""
+        """Replace the elements by ``values``."""
         if new := list(values):
             entry = self._lookup()
             entry[self._name] = self._cells(entry, new)
@@ -250,7 +250,7 @@ class ExpiringListHandle(ExpiringHandle):
 
 
 class ExpiringMapHandle(ExpiringHandle):
-    """``MapState``: a dict of pairs of value and expiry."""
+    """``MapState``, stored as a dict of pairs (value, expiry)."""
 
     __slots__ = ()
 
@@ -258,7 +258,7 @@ class ExpiringMapHandle(ExpiringHandle):
         super().__init__(declaration, lookup, expiries)
 
     def purge(self, entry: KeyEntry, now: int) -> int | None:
-        """Remove the entries that have expired."""
+        """Remove the expired entries."""
         cells = {key: cell for key, cell in entry.get(self._name, {}).items() if cell[1] > now}
         if not cells:
             entry.pop(self._name, None)
@@ -267,7 +267,7 @@ class ExpiringMapHandle(ExpiringHandle):
         return _first_expiry(cells.values())
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of ``key``."""
+        """Return the value of ``key``, or ``default``."""
         entry = self._lookup()
         cells = entry.get(self._name, {})
         cell = cells.get(key)
@@ -282,7 +282,7 @@ class ExpiringMapHandle(ExpiringHandle):
         self.put_all({key: value})
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
-        """Set many values."""
+        """Set several values."""
         if entries:
             entry = self._lookup()
             expiry = self._new_expiry(entry)
@@ -297,19 +297,19 @@ class ExpiringMapHandle(ExpiringHandle):
             _remove(entry, self._name)
 
     def contains(self, key: Any) -> bool:
-        """Whether ``key`` is there."""
+        """Whether the map contains ``key``."""
         return self.get(key, self) is not self
 
     def keys(self) -> list[Any]:
-        """The keys."""
+        """Return the keys."""
         return [key for key, _ in self.items()]
 
     def values(self) -> list[Any]:
-        """The values."""
+        """Return the values."""
         return [value for _, value in self.items()]
 
     def items(self) -> list[tuple[Any, Any]]:
-        """Keys and values."""
+        """Return the keys and values."""
         entry = self._lookup()
         items = self._live(entry)
         if items and self._renews_on_read:
@@ -318,7 +318,7 @@ class ExpiringMapHandle(ExpiringHandle):
         return items
 
     def is_empty(self) -> bool:
-        """Whether there is no key."""
+        """Whether the map is empty."""
         return not len(self)
 
     def __contains__(self, key: object) -> bool:
@@ -340,7 +340,7 @@ def _first_expiry(cells: Iterable[tuple[Any, int]]) -> int:
 
 
 def _remove(entry: KeyEntry, name: str) -> None:
-    """Remove a state, and with the last one the deadline, which would keep the entry from going."""
+    """Remove a state. After the last one, remove the deadline too, so that the entry can be dropped."""
     entry.pop(name, None)
     if len(entry) == 1:
         entry.pop(Domain.EXPIRY, None)
