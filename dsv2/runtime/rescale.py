@@ -1,8 +1,8 @@
-"""Snapshots of so many subtasks as snapshots of fewer or more: for test harnesses and tools, between micro-batches.
+"""Converts snapshots of subtasks to another parallelism, between micro-batches. For test harnesses and tools.
 
-Keys go where the HASH exchange sends their records. State of the subtask goes by its declaration. Counters go to
-subtask 0, so that their sum stays. The rest must be alike in all subtasks, as it is when all have seen the same
-watermarks, and each gets a copy. Where round-robin edges go on is not kept.
+Keys move to the subtasks to which the HASH exchange sends their records. Subtask state is redistributed as declared.
+Counters move to subtask 0, which preserves their sum. Everything else must be equal in all subtasks, as it is when all
+have received the same watermarks, and is copied. The positions of round-robin edges are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionS
 __all__ = ("rescale",)
 
 _ALIKE = {
-    "gates": "what their inputs have seen",
+    "gates": "the state of their inputs",
     "across_inputs": "watermarks of the inputs",
     "event_time": "event time",
     "sent_time": "the event time that they have sent",
@@ -31,10 +31,17 @@ _ALIKE = {
 
 
 def rescale(snapshots: Sequence[bytes], operators: Sequence[Operator], parallelism: int, codec: Codec) -> list[bytes]:
-    """The snapshots of ``parallelism`` new subtasks, made from those of all old ones, in their order.
+    """Return the snapshots of ``parallelism`` new subtasks.
 
-    ``operators``: the chain that the subtasks run. Raises ``IncompatibleCheckpointError`` if the subtasks differ in
-    what cannot be taken apart or put together: fields of the function, say.
+    Args:
+        snapshots: The snapshots of all subtasks, ordered by index.
+        operators: The chain that the subtasks run.
+        parallelism: The new number of subtasks.
+        codec: Decodes and encodes the snapshots.
+
+    Raises:
+        IncompatibleCheckpointError: The subtasks differ in state that cannot be redistributed, such as fields of the
+            function, or the parallelism exceeds the maximum.
     """
     owner = f"State of {operators[0]}"
     old = [codec.unseal(BlobKind.STATE, blob, f"{owner}, subtask {index}")[0] for index, blob in enumerate(snapshots)]
@@ -51,7 +58,7 @@ def _rescaled(
 ) -> list[dict[str, Any]]:
     if not 1 <= parallelism <= operator.max_parallelism:
         raise IncompatibleCheckpointError(
-            f"{operator} cannot have {parallelism} subtasks: its max parallelism is {operator.max_parallelism}."
+            f"{operator} cannot have {parallelism} subtasks. Its max parallelism is {operator.max_parallelism}."
         )
     _check_alike(operator, old, codec)
     stores = _stores(operator, [state["store"] for state in old], parallelism, codec)
@@ -74,14 +81,14 @@ def _check_alike(operator: Operator, old: Sequence[dict[str, Any]], codec: Codec
         if state["fields"] != old[0]["fields"]:
             difference = difference_of_fields(operator.function, old[0]["fields"], state["fields"], codec)
             raise IncompatibleCheckpointError(
-                f"{who} {difference} (subtasks 0 and {index}). Only declared state can be redistributed: keep there "
-                f"what the records change, and set fields in open, where all subtasks do the same."
+                f"{who} {difference} (subtasks 0 and {index}). Only declared state can be redistributed. Use it for "
+                f"data that records change, and set fields in open, which is the same in all subtasks."
             )
         for name, what in _ALIKE.items():
             if state[name] != old[0][name]:
                 raise IncompatibleCheckpointError(
-                    f"{who} {what} (subtasks 0 and {index}). Give all of them the same watermarks, idle statuses and "
-                    f"ends on the same channels before their snapshots are taken, as a job does."
+                    f"{who} {what} (subtasks 0 and {index}). Before taking snapshots, send all of them the same "
+                    f"watermarks, idle statuses and ends on the same channels, as a job does."
                 )
 
 
@@ -94,7 +101,7 @@ def _stores(operator: Operator, old: Iterable[Any], parallelism: int, codec: Cod
         store.restore(snapshot)
         for key in store:
             if key in moved:
-                raise IncompatibleCheckpointError(f"Two subtasks of {operator} have state of the key {key!r}.")
+                raise IncompatibleCheckpointError(f"Two subtasks of {operator} have state for the key {key!r}.")
             moved.add(key)
             target = new[subtask_of(key, operator.max_parallelism, parallelism)]
             _move(key, store, target)

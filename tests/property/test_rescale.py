@@ -272,8 +272,8 @@ def test_fields_that_differ_cannot_be_redistributed() -> None:
     place = job.plan.operators[1].location
     assert str(refused.value) == (
         f"The subtasks of KeyedProcess (uid 'f'), defined at {place}, differ in the field 'count' of the function: "
-        f"its initial value and 1 (subtasks 0 and 1). Only declared state can be redistributed: keep there what "
-        f"the records change, and set fields in open, where all subtasks do the same."
+        f"its initial value and 1 (subtasks 0 and 1). Only declared state can be redistributed. Use it for data "
+        f"that records change, and set fields in open, which is the same in all subtasks."
     )
 
 
@@ -331,8 +331,8 @@ def test_subtasks_that_have_not_seen_the_same_signals() -> None:
     with pytest.raises(IncompatibleCheckpointError) as refused:
         job.rescale(1)
     assert str(refused.value).endswith(
-        "differ in what their inputs have seen (subtasks 0 and 1). Give all of them the same watermarks, idle statuses "
-        "and ends on the same channels before their snapshots are taken, as a job does."
+        "differ in the state of their inputs (subtasks 0 and 1). Before taking snapshots, send all of them the same "
+        "watermarks, idle statuses and ends on the same channels, as a job does."
     )
 
 
@@ -359,10 +359,10 @@ def test_one_key_of_two_subtasks_cannot_be_put_together() -> None:
     job.rescale(2)
     job.send(0)
     job.send(1)
-    with pytest.raises(IncompatibleCheckpointError, match=r"Two subtasks of .* have state of the key 0"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"Two subtasks of .* have state for the key 0"):
         job.rescale(1)
 
 
 def test_more_subtasks_than_key_groups() -> None:
-    with pytest.raises(IncompatibleCheckpointError, match="cannot have 129 subtasks: its max parallelism is 128"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"cannot have 129 subtasks\. Its max parallelism is 128"):
         Job(Remembering(), 1).rescale(129)

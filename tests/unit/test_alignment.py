@@ -249,7 +249,7 @@ def whole(*names: str) -> Whole:
 
 
 def test_a_reader_of_several_splits_that_cannot_be_paused_singly_is_refused() -> None:
-    with pytest.raises(JobError, match=r"2 splits of one reader are to be aligned, and _Whole cannot pause single"):
+    with pytest.raises(JobError, match=r"A reader has 2 splits to align, but _Whole cannot pause single"):
         Sources((whole("a", "b"), aligned(10))).batch()
 
 

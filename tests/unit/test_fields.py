@@ -143,8 +143,8 @@ def test_configuration_that_cannot_be_pickled_is_left_to_the_program(configurati
 
 
 WAY_OUT = (
-    " Fields of a function are part of its state: store plain values in them, or define __getstate__ (without the field)"
-    " and __setstate__ (which recreates it)."
+    " Fields of a function are part of its state: store plain values in them, or define __getstate__ (without the "
+    "field) and __setstate__ (which recreates it)."
 )
 
 

@@ -334,16 +334,16 @@ def test_a_reader_that_has_ended_gets_no_splits_in_a_later_run() -> None:
     ended = {"splits": [], "ended": 3, "idle": False, "sent": None, "sender": NOTHING_SENT}
     readers = Readers(1, ManualClock(), DataclassSerializer(Span), [ended])
     readers.registered_readers[0] = ReaderInfo(0)
-    with pytest.raises(ContractError, match="Reader 0 has come to its end, and now gets 'a'"):
+    with pytest.raises(ContractError, match="Split 'a' cannot be assigned to reader 0, which has ended"):
         readers.assign_splits({0: [Span("a", 0, 1)]})
 
 
 # fmt: off
 MISTAKES = [
-    (lambda ctx: ctx.assign_splits({2: [Span("a", 0, 1)]}), "in refresh: Reader 2 is not registered"),
-    (lambda ctx: ctx.assign_splits({0: [Span("a", 0, 1)], 1: [Span("a", 0, 1)]}), "Split 'a' is held by reader 0"),
+    (lambda ctx: ctx.assign_splits({2: [Span("a", 0, 1)]}), "in refresh: .*reader 2, which is not registered"),
+    (lambda ctx: ctx.assign_splits({0: [Span("a", 0, 1)], 1: [Span("a", 0, 1)]}), "Split 'a' is assigned to reader 0"),
     (lambda ctx: (ctx.signal_no_more_splits(0), ctx.assign_splits({0: [Span("a", 0, 1)]})),
-     "Reader 0 was told that no more splits come, and now gets 'a'"),
+     "Split 'a' cannot be assigned to reader 0 after signal_no_more"),
     (lambda ctx: 1 / 0, "in refresh: ZeroDivisionError: division by zero\nTraceback"),
 ]
 # fmt: on
@@ -361,7 +361,7 @@ def test_a_split_does_not_turn_into_another_one() -> None:
         def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
             return Portion(Span("other", 1, 1))
 
-    with pytest.raises(JobError, match=r"in advance: .*which is another split"):
+    with pytest.raises(JobError, match=r"in advance: .*advance must return a position of the same split"):
         coordinator(Confused({"a": 1})).next(BEFORE_START, None)
 
 

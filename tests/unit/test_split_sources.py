@@ -146,7 +146,7 @@ class Mismatched(Spans):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [(Bare, r"yield RecordBatch\(records\)"), (Mismatched, "There are 1 records and 2 timestamps")],
+    [(Bare, r"Yield RecordBatch\(records\)"), (Mismatched, "got 1 records and 2 timestamps")],
 )
 def test_what_a_reader_yields_is_checked(source: type[Spans], message: str) -> None:
     with pytest.raises(UserFunctionError, match=message):

@@ -1,4 +1,4 @@
-"""How much a source gives to the next micro-batch, so that each takes about as long as it is meant to."""
+"""Limits how much a source reads per micro-batch, so that micro-batches take about the target time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ _FASTEST_CHANGE = 2.0
 
 
 class AdaptiveLimit:
-    """The limit of one source whose micro-batches are planned one right after the other.
+    """The limit of one source whose micro-batches run back to back.
 
-    Whoever plans them calls ``measure`` first, then ``of`` for the limit, then ``begin`` once the micro-batch is
-    planned: the next call of ``measure`` tells how long it took. It begins with as little as the source says is worth a
-    micro-batch, and counts in multiples of that, so a source may change what it counts. Only a micro-batch that was
-    full tells anything: the limit is then changed by the square root of how far off it was (the whole way would follow
-    every hiccup), to the double or the half at most. (Spark's ``spark.streaming.backpressure`` steers by a PID
-    controller instead, which has four factors to choose.)
+    The planner calls ``measure``, then ``of`` for the limit, then ``begin`` when the micro-batch is planned. The next
+    ``measure`` takes its duration. The limit is a multiple of the source's minimum, so that the source may change its
+    unit, and starts at that minimum. Only full micro-batches adjust it: by the square root of target / duration, which
+    dampens outliers, and at most by a factor of two. (Spark's ``spark.streaming.backpressure`` uses a PID controller
+    instead, which has four parameters to tune.)
 
-    ``target_ms``: how long a micro-batch should take; or twice as long as the shortest so far if that is more, since of
-    less hardly anything would be left for records.
+    Args:
+        target_ms: The target duration of a micro-batch in ms. If twice the shortest duration so far is longer, that is
+            used instead, because fixed costs would dominate shorter micro-batches.
+        clock: Measures the durations.
     """
 
     def __init__(self, target_ms: int, clock: Clock) -> None:
@@ -31,10 +32,10 @@ class AdaptiveLimit:
         self._clock = clock
         self._multiple = 1.0
         self._shortest_ms: int | None = None
-        self._running: tuple[int, bool] | None = None  # since when in ms, and whether it is full
+        self._running: tuple[int, bool] | None = None  # (start in ms, whether it is full)
 
     def measure(self) -> None:
-        """The micro-batch before, if there was one, is over."""
+        """Record that the previous micro-batch, if any, has ended."""
         if self._running is None:
             return
         began, full = self._running
@@ -47,9 +48,9 @@ class AdaptiveLimit:
             self._multiple = min(max(self._multiple * change, 1.0), _MOST)
 
     def of(self, least: int) -> int:
-        """The limit of the next micro-batch, for a source that gives ``least`` at least."""
+        """Return the limit of the next micro-batch, for a source whose minimum is ``least``."""
         return int(self._multiple * least)
 
     def begin(self, *, full: bool) -> None:
-        """A micro-batch begins. ``full``: as much was there to be read as ``of`` allowed."""
+        """Record that a micro-batch begins. ``full``: whether it reads as much as ``of`` allows."""
         self._running = self._clock.now_ms(), full

@@ -1,6 +1,6 @@
-"""Watermark alignment: splits that are too far ahead of the slowest source of their group are not read for now.
+"""Watermark alignment: pauses splits that are too far ahead of the slowest source of their group.
 
-(FLIP-182, FLIP-217; Flink ``SourceCoordinator``, ``SourceOperator.checkSplitWatermarkAlignment``)
+Source: FLIP-182, FLIP-217; Flink ``SourceCoordinator``, ``SourceOperator.checkSplitWatermarkAlignment``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ("Aligner", "AlignmentBoard", "LocalBoard")
 
 
 class AlignmentBoard(ABC):
-    """Where the sources of one job tell each other where they are in event time."""
+    """Shares the event time of the sources of one job."""
 
     def __init__(self, plan: Plan) -> None:
         self._members: dict[str, list[int]] = {}
@@ -29,22 +29,25 @@ class AlignmentBoard(ABC):
                 self._members.setdefault(operator.watermarks.alignment.group, []).append(operator.id)
 
     def least(self, group: str) -> tuple[bool, int | None]:
-        """Whether all sources of ``group`` have told, and where the slowest is; None if nobody is to be waited for."""
-        told = [self._read(operator_id) for operator_id in self._members[group]]
-        times = [time for is_there, time in told if is_there and time is not None]
-        return all(is_there for is_there, _ in told), min(times, default=None)
+        """Return whether all sources of ``group`` have reported, and the least event time in ms.
+
+        The time is None if no source that is active has reported.
+        """
+        reports = [self._read(operator_id) for operator_id in self._members[group]]
+        times = [time for has_reported, time in reports if has_reported and time is not None]
+        return all(has_reported for has_reported, _ in reports), min(times, default=None)
 
     @abstractmethod
     def tell(self, operator_id: int, time: int | None) -> None:
-        """A source is at ``time`` (ms); None: it is idle or has ended."""
+        """Report that a source has reached ``time`` (ms); None if it is idle or has ended."""
 
     @abstractmethod
     def _read(self, operator_id: int) -> tuple[bool, int | None]:
-        """Whether a source has told, and what."""
+        """Whether a source has reported, and its last report."""
 
 
 class LocalBoard(AlignmentBoard):
-    """For sources whose coordinators live in one process."""
+    """For sources whose coordinators are in one process."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
@@ -58,7 +61,7 @@ class LocalBoard(AlignmentBoard):
 
 
 class Aligner:
-    """Pauses and resumes the splits of one source. ``max_desired``: who is beyond this event time (ms) is paused."""
+    """Pauses and resumes the splits of one source. Splits beyond the event time ``max_desired`` (ms) are paused."""
 
     def __init__(
         self,
@@ -75,12 +78,20 @@ class Aligner:
         self._next_update = clock.now_ms()
         self.max_desired = max_desired
         self.waits_for_others = False
-        """Whether splits are paused for another source's sake."""
+        """Whether splits are paused because another source is behind."""
         self.resumes_soon = False
-        """Whether splits that are paused may be read on when the group is looked at next."""
+        """Whether paused splits can resume at the next update of the group."""
 
     def align(self, readers: Sequence[ReaderState], enumerator: SplitEnumerator[Any, Any]) -> None:
-        """Say which splits are paused in the next micro-batch. Raises ``ContractError`` for one that cannot be."""
+        """Decide which splits are paused in the next micro-batch.
+
+        Args:
+            readers: The readers of the source.
+            enumerator: The enumerator of the source.
+
+        Raises:
+            ContractError: A reader has several splits and the enumerator cannot pause single splits.
+        """
         singly = isinstance(enumerator, SupportsPauseOrResumeSplits)
         if not singly and not self._alignment.allow_unaligned_splits:
             self._check_single(readers, enumerator)
@@ -101,8 +112,8 @@ class Aligner:
         most = max(len(reader.splits) for reader in readers)
         if most > 1:
             raise ContractError(
-                f"{most} splits of one reader are to be aligned, and {type(enumerator).__qualname__} cannot pause "
-                f"single ones. Give it pause_or_resume_splits, or align whole readers only: "
+                f"A reader has {most} splits to align, but {type(enumerator).__qualname__} cannot pause single splits. "
+                f"Implement pause_or_resume_splits, or align whole readers only: "
                 f"with_watermark_alignment(..., allow_unaligned_splits=True)."
             )
 
@@ -117,7 +128,7 @@ class Aligner:
 
 
 def _ahead(readers: Sequence[ReaderState], max_desired: int | None, *, singly: bool) -> set[str]:
-    """The ids of the splits that are beyond ``max_desired``: each for itself, or all of a reader together."""
+    """The ids of the splits beyond ``max_desired``: single splits, or all splits of a reader if not ``singly``."""
     if max_desired is None:
         return set()
     found: set[str] = set()
@@ -131,6 +142,6 @@ def _ahead(readers: Sequence[ReaderState], max_desired: int | None, *, singly: b
 
 
 def _least(splits: Iterable[HeldSplit]) -> int | None:
-    """Where splits are that are not idle; None if there is none. One that has said nothing is at the beginning."""
+    """The least event time of active splits, or None. A split without a watermark counts as ``LONG_MIN``."""
     times = [LONG_MIN if split.watermark is None else split.watermark for split in splits if not split.idle]
     return min(times, default=None)

@@ -1,4 +1,4 @@
-"""What the driver does for a source with splits: from one offset to the next."""
+"""Coordinates a source with splits on the driver: plans each micro-batch from one offset to the next."""
 
 from __future__ import annotations
 
@@ -29,10 +29,15 @@ __all__ = ("SourceCoordinator",)
 
 
 class SourceCoordinator:
-    """Decides on the micro-batches of one source, one after the other (Flink ``SourceCoordinator``).
+    """Plans the micro-batches of one source (Flink ``SourceCoordinator``).
 
-    ``board``: where aligned sources meet; None: nobody is aligned. ``limited``: whether the source's own limit counts.
-    ``adaptive``: a limit of the job besides, if micro-batches are to take a certain time.
+    Args:
+        source: The source.
+        operator: Its operator in the plan.
+        clock: The wall clock.
+        board: Shares event time between aligned sources. None: sources are not aligned.
+        limited: Whether the source's own limit applies.
+        adaptive: An additional limit, if micro-batches have a target duration.
     """
 
     def __init__(
@@ -62,11 +67,16 @@ class SourceCoordinator:
     def next(
         self, offset: SourceOffset, limit: int | None = None, *, refresh: bool = True, reports: Iterable[Report] = ()
     ) -> SourceOffset:
-        """Where the micro-batch behind ``offset`` ends; ``offset`` itself if nothing is new.
+        """Return the end of the micro-batch that starts at ``offset``; ``offset`` itself if there is nothing new.
 
-        ``limit``: what it may hold at most, in the source's unit; the source's own may be lower. ``refresh``: take a
-        new look at what there is. ``reports``: what readers have found out, of which those of the micro-batch up to
-        ``offset`` count.
+        Args:
+            offset: The end of the previous micro-batch.
+            limit: The maximum size of the micro-batch in the source's unit. The source's own limit may be lower.
+            refresh: Whether to discover new data.
+            reports: Reports of readers. Only those of the previous micro-batch count.
+
+        Raises:
+            JobError: The source failed on the driver.
         """
         if self._adaptive is not None:
             self._adaptive.measure()
@@ -98,27 +108,27 @@ class SourceCoordinator:
 
     @property
     def ended(self) -> bool:
-        """Whether all readers have been told to end."""
+        """Whether all readers end at or before the last planned offset."""
         return self._offset is not None and all(reader.ended is not None for reader in self._readers.states)
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether another source has to go on before this one does."""
+        """Whether this source waits for another source to catch up."""
         return self._aligner is not None and self._aligner.waits_for_others
 
     @property
     def resumes_soon(self) -> bool:
-        """Whether there is more to read when aligned sources look at each other next."""
+        """Whether paused splits can resume at the next update of the alignment group."""
         return self._aligner is not None and self._aligner.resumes_soon
 
     @property
     def has_more_for_certain(self) -> bool:
-        """Whether something comes, even if there is nothing new now: a job that reads what is there waits for it."""
+        """Whether a later offset is certain to come, so that a job with ``available_now`` must wait for it."""
         ends = self._source.bounded and not self.ended and not self.waits_for_others
         return ends or self.resumes_soon
 
     def commit(self, offset: SourceOffset) -> None:
-        """What lies before ``offset`` has been processed for good."""
+        """Notify the enumerator that everything before ``offset`` is committed."""
         if self._offset is not None:
             splits = [self._splits.from_json(split["at"]) for reader in offset["readers"] for split in reader["splits"]]
             with self._calling("notify_checkpoint_complete"):
@@ -149,7 +159,7 @@ class SourceCoordinator:
             self._register(subtask, held)
 
     def _register(self, subtask: int, held: list[HeldSplit]) -> None:
-        """Register a reader, with what it held in the run before."""
+        """Register a reader with the splits that it held in the previous run."""
         if isinstance(self._source, SupportsSplitReassignmentOnRecovery):
             info = ReaderInfo(subtask, tuple(split.at for split in held))
         else:
@@ -167,14 +177,14 @@ class SourceCoordinator:
         return min((one for one in (*limits, own) if one is not None), default=None)
 
     def _plan(self, limit: int | None, batch: int) -> int:
-        """Advance all splits within ``limit``: each round gives those that have more to read an equal share.
+        """Advance the splits within ``limit`` and return the total size.
 
-        Returns how much is read.
+        Each round gives an equal share to every split with more data.
         """
         size = 0
         left = [held for held in self._readers.all_held() if not held.paused]
         first = batch % len(left) if left else 0
-        left = left[first:] + left[:first]  # so that a small limit reaches every split in its turn
+        left = left[first:] + left[:first]  # rotate, so that a small limit reaches every split eventually
         while left and (limit is None or limit > 0):
             share = None if limit is None else max(1, limit // len(left))
             eager = []
@@ -197,7 +207,9 @@ class SourceCoordinator:
         with self._calling("advance"):
             portion = self._enumerator.advance(held.at, limit)
             if portion is not None and portion.stop.split_id != held.at.split_id:
-                raise ContractError(f"{held.at} cannot be read up to {portion.stop}, which is another split.")
+                raise ContractError(
+                    f"advance must return a position of the same split, but for {held.at} it returned {portion.stop}."
+                )
         return portion
 
     def _snapshot(self, batch: int, now_ms: int) -> SourceOffset:
@@ -207,7 +219,7 @@ class SourceCoordinator:
         there = {"batch": batch, "now_ms": now_ms, "enumerator": state, "readers": readers}
         if self._aligner is not None:
             there["max_desired"] = self._aligner.max_desired
-        written: SourceOffset = json.loads(json.dumps(there))  # as it comes back from Spark's log, tuples as lists
+        written: SourceOffset = json.loads(json.dumps(there))  # as it is read from Spark's log, tuples as lists
         return written
 
     @contextmanager
@@ -218,10 +230,10 @@ class SourceCoordinator:
             raise
         except BaseException as error:
             ours = isinstance(error, Dsv2Error)
-            told = str(error) if ours else f"{type(error).__qualname__}: {error}\n{_traceback(error)}"
+            cause = str(error) if ours else f"{type(error).__qualname__}: {error}\n{_traceback(error)}"
             raise JobError(
                 f"The source {self._operator}, defined at {self._operator.location}, failed on the driver, in "
-                f"{callback}: {told}"
+                f"{callback}: {cause}"
             ) from error
 
 

@@ -1,7 +1,7 @@
-"""Offsets of sources with splits: what stands in them, and what readers are to do by them.
+"""Offsets of sources with splits, and the orders for readers that are derived from them.
 
-An offset is JSON. It says how far every split was read, what the readers of the micro-batch that ends there are to
-read and to tell, and what the enumerator knows: it is both the order for that micro-batch and the checkpoint behind it.
+An offset is JSON. It contains the position of every split, what the readers read and emit in the micro-batch that ends
+there, and the state of the enumerator. So it is both the order for that micro-batch and the checkpoint after it.
 """
 
 from __future__ import annotations
@@ -31,26 +31,31 @@ __all__ = (
 SourceOffset: TypeAlias = dict[str, Any]
 
 BEFORE_START: Final[SourceOffset] = {"batch": -1}
-"""Where a job is that has not begun."""
+"""The offset of a job that has not started."""
 
-# What a reader tells downstream besides its records: the first before them, the others behind.
+# What a reader emits in addition to its records: ACTIVE before them, the others after them.
 ACTIVE: Final = "active"
 WATERMARK: Final = "watermark"
 IDLE: Final = "idle"
 
 NOTHING_SENT: Final = SentEventTime().snapshot()
-"""Of event time, by a reader that has just begun."""
+"""The event time sent by a reader that has just started."""
 
 Report: TypeAlias = dict[str, Any]
-"""What a reader has found out in a micro-batch, as JSON: ``source`` (uid), ``batch``, ``subtask``, ``parallelism``,
+"""The report of a reader about a micro-batch, as JSON: ``source`` (uid), ``batch``, ``subtask``, ``parallelism``,
 ``splits`` (watermark by id), ``sent`` (the last watermark of its splits), ``sender`` (``SentEventTime.snapshot``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitOrder:
-    """A split in one micro-batch. It is read from ``start`` to ``stop``; not at all if ``start`` is None.
+    """A split in one micro-batch.
 
-    ``watermark``: its event time so far (ms), None if there is none. ``last``: it ends.
+    Attributes:
+        start: Where reading starts. None: the split is not read.
+        stop: Where reading stops.
+        last: Whether the split ends there.
+        watermark: Its event time so far in ms, or None.
+        idle: Whether the split is idle.
     """
 
     start: Any
@@ -62,7 +67,7 @@ class SplitOrder:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkOrder:
-    """A watermark that the enumerator has every reader send."""
+    """A watermark of the enumerator that every reader emits."""
 
     identifier: str
     value: int | bool
@@ -70,11 +75,18 @@ class WatermarkOrder:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOrder:
-    """What one reader does in one micro-batch, or in a BATCH job: ``steps``, in this order.
+    """The work of one reader in one micro-batch, or in a BATCH job.
 
-    ``first``: the job begins; ``last``: the reader ends. ``sent``: the watermark of its splits that it has sent last
-    (ms). ``tells``: what to send besides the records. ``now_ms``: when this was decided on. ``sender``: what the reader
-    has sent of event time at all (``SentEventTime.snapshot``).
+    Attributes:
+        subtask: The index of the reader.
+        batch: The micro-batch.
+        steps: What to do, in this order.
+        first: Whether the job starts with this micro-batch.
+        last: Whether the reader ends with it.
+        sent: The last watermark of its splits that it has sent, in ms.
+        tells: What to emit in addition to the records: ``ACTIVE``, ``WATERMARK``, ``IDLE``.
+        now_ms: The time at which the micro-batch was planned, in ms.
+        sender: The event time that the reader has sent (``SentEventTime.snapshot``).
     """
 
     subtask: int
@@ -89,23 +101,23 @@ class ReaderOrder:
 
     @property
     def splits(self) -> Sequence[SplitOrder]:
-        """All that it holds, read or not."""
+        """All splits of the reader, including splits that are not read."""
         return [step for step in self.steps if isinstance(step, SplitOrder)]
 
     @property
     def portions(self) -> Sequence[SplitOrder]:
-        """The splits of which something is read."""
+        """The splits that are read."""
         return [split for split in self.splits if split.start is not None]
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the reader has anything to do."""
         sends = any(isinstance(step, WatermarkOrder) for step in self.steps)
         return bool(self.portions or sends or self.first or self.last or self.tells)
 
 
 def orders(offset: SourceOffset, splits: Serializer[Any]) -> list[ReaderOrder]:
-    """What the readers do in the micro-batch that ends at ``offset``; without those that have nothing to do."""
+    """Return the orders of the micro-batch that ends at ``offset``, without readers that have nothing to do."""
     batch = offset["batch"]
     found = [
         ReaderOrder(
@@ -133,7 +145,7 @@ def _split_order(split: Mapping[str, Any], splits: Serializer[Any]) -> SplitOrde
 
 
 def content(offset: SourceOffset) -> tuple[Any, ...]:
-    """What cannot wait for a later offset: two that have the same need no micro-batch between them."""
+    """Return the part of an offset that requires a micro-batch when it changes."""
     readers = [
         ([split["at"] for split in reader["splits"] if not split["last"]], reader["ended"])
         for reader in offset.get("readers", ())

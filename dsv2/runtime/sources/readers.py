@@ -1,4 +1,4 @@
-"""What the driver knows of the readers of a source with splits, from one micro-batch to the next."""
+"""The driver's view of the readers of a source with splits, from one micro-batch to the next."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ __all__ = ("HeldSplit", "ReaderState", "Readers")
 
 @dataclass(slots=True)
 class HeldSplit:
-    """A split that a reader holds.
+    """A split assigned to a reader.
 
-    ``start``: where the reading of this micro-batch begins, None if there is none. ``active_ms``: when it had anything
-    to read last. ``paused``: it is too far ahead of others.
+    Attributes:
+        at: Its position after the current micro-batch.
+        active_ms: When it last had data, in ms.
+        start: Where the current micro-batch starts to read it. None: it is not read.
+        last: Whether it ends with the current micro-batch.
+        watermark: Its event time in ms, or None.
+        idle: Whether it is idle.
+        paused: Whether alignment has paused it.
     """
 
     at: Any
@@ -34,20 +40,20 @@ class HeldSplit:
     paused: bool = False
 
     def advance(self, portion: Portion[Any]) -> None:
-        """Read on, up to the stop of ``portion``."""
+        """Move the position to the stop of ``portion``."""
         if self.start is None:
             self.start = self.at
         self.at, self.last = portion.stop, portion.last
 
     def note_time(self, now_ms: int, idle_after_ms: int) -> None:
-        """Fall idle, or become active. One that is paused is not idle: it may not read what it has."""
+        """Update the idle status. A paused split is not idle, because it may have data."""
         if self.start is not None or self.paused:
             self.active_ms, self.idle = now_ms, False
         elif idle_after_ms and now_ms - self.active_ms >= idle_after_ms:
             self.idle = True
 
     def to_json(self, splits: Serializer[Any]) -> dict[str, Any]:
-        """As it stands in an offset."""
+        """Return the split's part of an offset."""
         start = {} if self.start is None else {"from": splits.to_json(self.start)}
         at, last = splits.to_json(self.at), self.last
         time = {"watermark": self.watermark, "idle": self.idle, "active_ms": self.active_ms}
@@ -56,11 +62,17 @@ class HeldSplit:
 
 @dataclass(slots=True)
 class ReaderState:
-    """One reader. ``ended``: the micro-batch with which it ends, None if that has not come.
+    """The state of one reader.
 
-    ``idle``: what it has told downstream, None if nobody knows. ``sent``: the last watermark of its splits (ms),
-    ``sender``: all that it has sent of event time. ``tells``: what it is to tell in this micro-batch, ``watermarks``:
-    what it is to send besides, by identifier.
+    Attributes:
+        splits: Its splits by id.
+        no_more_splits: Whether the enumerator has promised to assign no further splits.
+        ended: The micro-batch with which it ended, or None.
+        idle: The status that it last sent downstream. None: unknown.
+        sent: The last watermark of its splits that it has sent, in ms.
+        sender: The event time that it has sent (``SentEventTime.snapshot``).
+        tells: The statuses and watermark to emit in this micro-batch.
+        watermarks: Watermarks of the enumerator to emit in this micro-batch, by identifier.
     """
 
     splits: dict[str, HeldSplit] = field(default_factory=dict)
@@ -73,7 +85,7 @@ class ReaderState:
     watermarks: dict[str, int | bool] = field(default_factory=dict)
 
     def begin_batch(self) -> None:
-        """Forget the micro-batch before, and the splits that have ended in it."""
+        """Reset what belongs to the previous micro-batch, and remove the splits that ended in it."""
         self.splits = {split_id: held for split_id, held in self.splits.items() if not held.last}
         self.tells = []
         self.watermarks = {}
@@ -81,7 +93,7 @@ class ReaderState:
             held.start = None
 
     def end_batch(self, batch: int, now_ms: int, strategy: WatermarkStrategy[Any] | None) -> None:
-        """Decide what to tell, when it is clear what is read."""
+        """Decide which statuses and watermark to emit. Called after all splits have been advanced."""
         if self.ended is not None:
             return
         for held in self.splits.values():
@@ -93,7 +105,7 @@ class ReaderState:
             self.tells.append(WATERMARK)
 
     def _tell_status(self) -> None:
-        # One whose splits have all ended is not idle before it is clear that there are no others.
+        # A reader without splits is idle, but not if it ends.
         idle = all(held.idle for held in self.splits.values())
         if self.idle is not idle and not (idle and self.ended is not None):
             self.tells.append(IDLE if idle else ACTIVE)
@@ -103,7 +115,7 @@ class ReaderState:
         return (SplitTime(held.watermark, held.idle, held.last) for held in self.splits.values())
 
     def to_json(self, splits: Serializer[Any]) -> dict[str, Any]:
-        """As it stands in an offset."""
+        """Return the reader's part of an offset."""
         return {
             "splits": [held.to_json(splits) for held in self.splits.values()],
             "ended": self.ended,
@@ -118,7 +130,11 @@ class ReaderState:
 class Readers:
     """All readers of a source, as the enumerator sees them (``SplitEnumeratorContext``).
 
-    ``before``: the readers of the offset with which the run begins, in which there may be more of them, or fewer.
+    Args:
+        parallelism: The number of readers.
+        clock: The wall clock.
+        splits: Serializes splits.
+        before: The readers in the offset from which the run starts. Their number may differ.
     """
 
     def __init__(
@@ -130,7 +146,7 @@ class Readers:
         self.limit_per_batch: int | None = None
         self.registered_readers: dict[int, ReaderInfo[Any]] = {}
         self.reported: list[list[HeldSplit]] = [[] for _ in range(parallelism)]
-        """By subtask the splits that it held, or has to take over."""
+        """The splits that each subtask held in the offset, or takes over from another subtask."""
         self._restore(splits, before)
         self._known = {held.at.split_id: held for splits_of_one in self.reported for held in splits_of_one}
 
@@ -156,11 +172,11 @@ class Readers:
                 state.ended = None if None in ended else max(ended)
 
     def all_held(self) -> list[HeldSplit]:
-        """The splits of all readers."""
+        """Return the splits of all readers."""
         return [held for state in self.states for held in state.splits.values()]
 
     def learn(self, reports: Iterable[Report]) -> None:
-        """Take over what readers have found out in the micro-batch before, in which there may have been others."""
+        """Apply the reports of the previous micro-batch, in which the number of readers may have been different."""
         watermarks: dict[str, int | None] = {}
         for report in reports:
             watermarks |= report["splits"]
@@ -171,37 +187,41 @@ class Readers:
             held.watermark = watermarks.get(held.at.split_id, held.watermark)
 
     def assign_splits(self, assignment: Mapping[int, Sequence[Any]], /) -> None:
-        """Give splits to readers."""
+        """Assign splits to readers, by subtask. Raises ``ContractError`` for an invalid assignment."""
         for subtask, splits in assignment.items():
             if subtask not in self.registered_readers:
-                raise ContractError(f"Reader {subtask} is not registered, so it cannot be given splits.")
+                raise ContractError(f"Splits cannot be assigned to reader {subtask}, which is not registered.")
             for split in splits:
                 self._assign(subtask, split)
 
     def _assign(self, subtask: int, split: Any) -> None:
         for other, state in enumerate(self.states):
             if split.split_id in state.splits:
-                raise ContractError(f"Split {split.split_id!r} is held by reader {other}: reader {subtask} cannot too.")
+                raise ContractError(
+                    f"Split {split.split_id!r} is assigned to reader {other} and cannot be assigned to {subtask} too."
+                )
         if self.states[subtask].ended is not None:
-            raise ContractError(f"Reader {subtask} has come to its end, and now gets {split.split_id!r}.")
+            raise ContractError(f"Split {split.split_id!r} cannot be assigned to reader {subtask}, which has ended.")
         if self.states[subtask].no_more_splits:
-            raise ContractError(f"Reader {subtask} was told that no more splits come, and now gets {split.split_id!r}.")
+            raise ContractError(
+                f"Split {split.split_id!r} cannot be assigned to reader {subtask} after signal_no_more_splits."
+            )
         held = HeldSplit(split, self.clock.now_ms())
         if (known := self._known.pop(split.split_id, None)) is not None:
             held.active_ms, held.watermark, held.idle = known.active_ms, known.watermark, known.idle
         self.states[subtask].splits[split.split_id] = held
 
     def signal_no_more_splits(self, subtask: int, /) -> None:
-        """Promise that this reader gets no further split."""
+        """Promise that no further splits are assigned to this reader."""
         self.states[subtask].no_more_splits = True
 
     def emit_watermark(self, watermark: Watermark, /) -> None:
-        """Have all readers send a watermark."""
+        """Let all readers emit a watermark."""
         for state in self.states:
             if state.ended is None:
                 state.watermarks[watermark.identifier] = watermark.value
 
     @property
     def any_tells(self) -> bool:
-        """Whether any reader has anything to tell, for which a micro-batch is needed."""
+        """Whether any reader has a status or watermark to emit, which requires a micro-batch."""
         return any(state.tells or state.watermarks for state in self.states)

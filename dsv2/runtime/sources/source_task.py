@@ -1,4 +1,4 @@
-"""One subtask of a source: hands the records that were read to stateless functions, and routes them to the channels."""
+"""One subtask of a source: passes records to the functions chained to it and emits them downstream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ("SourceTask",)
 
 
 class SourceTask:
-    """Subtask ``index`` of ``source``. Keeps no state but the round of its edges: sources repeat themselves."""
+    """Subtask ``index`` of ``source``. Its only state is the position of round-robin edges, because reads repeat."""
 
     def __init__(
         self,
@@ -34,9 +34,15 @@ class SourceTask:
         functions: Mapping[int, ProcessFunction],
         observer: Observer | None = None,
     ) -> None:
-        """``functions``: by operator id, those of the operators that are chained to the source.
+        """Create the operators chained to the source.
 
-        ``observer``: see ``ChainBuilder``.
+        Args:
+            plan: The plan of the job.
+            source: The operator of the source.
+            index: The index of the subtask.
+            emit: Called with each frame that the subtask emits.
+            functions: The functions chained to the source, by operator id.
+            observer: Called with every record that an operator emits.
         """
         self._plan = plan
         self._index = index
@@ -53,18 +59,18 @@ class SourceTask:
         (self._output,) = self._chain.outputs(source)
 
     def start(self) -> None:
-        """Tell downstream that there is something here; at the very beginning of the job."""
+        """Emit START downstream. Called once, when the job starts."""
         self.control(START)
 
     def seek(self, position: int) -> None:
-        """Let the next record be number ``position`` of this subtask: round-robin edges go on from there."""
+        """Set the number of the next record of this subtask, from which round-robin edges continue."""
         for edge in self._chain.edges:
             edge.seek(position)
 
     def send(self, batch: RecordBatch[Any]) -> None:
-        """Route the records of ``batch``."""
+        """Emit the records of ``batch``."""
         self._sent += len(batch)
-        # Columns stay together as the reader has read them: aggregations want as many as there are.
+        # Columnar batches are not split: aggregations are more effective on large batches.
         for piece in batch.pieces(len(batch) or 1 if batch.is_columnar else PIECE_RECORDS):
             self._output.emit_batch(piece)
             self._chain.flush_full(self._emit)
@@ -74,11 +80,11 @@ class SourceTask:
         self._counters[name] += amount
 
     def control(self, kind: int, identifier: str = "", value: int | bool = 0) -> None:
-        """Send a control element downstream, behind the records so far."""
+        """Emit a control element downstream, after the records emitted so far."""
         self._output.control(kind, identifier, value)
 
     def end_portion(self) -> None:
-        """All that was to be read in this micro-batch has been sent."""
+        """Called when all records of the micro-batch have been emitted."""
         for chained, function, watermarks in self._in_portions:
             try:
                 function.end_portion(watermarks)
@@ -86,17 +92,17 @@ class SourceTask:
                 chained.fail("end_portion", error)
 
     def end(self) -> None:
-        """Tell downstream that nothing more will come."""
+        """Emit END downstream."""
         self.end_portion()
         self._ended = True
         self.control(END)
 
     def flush(self) -> None:
-        """Send what is still held back."""
+        """Flush all channels."""
         self._chain.flush(self._emit)
 
     def progress(self) -> list[dict[str, Any]]:
-        """What each chained operator has done since this task was made; the source, if it counts or has ended."""
+        """Return the progress of the chained operators, and of the source if it has counters or has ended."""
         chained = [self._entry(task.operator, task.records_in, task.records_out) for task in self._chained]
         if not self._ended and not self._counters:
             return chained
@@ -127,14 +133,14 @@ class SourceTask:
 
     def _watermarks_to(self, output: Emitter) -> WatermarkEmitter:
         def send(identifier: str, value: int | bool) -> None:
-            self.sender.check(value, now_ms=0)  # by the flag of the source, which has gone through here
+            self.sender.check(value, now_ms=0)  # against the event time that the source has sent through this task
             output.control(WATERMARK, identifier, value)
 
         return WatermarkEmitter(self._plan.declarations, send)
 
 
 class _StatelessOperator(Emitter):
-    """An operator that is chained to a source: takes batches only."""
+    """An operator chained to a source. It only processes batches."""
 
     __slots__ = ("_instance", "_output", "_process", "records_in", "records_out")
 
@@ -151,7 +157,7 @@ class _StatelessOperator(Emitter):
 
     @property
     def operator(self) -> Operator:
-        """What it runs."""
+        """The operator that it runs."""
         return self._instance.operator
 
     def emit_batch(self, batch: RecordBatch[Any]) -> None:
@@ -169,7 +175,7 @@ class _StatelessOperator(Emitter):
         return self.records_in
 
     def fail(self, callback: str, error: BaseException, record: Any = NO_RECORD) -> NoReturn:
-        """Raise what ``error`` is to the user."""
+        """Raise the error that the user sees."""
         self._instance.fail(callback, error, record)
 
     def _emit(self, batch: RecordBatch[Any]) -> None:

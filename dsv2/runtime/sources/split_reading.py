@@ -1,4 +1,4 @@
-"""What one reader does in one micro-batch: the portions of its splits, one after the other, and what it has to tell."""
+"""Runs one reader for one micro-batch: reads its splits and emits statuses and watermarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ("SplitReading",)
 
 
 class _Context(WatermarkEmitter):
-    """The reader's view (``SourceReaderContext``)."""
+    """``SourceReaderContext``."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class _Context(WatermarkEmitter):
         self._task = task
 
     def mark_idle(self) -> None:
-        """Nothing comes for now."""
+        """Declare the reader idle."""
         self._sender.declare_status(True)
 
     def mark_active(self) -> None:
-        """There are records again."""
+        """Declare the reader active."""
         self._sender.declare_status(False)
 
     def count(self, name: str, amount: int = 1) -> None:
@@ -58,7 +58,7 @@ class _Context(WatermarkEmitter):
 
 
 class SplitReading:
-    """Does what ``order`` says, and hands it to ``task``."""
+    """Executes an ``order`` and sends the records to ``task``."""
 
     def __init__(
         self, source: Source[Any, Any, Any], plan: Plan, operator: Operator, order: ReaderOrder, task: SourceTask
@@ -78,10 +78,13 @@ class SplitReading:
             self._clock = ReaderClock(operator.watermarks, times, order.sent)
 
     def run(self) -> Iterator[int]:
-        """Everything, the start and the end of the source as well.
+        """Execute the order, including the start and end of the source.
 
-        Yields the number of records of each batch when it has been sent. Raises ``UserFunctionError`` for what the
-        reader raises.
+        Yields:
+            The number of records of each batch, after it has been sent.
+
+        Raises:
+            UserFunctionError: The reader failed.
         """
         if self._order.first:
             self._begin()
@@ -97,7 +100,7 @@ class SplitReading:
             self._task.end()
 
     def report(self) -> Report | None:
-        """What the driver has to know when everything is read, if there is anything."""
+        """Return the report for the driver after the micro-batch, or None if the source needs none."""
         if not self._reports:
             return None
         splits = {} if self._clock is None else self._clock.splits
@@ -146,11 +149,16 @@ class SplitReading:
 
     def _send(self, portion: SplitOrder, batch: RecordBatch[Any]) -> int:
         if not isinstance(batch, RecordBatch):
-            raise TypeError(f"read yields a RecordBatch, not {type(batch).__name__}: yield RecordBatch(records).")
+            raise TypeError(
+                f"read must yield a RecordBatch, got {type(batch).__name__}. Yield RecordBatch(records)."
+            )
         if not batch.is_columnar:
             batch = RecordBatch(list(batch.records), batch.timestamps)
         if batch.timestamps is not None and len(batch.timestamps) != len(batch):
-            raise ValueError(f"There are {len(batch)} records and {len(batch.timestamps)} timestamps.")
+            raise ValueError(
+                f"A batch must have a timestamp for each record, got {len(batch)} records and "
+                f"{len(batch.timestamps)} timestamps."
+            )
         if self._clock is not None:
             for piece, time in self._clock.take(portion.stop.split_id, batch):
                 self._task.send(piece)

@@ -1,7 +1,7 @@
-"""Event time of the splits of one reader, and of the reader that is put together from them.
+"""Event time of the splits of one reader, and their combined watermark.
 
-A split that is idle is left out, and so is one that lags behind what the reader has sent (it was idle, or came later):
-it counts once it has caught up. A split that has said nothing is waited for.
+Idle splits are ignored. So are splits behind the watermark that the reader has sent, because they were idle or were
+assigned later, until they catch up. The reader waits for splits without a watermark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ __all__ = ("ReaderClock", "SplitTime", "combined")
 
 @dataclass(slots=True)
 class SplitTime:
-    """Event time of one split. ``watermark``: in ms, None before the first record. ``last``: the split ends here."""
+    """Event time of one split.
+
+    Attributes:
+        watermark: Its watermark in ms. None before the first record.
+        idle: Whether it is idle.
+        last: Whether it ends with this micro-batch.
+    """
 
     watermark: int | None
     idle: bool
@@ -28,7 +34,12 @@ class SplitTime:
 
 
 def combined(splits: Iterable[SplitTime], sent: int | None) -> int | None:
-    """What a reader with these splits, which has ``sent`` a watermark, is to send now, if that is anything new."""
+    """Return the watermark that a reader must send, or None if it is not new.
+
+    Args:
+        splits: The splits of the reader.
+        sent: The last watermark that it has sent, in ms, or None.
+    """
     active = [split for split in splits if not split.idle]
     going_on = [split for split in active if not split.last] or active
     times = [split.watermark for split in going_on if split.watermark is not None]
@@ -39,7 +50,7 @@ def combined(splits: Iterable[SplitTime], sent: int | None) -> int | None:
 
 
 class ReaderClock:
-    """Follows what one reader reads in one micro-batch."""
+    """Tracks the event time of one reader in one micro-batch."""
 
     def __init__(self, strategy: WatermarkStrategy[Any], splits: dict[str, SplitTime], sent: int | None) -> None:
         self._extract: Callable[[Any], Any] | None = strategy.extract_timestamp
@@ -47,15 +58,17 @@ class ReaderClock:
         self._emits = strategy.emits
         self._per_event = strategy.per_event and strategy.emits
         self.splits = splits
-        """By id."""
+        """The splits by id."""
         self.sent = sent
-        """The watermark that was sent last."""
+        """The last watermark that was sent, in ms."""
 
     def take(self, split_id: str, batch: RecordBatch[Any]) -> Iterator[tuple[RecordBatch[Any], int | None]]:
-        """``batch`` of a split in pieces, each with timestamps and the watermark to send after it, or None.
+        """Split a batch of a split into pieces, each with timestamps and the watermark to send after it, or None.
 
-        The strategy's timestamps replace those of the reader. Raises ``FailedRecordError`` from what the extractor
-        raises, and for a record that has no timestamp.
+        The strategy's timestamps replace those of the reader.
+
+        Raises:
+            FailedRecordError: The timestamp extractor failed, or a record has no valid timestamp.
         """
         records = batch.records
         timestamps: Sequence[int | None] = [None] * len(records) if batch.timestamps is None else batch.timestamps
@@ -70,7 +83,7 @@ class ReaderClock:
             yield RecordBatch(records, timestamps), None
 
     def finish(self) -> int | None:
-        """The watermark to send when everything is read, or None."""
+        """Return the watermark to send after the last record, or None."""
         if not self._emits:
             return None
         time = combined(self.splits.values(), self.sent)
@@ -106,7 +119,7 @@ def _extracted(extract: Callable[[Any], Any], records: Sequence[Any]) -> list[An
 
 
 def _newest(records: Sequence[Any], timestamps: Sequence[Any]) -> int | None:
-    """The greatest of ``timestamps``, None if there is none."""
+    """The greatest of ``timestamps``, or None if it is empty."""
     if not timestamps:
         return None
     if isinstance(timestamps, WholeNumbers):
