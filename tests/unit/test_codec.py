@@ -467,7 +467,7 @@ def test_a_new_field_without_default_is_refused_by_name() -> None:
         changed(Tweet("a", 1), Now)
     assert str(refused.value) == (
         f"State: {__name__}:Tweet was written with the fields topic, time, and now it also has 'language', which "
-        f"has no default. Give it one."
+        f"has no default. Add a default."
     )
 
 
@@ -530,26 +530,26 @@ class Failing:
 
 
 REFUSED = Codec(TypeRegistry([PicklesItself, Finalized, Failing, *CLASSES]))
-WAY_OUT = r"Keep plain values instead, or say what it is made from: env\.register_type\("
+WAY_OUT = r"Store plain values instead, or register how it is converted to plain values: env\.register_type\("
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (lambda: None, f"builtins.function is no class of data: builtins.function is written in C. {WAY_OUT}function"),
-        ([sys], "builtins.module is no class of data"),
-        (iter(()), "builtins.tuple_iterator is no class of data"),
-        (PicklesItself(), rf"PicklesItself says by itself how it is pickled \(PicklesItself.__reduce__\).* {WAY_OUT}"),
+        (lambda: None, f"builtins.function is not a data class: builtins.function is written in C. {WAY_OUT}function"),
+        ([sys], "builtins.module is not a data class"),
+        (iter(()), "builtins.tuple_iterator is not a data class"),
+        (PicklesItself(), rf"PicklesItself defines how it is pickled \(PicklesItself.__reduce__\).* {WAY_OUT}"),
         (Finalized(), rf"it has a finalizer, Finalized.__del__. {WAY_OUT}Finalized"),
-        (ValueError("x"), "builtins.ValueError is no class of data"),
-        (Failing(), "Failing is no class of data: it hides its attributes"),
+        (ValueError("x"), "builtins.ValueError is not a data class"),
+        (Failing(), "Failing is not a data class: it hides its attributes"),
         (
             defaultdict(Plain),
-            "A defaultdict of .*Plain.* cannot be turned into bytes: let its default be a built-in",
+            "A defaultdict of .*Plain.* cannot be serialized. Use a built-in",
         ),
-        (Unknown(), rf"The job does not know the class {__name__}.Unknown. Call env.register_type\(Unknown\)."),
+        (Unknown(), rf"The class {__name__}.Unknown is unknown to the job. Call env.register_type\(Unknown\)."),
         (Unknown, r"Call env.register_type\(Unknown\)."),
-        (np.array([object()]), "An array of object cannot be turned into bytes: keep numbers, times or texts in it."),
+        (np.array([object()]), "An array of object cannot be serialized. Use an array of numbers, times or strings."),
         (pd.DataFrame({"a": [1]}), "pandas.core.frame.DataFrame"),
     ],
     ids=lambda value: str(value)[:30],
@@ -564,7 +564,7 @@ def test_tuples_that_nest_without_end_are_refused() -> None:
     deep: Any = ()
     for _ in range(1000):
         deep = (deep,)
-    with pytest.raises(SerializationError, match="It nests deeper than 64 containers, or a tuple contains itself"):
+    with pytest.raises(SerializationError, match="A value nests more than 64 containers, or a tuple contains itself"):
         OWN.dumps(deep)
     assert roundtrip(OWN, [deep_of(60)]) == [deep_of(60)]
 
@@ -578,7 +578,7 @@ def deep_of(depth: int) -> Any:
 
 def test_a_class_that_only_shares_the_name_is_not_the_registered_one() -> None:
     double: Any = dataclass(type("Tweet", (), {"__module__": Tweet.__module__, "__annotations__": {"topic": str}}))
-    with pytest.raises(SerializationError, match="is not the class that the job knows by this name"):
+    with pytest.raises(SerializationError, match="is not the class that the job uses under this name"):
         OWN.dumps(double("a"))
 
 

@@ -151,10 +151,10 @@ WAY_OUT = (
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (threading.Lock(), "_thread.lock is no class of data: _thread.lock is written in C. Keep plain values"),
-        ({"a": [lambda: None]}, "builtins.function is no class of data"),
-        (print, "builtins.builtin_function_or_method is no class of data"),
-        ([threading.Thread], "threading.Thread is no class of data"),
+        (threading.Lock(), "_thread.lock is not a data class: _thread.lock is written in C. Store plain values"),
+        ({"a": [lambda: None]}, "builtins.function is not a data class"),
+        (print, "builtins.builtin_function_or_method is not a data class"),
+        ([threading.Thread], "threading.Thread is not a data class"),
     ],
     ids=["lock", "lambda", "function", "foreign class"],
 )

@@ -229,7 +229,7 @@ def counting() -> Any:
 
 def test_a_harmful_frame_is_refused() -> None:
     blob = hostile.codec.wrap(BlobKind.FRAME, msgspec.msgpack.encode([CALLED, atoms(), atoms()]))
-    with pytest.raises(CorruptDataError, match=r"^A frame: The bytes name 'os:system', which is no kind of values."):
+    with pytest.raises(CorruptDataError, match=r"^A frame: The bytes name 'os:system', which is not a converter."):
         hostile.codec.unseal_columns(BlobKind.FRAME, blob, "A frame")
 
 

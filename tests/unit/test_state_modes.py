@@ -201,8 +201,8 @@ def test_a_type_that_no_bytes_may_name_is_refused_before_the_job_runs(
         TypeRegistry.of(env.build_plan())
     assert str(refused.value) == (
         f"ValueState 's' of KeyedProcess (uid 'bad'), defined at {__file__}:{place}, cannot be checkpointed. "
-        f"threading.Event is no class of data. Keep plain values instead, or say what it is made from: "
-        f"env.register_type(Event, take_apart=..., build=...)."
+        f"threading.Event is not a data class. Store plain values instead, or register how it is converted to plain "
+        f"values: env.register_type(Event, take_apart=..., build=...)."
     )
     assert isinstance(refused.value, PlanError)
 

@@ -215,7 +215,7 @@ def test_an_unknown_class_is_named_with_the_way_out() -> None:
     with pytest.raises(CorruptDataError) as caught:
         registry_of(lambda env, numbers: numbers.map(str)).find("app.records", "Tweet")
     assert str(caught.value) == (
-        "The bytes name app.records.Tweet, which this job does not bring. If it is the class of a record, of a value "
+        "The bytes name app.records.Tweet, which this job does not use. If it is the class of a record, of a value "
         "in a state or of a function's field, call env.register_type(Tweet)."
     )
 
@@ -225,8 +225,8 @@ LOCK = threading.Lock()
 REFUSED: list[tuple[Callable[[Any, Any], object], str]] = [
     (lambda env, numbers: numbers.process(Function(LOCK)).with_uid("bad"),
      "Field 'field' (lock) of the function of Process (uid 'bad'), defined at HERE, cannot be pickled: cannot pickle "
-     "'_thread.lock' object. Make it from plain values, or define __getstate__ (without the field) and __setstate__ "
-     "(which builds it again)."),
+     "'_thread.lock' object. Use plain values, or define __getstate__ (without the field) and __setstate__ "
+     "(which recreates it)."),
     (lambda env, numbers: numbers.map(lambda number, lock=LOCK: number).with_uid("bad"),
      "Field 'function' (function) of the function of Map (uid 'bad'), defined at HERE, cannot be pickled: "),
     (lambda env, numbers: numbers.key_by(lambda number, lock=LOCK: number).process(Function()).with_uid("bad"),

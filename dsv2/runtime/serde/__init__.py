@@ -1,1 +1,1 @@
-"""Python values as bytes that hold data and nothing else: columns of values, as trees that MessagePack can carry."""
+"""Serializes Python values as pure data: columns of values become trees that are encoded as MessagePack."""

@@ -1,10 +1,9 @@
-"""Bytes that outlive a process: every frame and every state blob is written and read here.
+"""Encodes and decodes all bytes that outlive a process: frames and state blobs.
 
-Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; its highest bit says that the
+Layout of a blob, little-endian: magic ``DSV2``, format version (1 byte), kind (1 byte; the highest bit is set if the
 blob is signed), payload length (4), CRC-32 of the payload (4), signature if there is one (32), payload. The payload is
-MessagePack: trees of plain values that describe columns of data (``dsv2.runtime.serde.nodes``). What they describe is
-built from the classes of data that the job brings, field by field. No function can be named in them, so bytes cannot
-run code.
+MessagePack: trees of plain values that describe columns of data (``dsv2.runtime.serde.nodes``). They are decoded field
+by field, using only the data classes of the job. They cannot name functions, so bytes cannot run code.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ _HEADER = struct.Struct("<4sBBII")
 _SIGNED = 0x80
 _SIGNATURE_BYTES = 32
 SIGNED_HEADER_BYTES = _HEADER.size + _SIGNATURE_BYTES
-"""What a signed blob begins with, its signature included."""
+"""The size of the header of a signed blob, including the signature."""
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 T = TypeVar("T")
 
 References: TypeAlias = Mapping[str, Callable[[str], Any]]
-"""By the kind of a ``Reference``, what finds the object of a name."""
+"""Functions that find an object by its name, by the kind of the ``Reference``."""
 
 
 class BlobKind(IntEnum):
-    """What a blob holds, so that one is not taken for the other."""
+    """The contents of a blob."""
 
     FRAME = 1
     STATE = 2
@@ -52,36 +51,47 @@ class BlobKind(IntEnum):
 
 
 class Codec:
-    """Encodes and decodes for one job.
+    """Encodes and decodes the values of one job.
 
-    A *column* is a sequence of independent values: an object that two of them share becomes two. Within a value an
-    object in two places stays one, and a value may contain itself.
+    A *column* is a sequence of independent values. An object shared by two of them is duplicated. Within a value,
+    shared objects stay shared, and a value may contain itself.
     """
 
     def __init__(self, types: DataTypes, key: bytes | None = None) -> None:
-        """``key``: signs what outlives the job, and refuses what is not signed with it."""
+        """Create a codec.
+
+        Args:
+            types: The data classes of the job.
+            key: Signs blobs that outlive the job. Blobs that are not signed with it are rejected.
+        """
         self._types = types
         self._key = key
         self._encoder = ColumnEncoder(types)
 
     def dumps(self, value: Any) -> bytes:
-        """``value`` as bytes. Raises ``SerializationError`` if it cannot be turned into any."""
+        """Serialize ``value``. Raises ``SerializationError`` if it is not data."""
         return self._dumps(lambda encoder: self._node(value, encoder))
 
     def dumps_columns(self, columns: Sequence[Sequence[Any]]) -> bytes:
-        """Columns, of any lengths, as bytes. Raises as ``dumps``."""
+        """Serialize columns of any lengths. Raises ``SerializationError`` if a value is not data."""
         return self._dumps(lambda encoder: [self._column(values, encoder) for values in columns])
 
     def loads(self, data: bytes, owner: str, references: References | None = None) -> Any:
-        """The value of ``dumps``. ``references``: finds objects of the runtime, which only fields of functions hold.
+        """Deserialize the result of ``dumps``.
 
-        Raises ``CorruptDataError``, naming ``owner``, for what ``dumps`` cannot make.
+        Args:
+            data: The bytes.
+            owner: Names the data in error messages.
+            references: Finds objects of the runtime, to which only fields of functions refer.
+
+        Raises:
+            CorruptDataError: The bytes are not a result of ``dumps``.
         """
         decoder = ColumnDecoder(self._types, references or {}, len(data))
         return _read(data, owner, lambda node: _only(decoder.column(node)))
 
     def loads_columns(self, data: bytes, owner: str) -> list[Sequence[Any]]:
-        """The columns of ``dumps_columns``. Raises ``CorruptDataError``, naming ``owner``."""
+        """Deserialize the result of ``dumps_columns``. Raises ``CorruptDataError`` as ``loads`` does."""
         types, limit = self._types, len(data)
 
         def column(node: Any) -> Sequence[Any]:
@@ -97,8 +107,8 @@ class Codec:
                 return _pack(nodes_of(ColumnEncoder(self._types, careful=True)))
         except SerializationError:
             raise
-        except Exception as error:  # whatever a property or a registered function on the way raises
-            raise SerializationError(f"A value cannot be turned into bytes: {error}.") from error
+        except Exception as error:  # properties and registered functions may raise anything
+            raise SerializationError(f"A value cannot be serialized: {error}.") from error
 
     def _node(self, value: Any, encoder: ColumnEncoder) -> Any:
         try:
@@ -113,30 +123,34 @@ class Codec:
             return nodes.SEPARATE, list(map(self.dumps, values))
 
     def seal(self, kind: BlobKind, value: Any) -> bytes:
-        """``value`` as a blob with header and checksum."""
+        """Serialize ``value`` as a blob with header and checksum."""
         return self.wrap(kind, self.dumps(value))
 
     def unseal(self, kind: BlobKind, blob: bytes, owner: str) -> Any:
-        """The value of a blob. Raises ``CorruptDataError``, naming ``owner``, if anything about it does not fit."""
+        """Deserialize the value of a blob.
+
+        Raises:
+            CorruptDataError: The blob is damaged, or of another kind, format or key; names ``owner``.
+        """
         return self.loads(self.unwrap(kind, blob, owner), owner)
 
     def seal_columns(self, kind: BlobKind, columns: Sequence[Sequence[Any]]) -> bytes:
-        """As ``seal``."""
+        """Serialize columns as a blob, like ``seal``."""
         return self.wrap(kind, self.dumps_columns(columns))
 
     def unseal_columns(self, kind: BlobKind, blob: bytes, owner: str) -> list[Sequence[Any]]:
-        """As ``unseal``."""
+        """Deserialize the columns of a blob, like ``unseal``."""
         return self.loads_columns(self.unwrap(kind, blob, owner), owner)
 
     def wrap(self, kind: BlobKind, payload: bytes) -> bytes:
-        """The bytes of ``dumps`` as a blob."""
-        if self._key is None or kind is BlobKind.FRAME:  # frames live no longer than a micro-batch
+        """Wrap the result of ``dumps`` in a blob."""
+        if self._key is None or kind is BlobKind.FRAME:  # frames do not outlive a micro-batch
             return _HEADER.pack(_MAGIC, FORMAT_VERSION, kind, len(payload), crc32(payload)) + payload
         header = _HEADER.pack(_MAGIC, FORMAT_VERSION, kind | _SIGNED, len(payload), crc32(payload))
         return header + _signature(self._key, header, payload) + payload
 
     def unwrap(self, kind: BlobKind, blob: bytes, owner: str) -> bytes:
-        """The bytes of ``dumps`` in a blob, not copied. Raises as ``unseal``."""
+        """Return the payload of a blob without copying it. Raises ``CorruptDataError`` as ``unseal`` does."""
         if len(blob) < _HEADER.size:
             raise CorruptDataError(f"{owner}: {len(blob)} bytes are too few for a blob.")
         magic, version, found, length, checksum = _HEADER.unpack_from(blob)

@@ -1,4 +1,4 @@
-"""What encoder and decoder have to know of the classes of a job."""
+"""The interface through which the encoder and decoder look up the data classes of a job."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ("DataTypes",)
 
 
 class DataTypes(Protocol):
-    """The classes that a job brings."""
+    """The data classes of a job."""
 
     def layout_of(self, kind: type) -> ClassLayout | Converter:
-        """How values of ``kind`` are written. Raises ``SerializationError`` if they cannot be."""
+        """Return how values of ``kind`` are encoded. Raises ``SerializationError`` if they cannot be."""
 
     def layout_named(self, name: str) -> ClassLayout:
-        """How values of the class called ``name`` are made. Raises ``CorruptDataError`` if the job has none such."""
+        """Return how values of the class ``name`` are decoded. Raises ``CorruptDataError`` if the job lacks it."""
 
     def converter_named(self, name: str) -> Converter:
-        """How the values that ``name`` stands for are made. Raises ``CorruptDataError``."""
+        """Return the converter ``name``. Raises ``CorruptDataError`` if there is none."""

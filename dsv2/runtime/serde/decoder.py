@@ -1,7 +1,7 @@
-"""From nodes to columns of values.
+"""Decodes nodes to columns of values.
 
-Bytes say which values there are and of which known kind each is, and nothing else: no function is called because bytes
-name it, and no attribute is set but those of an object that was just made.
+Bytes only contain values and their known kinds. Decoding never calls a function named by the bytes, and only sets
+attributes of objects that it has just created.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "
 
 
 class ColumnDecoder:
-    """Makes columns of nodes.
+    """Decodes nodes to columns.
 
-    ``references``: by kind, what finds an object of the runtime by name. ``limit``: how many objects a graph can have.
-    ``separate``: decodes the bytes of a single value; None for values that are single themselves.
+    Args:
+        types: The data classes of the job.
+        references: Functions that find a runtime object by name, by kind.
+        limit: The maximum number of objects in a graph.
+        separate: Decodes the bytes of a separately encoded value. None: not allowed here.
     """
 
     def __init__(
@@ -49,11 +52,11 @@ class ColumnDecoder:
         self._depth = 0
 
     def column(self, node: Node) -> Sequence[Any]:
-        """The column of a node. Raises ``CorruptDataError``, or whatever comes of a node that no encoder makes."""
+        """Decode a node to a column. Malformed nodes raise ``CorruptDataError`` or any other exception."""
         if node[0] == nodes.COLUMNAR:
             (values,) = self._decode(node[1])
             if not isinstance(values, Columnar | WholeNumbers):
-                raise CorruptDataError(f"A {type(values).__qualname__} is no column.")
+                raise CorruptDataError(f"A {type(values).__qualname__} is not a column.")
             return values
         if node[0] == nodes.SEPARATE and self._separate is not None:
             return list(map(self._separate, node[1]))
@@ -64,18 +67,18 @@ class ColumnDecoder:
         if tag == nodes.ATOMS:
             values: list[Any] = node[1]
             if type(values) is not list or not set(map(type, values)) <= ATOMIC:
-                raise CorruptDataError("Values are of another type than they should be.")
+                raise CorruptDataError("Plain values have an unexpected type.")
             return values
         self._depth += 1
         if self._depth > 2 * MAX_DEPTH:
-            raise CorruptDataError("Values nest too deep.")
+            raise CorruptDataError("Values are nested too deeply.")
         decoded = self._DECODERS[tag](self, *node[1:])
         self._depth -= 1
         return decoded
 
     def _numbers(self, code: str, data: bytes) -> list[Any]:
         if code not in ("i", "q", "d"):
-            raise CorruptDataError(f"{code!r} is no kind of numbers.")
+            raise CorruptDataError(f"{code!r} is not a type code of numbers.")
         numbers = array(code)
         numbers.frombytes(data)
         if byteorder == "big":
@@ -93,7 +96,7 @@ class ColumnDecoder:
         parts = list(map(iter, columns))
         values = [next(parts[code]) for code in codes]
         if len(values) != sum(map(len, columns)):
-            raise CorruptDataError("Values of several types do not fit together.")
+            raise CorruptDataError("The number of values of several types does not match their codes.")
         return values
 
     def _tuples(self, columns: list[Node]) -> list[Any]:
@@ -120,13 +123,13 @@ class ColumnDecoder:
     def _dicts(self, keys: Node, columns: list[Node]) -> list[Any]:
         names = self._decode(keys)
         if len(names) != len(columns):
-            raise CorruptDataError("Dicts have not as many keys as values.")
+            raise CorruptDataError("The keys and values of dicts differ in number.")
         return list(map(dict, map(zip, repeat(names), zip(*map(self._decode, columns), strict=True))))
 
     def _records(self, name: str, fields: list[str], columns: list[Node]) -> list[Any]:
         layout = self._layout_named(name)
         if not isinstance(layout, RecordLayout):
-            raise CorruptDataError(f"{name} was a class with fields, and is none now.")
+            raise CorruptDataError(f"{name} was a class with fields and no longer is.")
         return layout.build(fields, list(map(self._decode, columns)))
 
     def _objects(self, name: str, attributes: Node) -> list[Any]:
@@ -139,7 +142,7 @@ class ColumnDecoder:
     def _subclasses(self, name: str, plain: Node, attributes: Node) -> list[Any]:
         layout = self._layout_named(name)
         if not isinstance(layout, SubclassLayout):
-            raise CorruptDataError(f"{name} was a subclass of a built-in type, and is none now.")
+            raise CorruptDataError(f"{name} was a subclass of a built-in type and no longer is.")
         values = list(map(layout.build, self._decode(plain)))
         layout.assign(values, _dicts_only(self._decode(attributes)))
         return values
@@ -147,7 +150,7 @@ class ColumnDecoder:
     def _enums(self, name: str, members: Node) -> list[Any]:
         layout = self._layout_named(name)
         if not isinstance(layout, EnumLayout):
-            raise CorruptDataError(f"{name} was an enumeration, and is none now.")
+            raise CorruptDataError(f"{name} was an enumeration and no longer is.")
         return list(map(layout.build, self._decode(members)))
 
     def _converted(self, name: str, parts: Node) -> list[Any]:
@@ -159,13 +162,13 @@ class ColumnDecoder:
     def _named(self, kind: str, names: list[str]) -> list[Any]:
         find = self._references.get(kind)
         if find is None:
-            raise CorruptDataError(f"The bytes name a {kind}, which can only be kept in a field of a function.")
+            raise CorruptDataError(f"The bytes name a {kind}, which can only be stored in a field of a function.")
         return list(map(find, names))
 
     def _of_graph(self, root: Node, runs: list[Node]) -> list[Any]:
         counts = [count for _, _, count, _ in runs]
         if self._graph or any(type(count) is not int or count < 1 for count in counts) or sum(counts) > self._limit:
-            raise CorruptDataError("Objects are not as many as they can be.")
+            raise CorruptDataError("The number of objects in a graph is invalid.")
         for name, header, count, node in runs:
             self._graph.extend(self._blanks(name, header, count, node))
         end = len(self._graph)
@@ -181,13 +184,13 @@ class ColumnDecoder:
             return [_CONTAINERS[name].blank(of_all) for _ in range(count)]
         if ":" in name:
             return self._layout_named(name).blanks(count)
-        values = self._decode(node)  # made from plain values: no other object is in it
+        values = self._decode(node)  # built from plain values, so it contains no other object of the graph
         if len(values) != count:
-            raise CorruptDataError("Objects differ in number from what they are made from.")
+            raise CorruptDataError("The objects of a graph and their contents differ in number.")
         return values
 
     def _fill(self, name: str, blanks: list[Any], values: list[Any]) -> None:
-        """Let ``blanks``, to which others refer, be what ``values`` are."""
+        """Copy the contents of ``values`` to ``blanks``, to which other objects already refer."""
         container = _CONTAINERS.get(name)
         if container is not None:
             for blank, value in zip(blanks, values, strict=True):
@@ -201,7 +204,7 @@ class ColumnDecoder:
 
     def _placed(self, places: list[int]) -> list[Any]:
         if places and min(places) < 0:
-            raise CorruptDataError("An object is where none can be.")
+            raise CorruptDataError("The index of an object in a graph is negative.")
         return list(map(self._graph.__getitem__, places))
 
     _DECODERS: Final[Mapping[int, Callable[..., list[Any]]]] = {
@@ -227,13 +230,13 @@ class ColumnDecoder:
 
 def _dicts_only(values: list[Any]) -> list[Any]:
     if not set(map(type, values)) <= {dict}:
-        raise CorruptDataError("Attributes are no dict.")
+        raise CorruptDataError("Attributes are not a dict.")
     return values
 
 
 def _pieces(members: list[Any], lengths: list[int]) -> Iterator[list[Any]]:
-    """``members``, cut into runs of ``lengths``."""
+    """Split ``members`` into pieces of the given ``lengths``."""
     if sum(lengths) != len(members) or (lengths and min(lengths) < 0):
-        raise CorruptDataError("Members and lengths do not fit together.")
+        raise CorruptDataError("The members of containers do not match their lengths.")
     ends = list(accumulate(lengths))
     return map(members.__getitem__, map(slice, [0, *ends], ends))

@@ -1,4 +1,4 @@
-"""From columns of values to nodes."""
+"""Encodes columns of values as nodes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NUMERIC = frozenset({int, float})
 
 
 class NoTreeError(Exception):
-    """Two places hold the same object, or objects nest deep: a graph can say that, a tree cannot."""
+    """The value has shared or deeply nested objects, which requires a graph instead of a tree."""
 
 
 class ColumnEncoder:
-    """Makes nodes of columns, as long as no two places hold the same object that could be changed.
+    """Encodes columns as nodes, provided that mutable objects are not shared.
 
-    ``careful``: looks for numbers and strings that MessagePack cannot hold. It refuses them by itself, and they are
-    rare, so this is left for a second try.
+    ``careful``: whether to look for numbers and strings that MessagePack cannot represent. They are rare, and it
+    rejects them, so this is only done in a second attempt.
     """
 
     def __init__(self, types: DataTypes, careful: bool = False) -> None:
@@ -42,7 +42,7 @@ class ColumnEncoder:
         self._seen: set[int] = set()
 
     def column(self, values: Sequence[Any]) -> Node:
-        """The node of a column. Raises ``NoTreeError``, and ``SerializationError`` for what is no data."""
+        """Encode a column. Raises ``NoTreeError`` or, for values that are not data, ``SerializationError``."""
         self._depth = 0
         self._seen.clear()
         if isinstance(values, Columnar | WholeNumbers):
@@ -83,7 +83,7 @@ class ColumnEncoder:
 
     def _changeable(self, kind: type, values: Sequence[Any]) -> Node:
         """Values whose identity matters."""
-        if self._depth > 1:  # the values of the column itself are independent of each other
+        if self._depth > 1:  # the values of the column itself are independent
             places = set(map(id, values))
             if len(places) < len(values) or not places.isdisjoint(self._seen):
                 raise NoTreeError
@@ -109,7 +109,7 @@ class ColumnEncoder:
         if isinstance(how, SubclassLayout):
             return nodes.SUBCLASSES, how.name, self._encode([how.plain(value) for value in values]), attributes
         if isinstance(how, RecordLayout) and how.is_tuple:
-            raise SerializationError(f"A {how.name} has attributes besides its fields.")
+            raise SerializationError(f"A {how.name} has attributes that are not fields. Declare them as fields.")
         return nodes.OBJECTS, how.name, attributes
 
     def _attributes(self, layout: ClassLayout, values: Sequence[Any]) -> Node:
@@ -134,11 +134,11 @@ class ColumnEncoder:
         return nodes.CONTAINERS, container.name, headers, lengths, members, under
 
     def _rows(self, values: Sequence[dict[Any, Any]]) -> Node | None:
-        """Dicts that have the same few strings as keys."""
+        """Encode dicts with the same few strings as keys; None for other dicts."""
         first: tuple[Any, ...] = tuple(values[0])
         if len(values) < 2 or not 0 < len(first) <= MAX_WIDTH or set(map(type, chain.from_iterable(values))) != {str}:
             return None
-        if len(set(map(tuple, values))) > 1:  # in another order, too
+        if len(set(map(tuple, values))) > 1:  # a different order of keys also counts
             return None
         return nodes.DICTS, self._encode(first), [self._encode(list(map(itemgetter(key), values))) for key in first]
 
@@ -165,11 +165,11 @@ class ColumnEncoder:
     def _class_name(self, kind: type) -> str:
         name = name_of(kind)
         if PLAIN_CLASSES.get(name) is not kind and isinstance(self._layout_of(kind), Converter):
-            raise SerializationError(f"The class {shown(kind)} itself is no data.")
+            raise SerializationError(f"The class {shown(kind)} itself is not data.")
         return name
 
     def _atoms(self, values: Sequence[Any]) -> Node:
-        """Also those that MessagePack cannot hold."""
+        """Encode atoms, including values that MessagePack cannot represent."""
         kinds = set(map(type, values))
         if len(kinds) > 1 and not kinds.isdisjoint((int, str)):
             return self._mixed_atoms(values)
@@ -210,10 +210,10 @@ def _integer(value: int) -> bytes:
 
 
 class GraphEncoder(ColumnEncoder):
-    """Makes a node of one value in which objects may be in several places, or contain themselves."""
+    """Encodes one value in which objects may be shared or contain themselves."""
 
     def graph(self, value: Any) -> Node:
-        """The node of ``value``."""
+        """Encode ``value``."""
         self._depth = 0
         self._objects: list[Any] = []
         self._places: dict[int, int] = {}
@@ -232,7 +232,7 @@ class GraphEncoder(ColumnEncoder):
         return nodes.GRAPH, root, runs
 
     def _too_deep(self) -> Exception:
-        return SerializationError(f"It nests deeper than {MAX_DEPTH} containers, or a tuple contains itself.")
+        return SerializationError(f"A value nests more than {MAX_DEPTH} containers, or a tuple contains itself.")
 
     def _changeable(self, kind: type, values: Sequence[Any]) -> Node:
         return nodes.PLACES, list(map(self._place, values))

@@ -1,4 +1,4 @@
-"""How objects of a class of data are taken apart into fields and put together again, without calling the class."""
+"""Layouts decompose objects of data classes into fields and rebuild them without calling the class."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = (
     "shown",
 )
 
-_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by a C module
+_HEAP_TYPE, _IMMUTABLE_TYPE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE: created by a class statement or a C module
 _WORD = tuple.__itemsize__
 _PICKLE_HOOKS = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
-_GENERATED = (  # of NamedTuples, and of frozen dataclasses with slots: no more than the fields
+_GENERATED = (  # hooks of NamedTuples and frozen dataclasses with slots, which only pickle the fields
     vars(namedtuple("_Sample", "field"))["__getnewargs__"].__code__,
     *(vars(dataclasses)[name].__code__ for name in ("_dataclass_getstate", "_dataclass_setstate")),
 )
@@ -40,17 +40,17 @@ _VALUE_BASES = (int, float, complex, str, bytes, tuple, frozenset)
 
 
 def name_of(kind: type) -> str:
-    """What stands for a class in bytes."""
+    """Return the name of a class in bytes."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def shown(kind: type) -> str:
-    """What stands for a class in errors."""
+    """Return the name of a class in error messages."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 class ClassLayout:
-    """Of one class. ``mutable``: whether it matters that two places hold the same object."""
+    """The layout of a class. ``mutable``: whether the identity of its objects matters."""
 
     mutable = True
 
@@ -61,11 +61,11 @@ class ClassLayout:
         self._has_dict = _has_dict(kind)
 
     def blanks(self, count: int) -> list[Any]:
-        """Objects without any attribute."""
+        """Create objects without attributes."""
         return list(map(object.__new__, repeat(self.kind, count)))
 
     def attributes(self, value: Any) -> dict[str, Any]:
-        """All that ``value`` has."""
+        """Return all attributes of ``value``."""
         held = dict(vars(value)) if self._has_dict else {}
         for name, slot in self._slots.items():
             try:
@@ -75,7 +75,7 @@ class ClassLayout:
         return held
 
     def assign(self, values: Sequence[Any], attributes: Sequence[Mapping[str, Any]]) -> None:
-        """Give each of ``values`` its attributes."""
+        """Set the attributes of each of ``values``."""
         for value, held in zip(values, attributes, strict=True):
             for name, content in held.items():
                 self._assign(value, name, content)
@@ -91,11 +91,11 @@ class ClassLayout:
 
 
 class ObjectLayout(ClassLayout):
-    """Of a class that declares no fields: an object is whatever attributes it has."""
+    """The layout of a class without declared fields: an object is its attributes."""
 
 
 class RecordLayout(ClassLayout):
-    """Of a dataclass or a NamedTuple: an object is the values of its fields."""
+    """The layout of a dataclass or NamedTuple: an object is the values of its fields."""
 
     def __init__(self, kind: type) -> None:
         super().__init__(kind)
@@ -106,7 +106,7 @@ class RecordLayout(ClassLayout):
         self._setters = [] if self.is_tuple else [self._setter(name) for name in self.fields]
 
     def columns(self, values: Sequence[Any]) -> list[list[Any]] | None:
-        """The values of each field; None if one of ``values`` has more than its fields, or less."""
+        """Return the values of each field; None if one of ``values`` has other attributes or lacks a field."""
         if self.is_tuple:
             if self._has_dict and any(map(vars, values)):
                 return None
@@ -124,7 +124,7 @@ class RecordLayout(ClassLayout):
             return None
 
     def build(self, names: Sequence[str], columns: Sequence[list[Any]]) -> list[Any]:
-        """The objects whose fields ``names`` have the values of ``columns``, of which there is at least one."""
+        """Build objects from the ``columns`` of their fields ``names``. There is at least one column."""
         if self.is_tuple:
             ordered = self._ordered(names, columns)
             return list(map(tuple.__new__, repeat(self.kind), zip(*ordered, strict=True)))
@@ -132,11 +132,11 @@ class RecordLayout(ClassLayout):
         for setter, column in zip(self._setters, self._ordered(names, columns), strict=True):
             if len(column) != len(values):
                 raise CorruptDataError(f"The fields of {self.name} differ in length.")
-            deque(setter(values, column), maxlen=0)  # as fast as Python calls anything
+            deque(setter(values, column), maxlen=0)  # the fastest way to exhaust an iterator
         return values
 
     def _ordered(self, names: Sequence[str], columns: Sequence[list[Any]]) -> Sequence[list[Any]]:
-        """The columns by name, in the order of the fields of today's class, with defaults for fields that are new."""
+        """The columns in the order of the fields of the current class, with defaults for new fields."""
         if len(names) != len(columns):
             raise CorruptDataError(f"The fields of {self.name} and their values differ in number.")
         if tuple(names) == self.fields:
@@ -150,12 +150,12 @@ class RecordLayout(ClassLayout):
         if default is None:
             raise CorruptDataError(
                 f"{self.name} was written with the fields {', '.join(names)}, and now it also has {name!r}, which has "
-                f"no default. Give it one."
+                f"no default. Add a default."
             )
         return [default() for _ in range(count)]
 
     def _setter(self, name: str) -> Callable[[list[Any], list[Any]], Iterator[None]]:
-        """What sets a field of many objects to as many values."""
+        """Return a function that sets a field of many objects to a column of values."""
         if (slot := self._slots.get(name)) is not None:
             return partial(map, slot.__set__)
         if hasattr(type(inspect.getattr_static(self.kind, name, None)), "__set__"):  # a property of that name
@@ -164,7 +164,7 @@ class RecordLayout(ClassLayout):
 
 
 class SubclassLayout(ClassLayout):
-    """Of a subclass of a built-in type: an object is a value of that type, and attributes."""
+    """The layout of a subclass of a built-in type: an object is a value of that type and attributes."""
 
     def __init__(self, kind: type, base: Any) -> None:
         super().__init__(kind)
@@ -175,7 +175,7 @@ class SubclassLayout(ClassLayout):
         return [self.base.__new__(self.kind) for _ in range(count)]
 
     def plain(self, value: Any) -> Any:
-        """``value`` as one of the built-in type; a tuple of the members in place of a container."""
+        """Return ``value`` as a value of the built-in type, or as a tuple of members if it is a container."""
         if self.base is dict:
             return tuple(dict.items(value))
         if self.base in _MUTABLE_BASES:
@@ -185,9 +185,9 @@ class SubclassLayout(ClassLayout):
         return self.base.__getnewargs__(value)[0] if self.base in (str, bytes) else _plain_number(self.base, value)
 
     def build(self, plain: Any) -> Any:
-        """The value without its attributes."""
+        """Build the value without its attributes."""
         if type(plain) is not (tuple if self.mutable else self.base) or not self._are_members(plain):
-            raise CorruptDataError(f"{self.name} is not made from {type(plain).__qualname__}.")
+            raise CorruptDataError(f"{self.name} cannot be built from {type(plain).__qualname__}.")
         value = self.base.__new__(self.kind, *(() if self.mutable else (plain,)))
         if self.mutable:
             self.fill(value, plain)
@@ -197,12 +197,12 @@ class SubclassLayout(ClassLayout):
         return self.base is not dict or all(type(pair) is tuple and len(pair) == 2 for pair in plain)
 
     def fill(self, value: Any, members: tuple[Any, ...]) -> None:
-        """Give a container, which is empty, its members."""
+        """Add the members to an empty container."""
         (list.extend if self.base is list else self.base.update)(value, members)
 
 
 class EnumLayout(ClassLayout):
-    """Of an enumeration: a member is its name; of flags, its number."""
+    """The layout of an enumeration: a member is its name, or its number for flags."""
 
     mutable = False
 
@@ -213,11 +213,11 @@ class EnumLayout(ClassLayout):
         self._combines = self.is_flag and kind._missing_.__func__ is Flag._missing_.__func__  # type: ignore[attr-defined]
 
     def plain(self, value: Any) -> str | int:
-        """What stands for a member."""
+        """Return the name or number of a member."""
         return value._value_ if self._combines else value._name_  # type: ignore[no-any-return]
 
     def build(self, plain: Any) -> Any:
-        """The member."""
+        """Return the member."""
         if self.is_flag and type(plain) is int and self._combines:
             return self.kind(plain)
         if type(plain) is not str or plain not in self._members:
@@ -226,7 +226,7 @@ class EnumLayout(ClassLayout):
 
 
 def layout_of(kind: type) -> ClassLayout:
-    """How objects of ``kind`` are written. Raises ``SerializationError`` if it is no class of data."""
+    """Return the layout of ``kind``. Raises ``SerializationError`` if it is not a data class."""
     if issubclass(kind, Enum):
         return EnumLayout(kind)
     bases = [base for base in kind.__mro__ if base in _VALUE_BASES or base in _MUTABLE_BASES]
@@ -243,18 +243,18 @@ def layout_of(kind: type) -> ClassLayout:
 
 def _check_owner(kind: type, owner: type) -> None:
     if not owner.__flags__ & _HEAP_TYPE or owner.__flags__ & _IMMUTABLE_TYPE:
-        raise SerializationError(f"{shown(kind)} is no class of data: {shown(owner)} is written in C.")
+        raise SerializationError(f"{shown(kind)} is not a data class: {shown(owner)} is written in C.")
     own = vars(owner)
     if not isinstance(own.get("__dict__", _DICT), GetSetDescriptorType):
-        raise SerializationError(f"{shown(kind)} is no class of data: it hides its attributes.")
+        raise SerializationError(f"{shown(kind)} is not a data class: it hides its attributes.")
     if "__del__" in own:
         raise SerializationError(
-            f"{shown(kind)} is no class of data: it has a finalizer, {owner.__qualname__}.__del__."
+            f"{shown(kind)} is not a data class: it has a finalizer, {owner.__qualname__}.__del__."
         )
     for hook in _PICKLE_HOOKS:
         if hook in own and not _is_generated(own[hook]):
             raise SerializationError(
-                f"{shown(kind)} says by itself how it is pickled ({owner.__qualname__}.{hook}), which is not used here."
+                f"{shown(kind)} defines how it is pickled ({owner.__qualname__}.{hook}), but dsv2 does not use pickle."
             )
 
 
@@ -267,7 +267,7 @@ def _check_size(kind: type) -> None:
         len(_slots_of(kind)) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
     )
     if kind.__basicsize__ != expected:
-        raise SerializationError(f"{shown(kind)} is no class of data: it has parts that are written in C.")
+        raise SerializationError(f"{shown(kind)} is not a data class: it has parts that are written in C.")
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -276,7 +276,7 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, Callable[[], Any]]]:
-    """The names of the fields, and what makes the default of those that have one."""
+    """The names of the fields, and a factory for each default."""
     if issubclass(kind, tuple):
         named = cast(Any, kind)
         return named._fields, {name: _constant(value) for name, value in named._field_defaults.items()}

@@ -1,4 +1,4 @@
-"""Values of numpy, pandas, Arrow and Spark. Imports nothing by itself: whoever has such a value has its package."""
+"""Converters for values of numpy, pandas, Arrow and Spark. A package is only imported for its own values."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _DTYPE = re.compile(r"[<>|=][biufcSUmM]\d+(\[\d*[a-zA-Z]+\])?")
 
 
 def of_numpy() -> Converters:
-    """Arrays of numbers, times and texts, and their scalars."""
+    """Return converters for arrays of numbers, times and strings, and for their scalars."""
     np: Any = import_module("numpy")
 
     def dtype_of(text: Any) -> Any:
         if type(text) is not str or not _DTYPE.fullmatch(text):
-            raise CorruptDataError(f"{text!r} is no type of numbers.")
+            raise CorruptDataError(f"{text!r} is not a supported dtype.")
         return np.dtype(text)
 
     def text_of(dtype: Any) -> str:
         if not _DTYPE.fullmatch(dtype.str):
             raise SerializationError(
-                f"An array of {dtype} cannot be turned into bytes: keep numbers, times or texts in it."
+                f"An array of {dtype} cannot be serialized. Use an array of numbers, times or strings."
             )
         return str(dtype.str)
 
@@ -58,7 +58,7 @@ def of_numpy() -> Converters:
 
 
 def of_pandas() -> Converters:
-    """Moments and durations."""
+    """Return converters for timestamps and durations."""
     pd: Any = import_module("pandas")
 
     def zone_of(zone: tzinfo | None) -> Any:
@@ -66,12 +66,12 @@ def of_pandas() -> Converters:
             return zone
         name = getattr(zone, "zone", None)  # pytz
         if type(name) is not str:
-            raise SerializationError(f"A timestamp in {zone!r} cannot be turned into bytes: use zoneinfo.ZoneInfo.")
+            raise SerializationError(f"A timestamp in {zone!r} cannot be serialized. Use zoneinfo.ZoneInfo.")
         return name
 
     def check(number: Any, unit: Any) -> None:
         if type(number) is not int or unit not in ("s", "ms", "us", "ns"):
-            raise CorruptDataError("A time is not made from a whole number and its unit.")
+            raise CorruptDataError("A time must consist of an integer and its unit.")
 
     def to_timestamp(parts: Any) -> Any:
         number, unit, zone = parts
@@ -94,7 +94,7 @@ def of_pandas() -> Converters:
 
 
 def of_pyarrow() -> Converters:
-    """Tables, record batches, arrays and schemas, as Arrow's own messages, which are checked in full."""
+    """Return converters for tables, record batches, arrays and schemas, as Arrow IPC, which is fully validated."""
     pa: Any = import_module("pyarrow")
 
     def of_table(value: Any) -> bytes:
@@ -138,7 +138,7 @@ def of_pyarrow() -> Converters:
 
 
 def of_pyspark() -> Converters:
-    """Rows."""
+    """Return the converter for rows."""
     row: Any = import_module("pyspark.sql.types").Row
 
     def of_row(value: Any) -> Any:
@@ -146,12 +146,12 @@ def of_pyspark() -> Converters:
 
     def to_row(parts: Any) -> Any:
         if type(parts) is not tuple or any(type(part) is not tuple for part in parts):
-            raise CorruptDataError("A row is made from names and values.")
+            raise CorruptDataError("A row must consist of names and values.")
         names, values = parts
         made = tuple.__new__(row, values)
         if names:
             if any(type(name) is not str for name in names):
-                raise CorruptDataError("The fields of a row are named by strings.")
+                raise CorruptDataError("The field names of a row must be strings.")
             made.__fields__ = list(names)
         return made
 
@@ -160,5 +160,5 @@ def of_pyspark() -> Converters:
 
 def _bytes(data: Any) -> bytes:
     if type(data) is not bytes:
-        raise CorruptDataError("A message of Arrow is not made from bytes.")
+        raise CorruptDataError("An Arrow message must be bytes.")
     return data

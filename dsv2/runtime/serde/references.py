@@ -1,4 +1,4 @@
-"""Objects of the runtime that a function may keep in a field although they are no data."""
+"""References to runtime objects, which a function may store in a field although they are not data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ("Reference",)
 
 
 class Reference(ABC):
-    """Written as its kind and name; after a restart the runtime puts its own object of that name in its place."""
+    """Serialized as its kind and name. After a restart, the runtime replaces it by its own object of that name."""
 
     __slots__ = ()
 
@@ -18,4 +18,4 @@ class Reference(ABC):
     @property
     @abstractmethod
     def reference_name(self) -> str:
-        """What it is found by."""
+        """The name by which the runtime finds the object."""

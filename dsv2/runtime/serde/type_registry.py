@@ -1,7 +1,6 @@
-"""The classes that a job brings: the only ones, besides plain built-in types, that decoded bytes may name.
+"""The data classes of a job. Apart from built-in types, decoded bytes may only name these.
 
-They are found while the job's functions are pickled for the trip to the workers, which is also when a function that
-cannot make that trip is reported.
+They are collected by pickling the job's functions, which also detects functions that cannot be sent to the workers.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from dsv2.watermark import (
 
 __all__ = ("TypeRegistry",)
 
-_OURS = (  # which a function may emit as records, or keep in a field
+_OURS = (  # a function may emit them as records or store them in a field
     *(BoolWatermark, LongWatermark, BoolWatermarkDeclaration, LongWatermarkDeclaration, WatermarkCombinationPolicy),
     *(BoolWatermarkCombinationFunction, NumericWatermarkCombinationFunction),
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
@@ -53,7 +52,7 @@ _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
 
 
 class TypeRegistry:
-    """``DataTypes`` of a job: its classes by module and qualified name, and how they are written."""
+    """``DataTypes`` of a job: its classes by module and qualified name, and their layouts."""
 
     def __init__(
         self,
@@ -74,7 +73,11 @@ class TypeRegistry:
 
     @staticmethod
     def of(plan: Plan) -> TypeRegistry:
-        """The classes of ``plan``. Raises ``SerializationError`` for a function or selector that cannot be pickled."""
+        """Collect the classes of ``plan``.
+
+        Raises:
+            SerializationError: A function or selector cannot be pickled, or a state cannot be checkpointed.
+        """
         recorder = _Recorder()
         for operator in plan.operators:
             _record_operator(recorder, operator)
@@ -93,14 +96,14 @@ class TypeRegistry:
         return _rebuild, (self._classes, self._modules, self._registered)
 
     def layout_of(self, kind: type) -> ClassLayout | Converter:
-        """How values of ``kind`` are written. Raises ``SerializationError`` if they cannot be, or could not be read."""
+        """Return the layout of ``kind``. Raises ``SerializationError`` if they cannot be, or not read back."""
         found = self._by_class.get(kind)
         if found is None:
             found = self._by_class[kind] = self._new_layout(kind)
         return found
 
     def layout_named(self, name: str) -> ClassLayout:
-        """How values of the class called ``name`` are made. Raises ``CorruptDataError`` if there is none."""
+        """Return how values of the class ``name`` are decoded. Raises ``CorruptDataError`` if the job lacks it."""
         found = self._by_name.get(name)
         if found is None:
             kind = self.find(*name.partition(":")[::2])
@@ -111,7 +114,7 @@ class TypeRegistry:
         return found
 
     def converter_named(self, name: str) -> Converter:
-        """How the values that ``name`` stands for are made. Raises ``CorruptDataError``."""
+        """Return the converter ``name``. Raises ``CorruptDataError`` if there is none."""
         return self._converters.get(name) or converter_named(name)
 
     def _new_layout(self, kind: type) -> ClassLayout | Converter:
@@ -119,7 +122,7 @@ class TypeRegistry:
             return converter
         name = kind.__qualname__
         way_out = (
-            f"Keep plain values instead, or say what it is made from: "
+            f"Store plain values instead, or register how it is converted to plain values: "
             f"env.register_type({name}, take_apart=..., build=...)."
         )
         try:
@@ -130,16 +133,16 @@ class TypeRegistry:
             known = self.find(kind.__module__, name)
         except CorruptDataError:
             if _is_standard(kind.__module__):
-                raise SerializationError(f"{shown(kind)} is no class of data. {way_out}") from None
+                raise SerializationError(f"{shown(kind)} is not a data class. {way_out}") from None
             raise SerializationError(
-                f"The job does not know the class {shown(kind)}. Call env.register_type({name})."
+                f"The class {shown(kind)} is unknown to the job. Call env.register_type({name})."
             ) from None
         if known is not kind:
-            raise SerializationError(f"{shown(kind)} is not the class that the job knows by this name.")
+            raise SerializationError(f"{shown(kind)} is not the class that the job uses under this name.")
         return layout
 
     def find(self, module: str, name: str) -> type:
-        """The class called ``name`` in ``module``. Raises ``CorruptDataError`` if the job does not bring it."""
+        """Return the class ``name`` in ``module``. Raises ``CorruptDataError`` if the job does not use it."""
         if (kind := self._classes.get((module, name))) is not None:
             return kind
         if module in self._modules and (found := _class_in(module, name)) is not None:
@@ -149,7 +152,7 @@ class TypeRegistry:
                 if _is_data_class(value) and (value.__module__, value.__qualname__) == (module, name):
                     return value  # type: ignore[no-any-return]
         raise CorruptDataError(
-            f"The bytes name {module}.{name}, which this job does not bring. If it is the class of a record, of a "
+            f"The bytes name {module}.{name}, which this job does not use. If it is the class of a record, of a "
             f"value in a state or of a function's field, call env.register_type({name.rpartition('.')[2]})."
         )
 
@@ -159,12 +162,12 @@ def _rebuild(
 ) -> TypeRegistry:
     for (_, name), kind in classes.items():
         if kind.__qualname__ != name:
-            kind.__qualname__ = name  # cloudpickle brings classes of functions and of __main__ without it
+            kind.__qualname__ = name  # cloudpickle loses it for local classes and those of __main__
     return TypeRegistry(classes.values(), modules, registered)
 
 
 def _class_in(module: str, name: str) -> type | None:
-    """The class that is defined in ``module`` under this name, found without a look at anything but classes."""
+    """The class defined in ``module`` under this name. Only classes are traversed."""
     owner: Any = import_module(module)
     for part in name.split("."):
         owner = vars(owner).get(part)
@@ -174,7 +177,7 @@ def _class_in(module: str, name: str) -> type | None:
 
 
 def _is_data_class(value: Any) -> bool:
-    # A class that a module merely imports may be anything; these only hold values.
+    # A class that a module only imports may be arbitrary. The following kinds only hold values.
     if not isinstance(value, type):
         return False
     return (
@@ -185,14 +188,14 @@ def _is_data_class(value: Any) -> bool:
 
 
 class _Recorder:
-    """Pickles the parts of a job for the classes and modules they mention."""
+    """Pickles the parts of a job to record the classes and modules that they refer to."""
 
     def __init__(self) -> None:
         self.classes: set[type] = set()
         self.modules: set[str] = set()
 
     def record(self, part: Any, what: str) -> None:
-        """Note what ``part`` mentions; ``what`` names it in the error if it cannot be pickled."""
+        """Record the classes and modules of ``part``. ``what`` names it in the error if it cannot be pickled."""
         home = part if hasattr(part, "__module__") and hasattr(part, "__qualname__") else type(part)
         if isinstance(home.__module__, str) and not _is_standard(home.__module__):
             self.modules.add(home.__module__)
@@ -212,11 +215,11 @@ class _RecordingPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpick
         reduced = super().reducer_override(obj)
         by_name = reduced is NotImplemented
         if isinstance(obj, type):
-            if not (by_name and _is_standard(obj.__module__)):  # code may mention subprocess.Popen, bytes may not
+            if not (by_name and _is_standard(obj.__module__)):  # code may refer to subprocess.Popen, bytes may not
                 self._classes.add(obj)
         elif isinstance(obj, FunctionType):
             if by_name and not _is_standard(obj.__module__):
-                # The classes that it mentions stay unseen: those of its module may be meant.
+                # It is pickled by name, which hides its classes, so allow the classes of its module.
                 self._modules.add(obj.__module__)
         elif type(obj).__module__ != "builtins":
             self._classes.add(type(obj))
@@ -265,7 +268,7 @@ def _state_classes(function: ProcessFunction) -> Iterator[tuple[StateDeclaration
 
 def _check_states(registry: TypeRegistry, function: ProcessFunction, where: str) -> None:
     for declaration, kind in _state_classes(function):
-        if kind in _PLAIN or isabstract(kind) or is_protocol(kind):  # which say nothing of the class of a value
+        if kind in _PLAIN or isabstract(kind) or is_protocol(kind):  # they do not determine the class of a value
             continue
         try:
             registry.layout_of(kind)
@@ -280,7 +283,6 @@ def _explain(part: Any, what: str, error: Exception) -> str:
         except Exception:
             return (
                 f"Field {name!r} ({type(value).__qualname__}) of {what} cannot be pickled: {error}. "
-                f"Make it from plain values, or define __getstate__ (without the field) and __setstate__ (which builds "
-                f"it again)."
+                f"Use plain values, or define __getstate__ (without the field) and __setstate__ (which recreates it)."
             )
     return f"{what[0].upper()}{what[1:]} cannot be pickled: {error}. It must not capture sessions, locks or open files."

@@ -1,4 +1,4 @@
-"""Values of the standard library, and of numpy, pandas, Arrow and Spark: what they are made from, in plain values."""
+"""Converters between plain values and values of the standard library, numpy, pandas, Arrow and Spark."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ __all__ = ("CONTAINERS", "PLAIN_CLASSES", "Container", "Converter", "converter_n
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Of one class: ``take_apart`` makes plain values of an object, from which ``build`` makes an equal one.
+    """Converts objects of one class.
 
-    ``name`` stands in the bytes. ``mutable``: whether it matters that two places hold the same object. ``any_parts``:
-    ``build`` does nothing with the values that it is given; others are given none with code of their own.
+    Attributes:
+        name: Identifies the converter in bytes.
+        take_apart: Converts an object to plain values.
+        build: Creates an equal object from them.
+        mutable: Whether the identity of objects matters.
+        any_parts: Whether ``build`` accepts any values. If False, it only receives values of built-in types, because
+            other values could run code of their own.
     """
 
     name: str
@@ -38,7 +43,7 @@ class Converter:
     any_parts: bool = False
 
     def build_all(self, parts: list[Any]) -> list[Any]:
-        """The objects that are made from ``parts``. Raises ``CorruptDataError``, or whatever ``build`` does."""
+        """Build an object from each of ``parts``. Raises ``CorruptDataError``, or any error of ``build``."""
         if not self.any_parts:
             _check_parts(parts)
         return list(map(self.build, parts))
@@ -49,17 +54,14 @@ def _check_parts(parts: Iterable[Any]) -> None:
     if kinds <= ATOMIC:
         return
     if not all(kind in _PARTS or issubclass(kind, type) for kind in kinds):
-        raise CorruptDataError("A value is made from other values than it should be.")
+        raise CorruptDataError("A value consists of parts of unexpected types.")
     if tuple in kinds:
         _check_parts(list(chain.from_iterable(part for part in parts if type(part) is tuple)))
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A built-in container that can be changed: ``blank(header)`` makes an empty one, ``fill`` puts members into it.
-
-    ``members``: the values of a mapping are beside them, in order.
-    """
+    """A mutable built-in container. ``blank(header)`` creates an empty one, and ``fill`` adds its members."""
 
     name: str
     blank: Callable[[Any], Any]
@@ -69,7 +71,7 @@ class Container:
 
 
 def converter_of(kind: type) -> Converter | None:
-    """How objects of exactly this class are written, if they are neither containers nor classes of data."""
+    """Return the converter for objects of exactly this class; None for containers and data classes."""
     found = _CONVERTERS.get(kind)
     if found is None:
         module = kind.__module__
@@ -79,11 +81,11 @@ def converter_of(kind: type) -> Converter | None:
 
 
 def converter_named(name: str) -> Converter:
-    """The converter that bytes name. Raises ``CorruptDataError``."""
+    """Return the converter that bytes name. Raises ``CorruptDataError`` if there is none."""
     package, dot, _ = name.partition(".")
     found = _load(package)[1].get(name) if dot and package in _ELSEWHERE else _BY_NAME.get(name)
     if found is None:
-        raise CorruptDataError(f"The bytes name {name!r}, which is no kind of values.")
+        raise CorruptDataError(f"The bytes name {name!r}, which is not a converter.")
     return found
 
 
@@ -101,20 +103,20 @@ def _blank_deque(header: Any) -> deque[Any]:
 def _header_of_default_dict(value: defaultdict[Any, Any]) -> Any:
     if not _may_be_default(value.default_factory):
         raise SerializationError(
-            f"A defaultdict of {value.default_factory!r} cannot be turned into bytes: let its default be a built-in "
-            f"class, a dataclass or a NamedTuple, or use a dict and setdefault."
+            f"A defaultdict of {value.default_factory!r} cannot be serialized. Use a built-in class, a dataclass or a "
+            f"NamedTuple as its default factory, or use a dict and setdefault."
         )
     return value.default_factory
 
 
 def _blank_default_dict(header: Any) -> defaultdict[Any, Any]:
     if not _may_be_default(header):
-        raise CorruptDataError(f"{header!r} cannot be the default of a dict.")
+        raise CorruptDataError(f"{header!r} cannot be the default factory of a dict.")
     return defaultdict(header)
 
 
 def _may_be_default(factory: Any) -> bool:
-    """Whether bytes may say so: the program calls it when a key is missing."""
+    """Whether bytes may name this factory, which the program calls when a key is missing."""
     if not isinstance(factory, type):
         return factory is None
     is_record = is_dataclass(factory) or (issubclass(factory, tuple) and hasattr(factory, "_fields"))
@@ -140,7 +142,7 @@ PLAIN_CLASSES: Mapping[str, type] = {
         *(Counter, OrderedDict, defaultdict, deque, date, datetime, time, timedelta, Decimal, Fraction, UUID),
     )
 }
-"""Classes that may themselves be values, besides those of the job."""
+"""Classes that may be values themselves, in addition to those of the job."""
 
 
 # --- Values of the standard library ----------------------------------------------------------------------------------
@@ -170,13 +172,13 @@ def _to_time(parts: Any) -> time:
 
 def _zone(zone: Any) -> tzinfo | None:
     if zone is not None and type(zone) not in (timezone, ZoneInfo):
-        raise CorruptDataError(f"A {type(zone).__qualname__} is no time zone.")
+        raise CorruptDataError(f"A {type(zone).__qualname__} is not a time zone.")
     return zone  # type: ignore[no-any-return]
 
 
 def _of_zone_info(value: ZoneInfo) -> str:
     if value.key is None:
-        raise SerializationError("A time zone without a name cannot be turned into bytes.")
+        raise SerializationError("A ZoneInfo without a key cannot be serialized. Use ZoneInfo(key).")
     return value.key
 
 
@@ -191,10 +193,10 @@ def _to_timezone(parts: Any) -> timezone:
 
 
 def _to_fraction(parts: Any) -> Fraction:
-    # Not by calling the class, which looks for common divisors: that takes very long for long numbers.
+    # Do not call the class: it computes the greatest common divisor, which is slow for large numbers.
     numerator, denominator = parts
     if type(numerator) is not int or type(denominator) is not int or denominator <= 0:
-        raise CorruptDataError("A fraction is not made from two whole numbers.")
+        raise CorruptDataError("A fraction must consist of two integers.")
     value = object.__new__(Fraction)
     value._numerator, value._denominator = numerator, denominator  # type: ignore[attr-defined]
     return value
@@ -214,11 +216,11 @@ def _of_array(value: array[Any]) -> Any:
 
 
 def _exact(kind: type, build: Callable[..., Any]) -> Callable[[Any], Any]:
-    """``build`` for what must be of one class: a text, say, is not parsed where a number was written."""
+    """Return ``build`` with a check that its argument has exactly the class ``kind``."""
 
     def checked(parts: Any) -> Any:
         if type(parts) is not kind:
-            raise CorruptDataError(f"A value is made from {type(parts).__qualname__}, not from {kind.__qualname__}.")
+            raise CorruptDataError(f"A value must be built from {kind.__qualname__}, got {type(parts).__qualname__}.")
         return build(parts)
 
     return checked
@@ -231,7 +233,7 @@ def _spread(build: Callable[..., Any]) -> Callable[[Any], Any]:
 def _numbers(build: Callable[..., Any]) -> Callable[[Any], Any]:
     def checked(parts: Any) -> Any:
         if any(type(part) not in (int, float) for part in parts):
-            raise CorruptDataError("A value is not made from numbers.")
+            raise CorruptDataError("A value must be built from numbers.")
         return build(*parts)
 
     return checked
@@ -264,7 +266,7 @@ _CONVERTERS: dict[type, Converter] = {
 _BY_NAME = {converter.name: converter for converter in _CONVERTERS.values()}
 
 
-# --- Values of packages, which are loaded only when the first such value comes ---------------------------------------
+# --- Values of packages, which are loaded on first use ---------------------------------------------------------------
 
 _ELSEWHERE: Mapping[str, tuple[str, str]] = {
     "numpy": ("dsv2.runtime.serde.package_values", "of_numpy"),

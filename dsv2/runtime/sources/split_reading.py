@@ -149,9 +149,7 @@ class SplitReading:
 
     def _send(self, portion: SplitOrder, batch: RecordBatch[Any]) -> int:
         if not isinstance(batch, RecordBatch):
-            raise TypeError(
-                f"read must yield a RecordBatch, got {type(batch).__name__}. Yield RecordBatch(records)."
-            )
+            raise TypeError(f"read must yield a RecordBatch, got {type(batch).__name__}. Yield RecordBatch(records).")
         if not batch.is_columnar:
             batch = RecordBatch(list(batch.records), batch.timestamps)
         if batch.timestamps is not None and len(batch.timestamps) != len(batch):
