@@ -243,7 +243,7 @@ def test_the_stream_behind_is_not_keyed() -> None:
 
 
 def test_map_tables_takes_a_function_of_a_table_and_classes_with_columns() -> None:
-    with pytest.raises(ConfigurationError, match="map_tables takes a callable"):
+    with pytest.raises(ConfigurationError, match="map_tables requires a callable"):
         map_tables(lambda: None, Click, Click)  # type: ignore[arg-type, misc]
     with pytest.raises(SchemaError, match="int has no columns"):
         map_tables(doubled, Click, int)

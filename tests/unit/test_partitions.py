@@ -301,8 +301,8 @@ class TestKeptKeys:
         where, kind, message = refused(lambda: driver.send(1))
         assert (where, kind) == ("process_record", "InvalidKeyError")
         assert message == (
-            "The output key must equal the input key when the stream stays keyed: record 1 has the key -1, the current "
-            "key is 1."
+            "The output key must equal the input key when the stream stays keyed: record 1 has the key -1, but the "
+            "current key is 1."
         )
 
     @pytest.mark.parametrize("bad_output", ["first", "second"])

@@ -97,7 +97,7 @@ def test_a_source_without_watermarks_refuses_it_too(timestamp: Any) -> None:
         assert len(run(lambda env: env.from_source(Stamped(None)))) == 4
         return
     for others in (10, None):
-        with pytest.raises(UserFunctionError, match="A timestamp is a whole number") as refused:
+        with pytest.raises(UserFunctionError, match="A timestamp must be an integer") as refused:
             run(lambda env, others=others: env.from_source(Stamped(timestamp, others)))  # type: ignore[misc]
         assert refused.value.record == repr(Item("a", 1))
 
@@ -118,10 +118,10 @@ def test_collectors_timers_and_harnesses_refuse_it(timestamp: Any) -> None:
             self.manager.register_timer(timestamp)
 
     for function in (one_input(process_record=overwrite), one_input(process_record=processing_timer), EventTimer()):
-        with pytest.raises(UserFunctionError, match="A timestamp is a whole number"):
+        with pytest.raises(UserFunctionError, match="A timestamp must be an integer"):
             OneInputHarness[Any, Any](function, key=str).input.push(1)
     if timestamp is not None:
-        with pytest.raises(ContractError, match="A timestamp is a whole number"):
+        with pytest.raises(ContractError, match="A timestamp must be an integer"):
             OneInputHarness[Any, Any](one_input()).input.push_all([StampedRecord(1, 3), StampedRecord(2, timestamp)])
 
 
