@@ -395,7 +395,7 @@ def test_state_of_keys_where_there_is_no_key() -> None:
     driver.send(1)
     failed = failure_of(driver, ENDED)
     assert (failed.cause_type, failed.callback, failed.key) == ("ContractError", "end_input", None)
-    assert failed.cause_message.endswith("use ctx.apply_to_all_partitions.")
+    assert failed.cause_message.endswith("Use ctx.apply_to_all_partitions.")
 
 
 def test_what_is_no_data_is_named_with_its_key() -> None:
