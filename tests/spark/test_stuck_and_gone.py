@@ -67,9 +67,7 @@ def test_a_callback_that_blocks_is_interrupted_and_named(
 ) -> None:
     env, _ = build(spark, Blocks(tmp_path), mode)
     env.set_callback_timeout(ms(500))
-    with pytest.raises(
-        UserFunctionError, match="CallbackTimeout: the callback did not return within 500 ms"
-    ) as found:
+    with pytest.raises(UserFunctionError, match="CallbackTimeout: the callback did not return within 500 ms") as found:
         env.execute(checkpoint_location=checkpoint if mode is STREAMING else None)
     error = found.value
     assert (error.operator, error.callback) == ("KeyedProcess (uid 'blocks')", "process_record")
