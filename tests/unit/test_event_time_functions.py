@@ -423,7 +423,7 @@ class Patient(One):
 @pytest.mark.parametrize("callback", ["record", "event timer", "time", "processing timer", "watermark"])
 def test_a_function_that_promised_to_wait_for_the_end_is_held_to_it(callback: str) -> None:
     harness = OneInputHarness(Patient(callback), key=key_of, declarations=[W])
-    with pytest.raises(UserFunctionError, match=r"marked with no_output_until_end_of_input and emits \('") as caught:
+    with pytest.raises(UserFunctionError, match=r"marked with no_output_until_end_of_input but emitted \('") as caught:
         live(harness)
     assert caught.value.cause_type == "ContractError"
     assert harness.output.records == []

@@ -501,7 +501,7 @@ def test_an_input_that_has_ended_in_part_ends_anew_and_one_that_has_ended_stays_
 def test_records_that_wait_behind_an_aligned_watermark_keep_the_channels() -> None:
     gate = Gate(2)
     gate.send(0, aligned(1), "a")
-    with pytest.raises(IncompatibleCheckpointError, match="Input 5 had 2 channels and has 3 now"):
+    with pytest.raises(IncompatibleCheckpointError, match="Input 5 had 2 channels and now has 3"):
         gate.rescale(3)
 
 

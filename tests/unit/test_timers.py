@@ -446,7 +446,7 @@ def drive(harness: OneInputHarness[Any, Any]) -> None:
 )
 def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) -> None:
     """As in Flink, current_time included."""
-    with pytest.raises(UserFunctionError, match="keyed stream: call key_by before process") as caught:
+    with pytest.raises(UserFunctionError, match=r"keyed stream\. Call key_by before process") as caught:
         drive(OneInputHarness[Any, Any](Misplaced("process_record", action)))
     assert caught.value.cause_type == "ContractError"
 
@@ -454,7 +454,7 @@ def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) ->
 @pytest.mark.parametrize("action", ACTIONS.values())
 def test_event_timers_are_for_keyed_functions(action: Callable[[Any], Any]) -> None:
     """Event time itself is told everywhere, as in Flink."""
-    with pytest.raises(UserFunctionError, match="keyed stream: call key_by before process"):
+    with pytest.raises(UserFunctionError, match=r"keyed stream\. Call key_by before process"):
         drive(OneInputHarness[Any, Any](Misplaced("end_input", action)))
     times = []
     function = Misplaced("end_input", lambda manager: times.append(manager.current_time()))
