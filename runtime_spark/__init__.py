@@ -1,8 +1,8 @@
-"""Runs dsv2 plans on Spark Structured Streaming; the only package that imports PySpark."""
+"""Runs dsv2 plans on Spark Structured Streaming. The only package that imports PySpark."""
 
 from runtime_spark.versions import check_pyspark as _check_pyspark
 
-_check_pyspark()  # first: the imports below fail in an older PySpark
+_check_pyspark()  # first, because the imports below fail with an older PySpark
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +18,14 @@ __all__ = ("SESSION_SETTINGS", "SparkRuntime", "StateKey", "StateLayout", "creat
 
 
 def create(spark: object) -> JobRuntime:
-    """The runtime behind ``get_instance(spark=session)``."""
+    """Create the runtime for ``get_instance(spark=session)``.
+
+    Args:
+        spark: The ``SparkSession``.
+
+    Raises:
+        ConfigurationError: ``spark`` is not a ``SparkSession``.
+    """
     if not isinstance(spark, SparkSession):
-        raise ConfigurationError(f"spark=... takes your SparkSession, not {type(spark).__name__}.")
+        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
     return SparkRuntime(spark)

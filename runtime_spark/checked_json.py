@@ -1,4 +1,4 @@
-"""Our own files in a checkpoint: objects of JSON with a checksum, so that a changed byte is found."""
+"""Encodes the files of dsv2 in a checkpoint: JSON objects with a checksum, which reveals a changed byte."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _CHECKSUM = "crc32"
 
 
 def to_json(entry: Mapping[str, Any]) -> bytes:
-    """What ``from_json`` reads."""
+    """Encode ``entry`` for ``from_json``."""
     return json.dumps({**entry, _CHECKSUM: _checksum(entry)}).encode()
 
 
 def from_json(data: bytes | None) -> dict[str, Any]:
-    """The entry. Raises ``ValueError`` if ``data`` is not whole. An entry without a checksum was written by hand."""
+    """Decode the result of ``to_json``. An entry without a checksum was written by hand, and is accepted.
+
+    Raises:
+        ValueError: ``data`` is damaged.
+    """
     entry = json.loads(data or b"")
     if not isinstance(entry, dict):
         raise ValueError("it is not a JSON object")

@@ -1,4 +1,4 @@
-"""A checkpoint as one run of a job sees it: what it says before the run, and what the run writes down in it."""
+"""The checkpoint of one run of a job: what it holds before the run, and what the run adds."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 
 class Checkpoint:
-    """The checkpoint at ``location``, of which a run of ``plan`` is about to begin.
+    """The checkpoint at ``location``, opened for a run of ``plan``. Nothing is written before ``begin``.
 
-    Nothing is written before ``begin``. Raises ``IncompatibleCheckpointError`` if ``plan`` cannot go on from it,
-    ``CorruptDataError`` if a file of it is damaged, ``ConfigurationError`` for outputs of other jobs.
+    Raises:
+        IncompatibleCheckpointError: ``plan`` cannot continue from the checkpoint.
+        CorruptDataError: A file of the checkpoint is damaged.
+        ConfigurationError: The folder of a file sink belongs to another job.
     """
 
     def __init__(
@@ -59,15 +61,22 @@ class Checkpoint:
         check_outputs(spark, plan, self.id, self._beginning.batch_id)
 
     def begin(self) -> tuple[Lease, SinkRunInfo]:
-        """Begin the run. Raises ``ConfigurationError`` if another driver runs with this checkpoint."""
+        """Begin the run.
+
+        Returns:
+            The lease on the checkpoint, and the run as sinks see it.
+
+        Raises:
+            ConfigurationError: Another driver uses this checkpoint.
+        """
         run_id = str(uuid4())
         lease = Lease(self.folder, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
         lease.acquire()
         try:
             if beginning_of(self.folder) != self._beginning:
                 raise ConfigurationError(
-                    f"Another driver has gone on with the checkpoint {self.folder.path} while this job was about to "
-                    f"start. Start it again."
+                    f"Another driver continued from the checkpoint {self.folder.path} while this job was starting. "
+                    f"Start the job again."
                 )
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
@@ -82,12 +91,12 @@ class Checkpoint:
         return lease, run
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        """Keep what the subtasks have reported in a micro-batch, before Spark commits it."""
+        """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
         self._note_book.write(self._note_book.notes.with_reports(reports))
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
 
     def _compare(self, before: Manifest, allow_non_restored_state: bool) -> Notes:
-        """What is noted of the program if it may go on with the checkpoint."""
+        """Check that the program can continue from the checkpoint, and return the notes to continue with."""
         self._note_book.read()
         now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
         notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)

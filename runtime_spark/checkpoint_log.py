@@ -1,4 +1,4 @@
-"""What Spark's own logs in a checkpoint say, read before Spark reads them: where a run begins, and what is damaged."""
+"""Reads Spark's own logs in a checkpoint before Spark does, to find where a run begins and which files are damaged."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from runtime_spark.folders import Folder
 
 __all__ = ("Beginning", "beginning_of")
 
-_ALL = "put back a backup of the whole checkpoint, or start from a new checkpoint_location"
+_RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new checkpoint_location."
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The micro-batch with which a run begins. ``repeats``: its offsets are logged already."""
+    """The micro-batch that a run begins with. ``repeats``: Whether its offsets are already logged."""
 
     batch_id: int
     repeats: bool
 
 
 def beginning_of(checkpoint: Folder) -> Beginning:
-    """Where the next run of ``checkpoint`` begins. Raises ``CorruptDataError``, naming the file that is damaged."""
+    """Find where the next run of ``checkpoint`` begins.
+
+    Raises:
+        CorruptDataError: A file is damaged or missing; the message names it.
+    """
     offsets, commits = checkpoint.numbers("offsets"), checkpoint.numbers("commits")
     _check_metadata(checkpoint, begun=bool(offsets))
     if not offsets:
@@ -35,14 +39,14 @@ def beginning_of(checkpoint: Folder) -> Beginning:
     sources = _check_offsets(checkpoint, last, committed=committed)
     if last > 0:
         if last - 1 not in offsets:
-            raise CorruptDataError(f"{checkpoint.place(f'offsets/{last - 1}')} is missing: {_ALL}.")
+            raise CorruptDataError(f"{checkpoint.place(f'offsets/{last - 1}')} is missing. {_RESTORE_ALL}")
         before = _check_offsets(checkpoint, last - 1, committed=True)
         if before != sources:
             shorter = last if sources < before else last - 1
-            way_out = _way_out_of_offsets(shorter, committed or shorter < last)
+            remedy = _remedy_for_offsets(shorter, committed or shorter < last)
             raise CorruptDataError(
-                f"{checkpoint.place(f'offsets/{shorter}')} is damaged: it has offsets of {min(sources, before)} "
-                f"sources instead of {max(sources, before)}. {way_out}"
+                f"{checkpoint.place(f'offsets/{shorter}')} is damaged: it has offsets for {min(sources, before)} "
+                f"sources instead of {max(sources, before)}. {remedy}"
             )
     return Beginning(last + 1 if committed else last, repeats=not committed)
 
@@ -54,15 +58,15 @@ def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:
     try:
         UUID(json.loads(data or b"")["id"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        found = "is missing" if data is None else f"is damaged: {_said(error)}"
+        found = "is missing" if data is None else f"is damaged: {_describe(error)}"
         raise CorruptDataError(
-            f"{checkpoint.place('metadata')} {found}. It holds the id of Spark's query and nothing else. Put it back "
-            f'from a backup, or write {{"id":"<any UUID>"}} into it.'
+            f"{checkpoint.place('metadata')} {found}. It holds only the id of Spark's query. Restore it from a backup, "
+            f'or write {{"id":"<any UUID>"}} into it.'
         ) from error
 
 
 def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:
-    """How many sources have offsets there."""
+    """Return the number of sources with offsets in the file."""
     name = f"offsets/{number}"
     try:
         version, metadata, *offsets = _lines(checkpoint, name)
@@ -76,17 +80,18 @@ def _check_offsets(checkpoint: Folder, number: int, *, committed: bool) -> int:
             raise ValueError("it has no offsets")
     except ValueError as error:
         raise CorruptDataError(
-            f"{checkpoint.place(name)} is damaged: {_said(error)}. {_way_out_of_offsets(number, committed)}"
+            f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_remedy_for_offsets(number, committed)}"
         ) from error
     return len(offsets)
 
 
-def _way_out_of_offsets(number: int, committed: bool) -> str:
+def _remedy_for_offsets(number: int, committed: bool) -> str:
     if committed:
-        return f"It says what micro-batch {number}, which is complete, has read: {_ALL}."
+        return f"It records what the complete micro-batch {number} read. {_RESTORE_ALL}"
     return (
-        f"It says what micro-batch {number}, which is not complete, was to read. Put it back from a backup, or delete "
-        f"it if no sink has got anything of that micro-batch: then it is made up again, from what there is to read now."
+        f"It records what the incomplete micro-batch {number} was to read. Restore it from a backup. If no sink has "
+        f"received records of that micro-batch, you can also delete it; the micro-batch is then planned again from the "
+        f"input that is available now."
     )
 
 
@@ -99,8 +104,8 @@ def _check_commit(checkpoint: Folder, number: int) -> None:
             raise ValueError("its second line is not a JSON object")
     except ValueError as error:
         raise CorruptDataError(
-            f"{checkpoint.place(name)} is damaged: {_said(error)}. It says that micro-batch {number} is complete. Put "
-            f"it back from a backup, or delete it: then that micro-batch is repeated."
+            f"{checkpoint.place(name)} is damaged: {_describe(error)}. It records that micro-batch {number} is "
+            f"complete. Restore it from a backup, or delete it; that micro-batch is then repeated."
         ) from error
 
 
@@ -113,5 +118,5 @@ def _check_version(line: str) -> None:
         raise ValueError(f"it begins with {line[:40]!r} instead of a version")
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

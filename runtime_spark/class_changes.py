@@ -1,7 +1,7 @@
-"""What the classes of a state's values are made of, and whether values of before are values of now.
+"""Describes the classes of state values, and checks whether values written earlier can be read.
 
-Values are read field by field, by name (``dsv2.runtime.serde``). Whether a field means the same as before only its
-annotation can tell.
+Values are read field by field, by name (``dsv2.runtime.serde``). Only the annotation of a field shows whether its
+meaning has changed.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dsv2.state.types import classes_in
 __all__ = ("ClassFields", "class_changes", "classes_of")
 
 ClassFields: TypeAlias = dict[str, dict[str, dict[str, Any]]]
-"""By class and field, as JSON values: the types that it may have, and whether it has a default."""
+"""For each class and field, as JSON values: the types that the field may have, and whether it has a default."""
 
 _ANYTHING = {"typing.Any", "builtins.object"}
-_NARROWER = {"builtins.float": "builtins.int", "builtins.complex": "builtins.float"}  # as for type checkers
+_NARROWER = {"builtins.float": "builtins.int", "builtins.complex": "builtins.float"}  # as in type checkers
 
 
 def classes_of(forms: Iterable[object]) -> ClassFields:
-    """The dataclasses and NamedTuples that values of the types ``forms`` may consist of."""
+    """Describe the dataclasses and NamedTuples that values of the types ``forms`` may contain."""
     kinds = set[type]().union(*map(classes_in, forms))
     return {_name(kind): fields for kind in sorted(kinds, key=_name) if (fields := _fields(kind))}
 
 
 def class_changes(before: ClassFields, now: ClassFields) -> list[str]:
-    """Why values written as ``before`` cannot be read as ``now``; classes that only one of them has are fine."""
+    """List why values written as ``before`` cannot be read as ``now``. Classes may be added and removed."""
     changes = []
     for kind in sorted(before.keys() & now.keys()):
         for name, field in now[kind].items():
@@ -63,7 +63,7 @@ def _fields(kind: type) -> dict[str, dict[str, Any]]:
         return {}
     try:
         hints: dict[str, Any] = typing.get_type_hints(kind)
-    except Exception:  # a name that only a type checker can look up, which Python 3.14 would do here as well
+    except Exception:  # a name that only a type checker can resolve
         hints = get_annotations(kind, format=Format.FORWARDREF)
     return {name: {"types": _types(hints.get(name, Any)), "has_default": name in defaults} for name in names}
 

@@ -1,6 +1,6 @@
-"""Pickling parts of the program for the workers, by value where they cannot be imported there.
+"""Pickles parts of the program for the workers, by value where the workers cannot import them.
 
-With the copy of cloudpickle that Spark pickles its own closures with: a class that travels in both must arrive as one.
+Uses the copy of cloudpickle with which Spark pickles its closures, so that a class in both arrives as one class.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ("from_bytes", "to_bytes")
 
 
 def to_bytes(value: Any) -> bytes:
-    """``value`` for ``from_bytes``. Trusted as any PySpark function is: never read from a checkpoint."""
+    """Pickle ``value`` for ``from_bytes``."""
     data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return data
 
 
 def from_bytes(data: bytes) -> Any:
-    """The value of ``to_bytes``."""
+    """Unpickle the result of ``to_bytes``. Never pass bytes from a checkpoint: unpickling runs code."""
     return cloudpickle.loads(data)

@@ -1,4 +1,4 @@
-"""Tables of records as batches of a schema of Spark's, where the columns fit as they are."""
+"""Converts Arrow tables of records to batches of a Spark schema, column by column."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ("batch_of",)
 
 
 def batch_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch | None:
-    """``table`` with the columns of ``schema``, by name; None if single records have to be looked at.
+    """Return ``table`` with the columns of ``schema``, matched by name; None if records must be converted one by one.
 
-    Those go other ways to the same values, and find out which one it is that does not fit.
+    That conversion gives the same values, and finds the record that does not fit.
     """
     if not set(schema.names) <= set(table.schema.names):
         return None
@@ -26,14 +26,14 @@ def _fitted(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray | None:
         return None
     kind = field.type
     if pa.types.is_nested(kind):
-        return None  # may have a None deep within
+        return None  # may contain a nested None
     if column.type == kind:
         return column
     try:
         if pa.types.is_integer(column.type) and pa.types.is_integer(kind):
             return column.cast(kind)
         if pa.types.is_timestamp(column.type) and pa.types.is_timestamp(kind) and column.type.tz is None:
-            return pc.assume_timezone(column, kind.tz)  # refuses hours that the clock shows twice, or never
+            return pc.assume_timezone(column, kind.tz)  # fails for ambiguous and nonexistent times
     except pa.ArrowInvalid:
         return None
     return None

@@ -1,4 +1,4 @@
-"""Going on in Spark where a pipeline ends: a stream as a DataFrame."""
+"""Converts a stream to a DataFrame, so that Spark continues where the pipeline ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class _DataFrameSink(Sink[Any]):
-    """The place in a plan where its DataFrame begins."""
+    """Marks the place in a plan where its DataFrame begins."""
 
 
 @short_traceback
@@ -33,23 +33,35 @@ def to_dataframe(
     schema: type[T] | str,
     job_name: str = "dsv2 job",
 ) -> DataFrame:
-    """The records of ``stream`` as a DataFrame: a streaming one, or a batch one in BATCH mode.
+    """Return the records of ``stream`` as a DataFrame: a streaming one, or a batch one in BATCH mode.
 
-    ``schema``: a dataclass or NamedTuple class, or a DDL string for tuples and dicts. Call it instead of ``execute``,
-    on a pipeline without sinks; ``env`` is empty afterwards. The query that you start over a streaming DataFrame is
-    yours: start it under ``with starting(spark, parallelism):``. There is no manifest in its checkpoint, so nothing
-    checks at a restart that the pipeline is still the same. Raises ``PlanError``, ``SchemaError``.
+    Call it instead of ``execute``, on a pipeline without sinks. Start your query over a streaming DataFrame within
+    ``with starting(spark, parallelism):``. The checkpoint of that query has no manifest, so a restart does not check
+    that the pipeline is unchanged.
+
+    Args:
+        env: The environment. It is empty afterwards.
+        stream: The stream.
+        schema: A dataclass or NamedTuple class, or a DDL string for tuples and dicts.
+        job_name: The name of the job.
+
+    Raises:
+        ConfigurationError: ``env`` does not use the Spark runtime.
+        PlanError: The pipeline has sinks, or is not valid.
+        SchemaError: The records do not fit ``schema``.
     """
     runtime = env.load_runtime()
     if not isinstance(runtime, SparkRuntime):
         raise ConfigurationError(
-            "to_dataframe needs the Spark runtime: ExecutionEnvironment.get_instance(spark=session)."
+            "to_dataframe requires the Spark runtime: ExecutionEnvironment.get_instance(spark=session)."
         )
     stream.to_sink(_DataFrameSink()).with_name("DataFrame")
     plan = env.take_plan(job_name)
     sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
     if len(sinks) > 1:
-        raise PlanError(f"to_dataframe takes a pipeline without sinks, but there is {sinks[0]} at {sinks[0].location}.")
+        raise PlanError(
+            f"to_dataframe requires a pipeline without sinks, but there is {sinks[0]} at {sinks[0].location}."
+        )
     check_declared_type(plan, sinks[0], schema_of(schema))
     compiled = runtime.compile(plan)
     return decoded(compiled.frames, sinks[0], compiled.layout, compiled.packed, schema)

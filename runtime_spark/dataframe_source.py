@@ -1,4 +1,4 @@
-"""The rows of a Spark DataFrame as frames."""
+"""Converts the rows of a Spark DataFrame to frames."""
 
 from __future__ import annotations
 
@@ -29,13 +29,23 @@ from runtime_spark.worker import WorkerJob, load_job, patient_collector
 __all__ = ("DataFrameFrames",)
 
 _ID = "__dsv2_id"
-_ROWS_APART = 1 << 33  # how far monotonically_increasing_id sets the first rows of two partitions apart
-_FRAMES_PER_ROW = 1 << 8  # that functions which run here may make of one row, and still keep the order
+_PARTITION_STRIDE = 1 << 33  # monotonically_increasing_id gives this distance to the first rows of two partitions
+_FRAMES_PER_ROW = 1 << 8  # the most that chained functions may emit for one row without losing the order
 _LAST_SEQ = (1 << 63) - 1
 
 
 class DataFrameFrames:
-    """One DataFrame source: its rows, in the order of partitions and of rows in them, as frames."""
+    """Converts the rows of one DataFrame source to frames, ordered by partition and by row within it.
+
+    Args:
+        spark: The session.
+        dataframe: The DataFrame of ``source``.
+        source: The source.
+        operator: Its operator in the plan.
+        packed: The job for the workers.
+        wants_columns: Whether a function of the job processes columns. Rows are then converted to records only where
+            they are needed.
+    """
 
     def __init__(
         self,
@@ -47,7 +57,6 @@ class DataFrameFrames:
         *,
         wants_columns: bool,
     ) -> None:
-        """``wants_columns``: some function of the job takes them, so rows should not be made before they are needed."""
         self._spark = spark
         self._source = source
         self._operator = operator
@@ -56,25 +65,25 @@ class DataFrameFrames:
         as_columns = can_be_columns(source.record_type, to_arrow_schema(dataframe.schema, timezone="UTC"))
         self._read = _ColumnReader(source.record_type).read if wants_columns and as_columns else self._reader.read
         needed = dict.fromkeys([*self._reader.columns, *([source.split_by] if source.split_by else [])])
-        # Part of the data, as Spark may well cut it into other partitions at the next look.
+        # The id is a column, because Spark may partition the data differently each time it evaluates it.
         self._rows = dataframe.select(*needed, F.monotonically_increasing_id().alias(_ID))
 
     def streaming(self, start: DataFrame) -> DataFrame:
-        """The frames of a streaming DataFrame; ``start`` brings those that open its channels."""
+        """Return the frames of a streaming DataFrame. ``start`` provides the frames that open its channels."""
         return self._frames().unionAll(start)
 
     def batch(self) -> DataFrame:
-        """The frames of a batch DataFrame in a batch job."""
+        """Return the frames of a batch DataFrame in a batch job."""
         begin, end = _control_rows(self._packed, self._operator.id)
         return self._frames().unionAll(literal_rows(self._spark, begin)).unionAll(literal_rows(self._spark, end))
 
     def chunked(self, ticks: Callable[[int], DataFrame]) -> DataFrame:
-        """The frames of a batch DataFrame in a streaming job: joined with ``ticks``, a stream of chunk numbers.
+        """Return the frames of a batch DataFrame in a streaming job, joined with ``ticks``, a stream of chunk numbers.
 
-        The rows are persisted, so that they are computed once and have the same partitions whenever they are looked at.
+        The rows are persisted, so that they are computed once and keep their partitions.
         """
         rows = self._rows.persist(StorageLevel.MEMORY_AND_DISK)
-        partition = F.floor(F.col(_ID) / _ROWS_APART).alias("partition")
+        partition = F.floor(F.col(_ID) / _PARTITION_STRIDE).alias("partition")
         counts = sorted((row[0], row[1]) for row in rows.groupBy(partition).count().collect())
         firsts = itertools.accumulate((count for _, count in counts), initial=0)
         starts = {partition: first for (partition, _), first in zip(counts, firsts, strict=False)}
@@ -95,13 +104,13 @@ class DataFrameFrames:
 
 
 class _ColumnReader:
-    """Takes Arrow batches for records of one type as they are."""
+    """Reads Arrow batches as records of one type, without conversion."""
 
     def __init__(self, record_type: type) -> None:
         self._record_type = record_type
 
     def read(self, batch: pa.RecordBatch) -> Sequence[Any]:
-        """The records of ``batch``, which may have more columns."""
+        """Return the records of ``batch``, which may have more columns."""
         return records_of(pa.Table.from_batches([batch]), self._record_type)
 
 
@@ -113,10 +122,10 @@ def _frame_maker(
     starts: dict[int, int] | None,
     chunk_size: int | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that turns rows into frames. ``starts``: per partition the position of its first row,
-    where that is known.
+    """Return the function that converts rows to frames.
 
-    With ``chunk_size`` frames are cut at its multiples, and have a column ``chunk``.
+    ``starts`` maps partitions to the positions of their first rows, if these are known. With ``chunk_size``, frames end
+    at its multiples and have a column ``chunk``.
     """
     operator_id, parallelism, size = operator.id, operator.parallelism, chunk_size or 1 << 62
 
@@ -125,7 +134,7 @@ def _frame_maker(
         with marked_failures(), patient_collector():
             for batch in batches:
                 first_id = batch.column(batch.num_columns - 1)[0].as_py()
-                partition, row = divmod(first_id, _ROWS_APART)
+                partition, row = divmod(first_id, _PARTITION_STRIDE)
                 position = first_id if starts is None else starts[partition] + row
                 done = 0
                 while done < batch.num_rows:
@@ -144,7 +153,7 @@ def _frame_maker(
 def _encode(
     job: WorkerJob, operator_id: int, records: Sequence[Any], subtasks: list[int] | int, first_seq: int
 ) -> list[Row]:
-    """``records``, each for one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
+    """Encode ``records``, each sent by one of ``subtasks`` of the source, as frames from ``first_seq`` on."""
     encoder = FrameEncoder(job.plan, job.layout, job.codec(), first_seq * _FRAMES_PER_ROW)
     for subtask, own in _by_subtask(records, subtasks):
         source = SourceTask(job.plan, job.plan.operators[operator_id], subtask, encoder.emit, job.source_functions)
@@ -173,7 +182,7 @@ def _by_subtask(records: Sequence[Any], subtasks: list[int] | int) -> Sequence[t
 
 
 def _control_rows(packed: bytes, operator_id: int) -> tuple[list[Row], list[Row]]:
-    """The frames that open and end every channel of a source."""
+    """Return the frames that open every channel of a source, and the frames that end it."""
     job = load_job(packed)
     operator = job.plan.operators[operator_id]
     begin, end = (

@@ -1,4 +1,4 @@
-"""Who a driver is, and whether another one on this machine is gone."""
+"""Describes the processes of a driver, and checks whether another driver on this machine has ended."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ("describe_driver", "is_gone")
 
 
 def describe_driver(processes: Sequence[int]) -> dict[str, Any]:
-    """This driver as JSON values. ``processes``: the ids of its processes, that of Python first."""
+    """Describe this driver as JSON values. ``processes``: The ids of its processes, Python first."""
     return {**_machine(), "processes": [[number, _started(number)] for number in processes]}
 
 
 def is_gone(driver: dict[str, Any]) -> bool:
-    """Whether it is certain that no process of ``driver``, as it described itself, runs any more.
+    """Whether it is certain that no process of ``driver``, a result of ``describe_driver``, is still running.
 
-    That can be seen only of drivers on this machine, on Linux.
+    This can be found out only for drivers on this machine, and only on Linux.
     """
     machine, processes = _machine(), driver.get("processes", [])
     if None in machine.values() or any(driver.get(name) != value for name, value in machine.items()):
@@ -28,7 +28,7 @@ def is_gone(driver: dict[str, Any]) -> bool:
 
 
 def _machine() -> dict[str, str | None]:
-    """What tells this machine, since it was started, from others; and containers on it from each other."""
+    """Identify this machine, its current boot, and the container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")
@@ -38,7 +38,7 @@ def _machine() -> dict[str, str | None]:
 
 
 def _started(number: int) -> int | None:
-    """When a process was started, in ticks since the machine was; None if it does not run (any more)."""
+    """Return when a process was started, in clock ticks since boot; None if it is not running."""
     try:
         state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
     except OSError:

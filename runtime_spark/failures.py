@@ -1,7 +1,7 @@
-"""Carrying an error of ours from a worker to the caller of ``execute``.
+"""Carries errors of dsv2 from a worker to the caller of ``execute``.
 
-Spark turns an exception of a worker into text. So an error of ours leaves the worker with its fields, as hexadecimal
-JSON, at the end of its message, and the driver builds the exception again from those.
+Spark converts an exception of a worker to text. An error of dsv2 therefore leaves the worker with its fields as
+hexadecimal JSON at the end of its message, from which the driver rebuilds the exception.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _CRASHED = re.compile(
     r"\(crashed\)(?:(?::| -) (.*?)(?=\n\tat |$))?",
     re.DOTALL,
 )
-_PLANNER_GONE = re.compile(r"terminated with exception:\s+SQLSTATE")
+_PLANNER_ENDED = re.compile(r"terminated with exception:\s+SQLSTATE")
 _NO_STATE = "[CANNOT_LOAD_STATE_STORE"
 _NO_MODULE = re.compile(r"ModuleNotFoundError: (No module named .*)")
 _NOISE = re.compile(r"^An error occurred while calling \w+\.\w+\.\n: |^\t(at |\.\.\. ).*\n?", re.MULTILINE)
 
 
 class MarkedError(Exception):
-    """Leaves a worker; its message is for ``job_failure``."""
+    """An error as it leaves a worker. ``job_failure`` reads its message."""
 
 
 @contextmanager
 def marked_failures() -> Iterator[None]:
-    """Wrap what runs in a worker: errors of ours leave it in a form that survives the way."""
+    """Wrap code that runs in a worker, so that ``job_failure`` can rebuild errors of dsv2."""
     try:
         yield
     except Dsv2Error as error:
@@ -47,27 +47,34 @@ def marked_failures() -> Iterator[None]:
 
 @contextmanager
 def usable(what: str) -> Iterator[None]:
-    """Wrap the first use of a place that the user named: if Spark cannot use it, that is a ``ConfigurationError``."""
+    """Wrap the first use of a path that the user named. ``what``: The path as errors name it.
+
+    Raises:
+        ConfigurationError: Spark cannot use the path.
+    """
     try:
         yield
     except Dsv2Error:
         raise
     except Exception as error:
-        raise ConfigurationError(f"{what} cannot be used: {_said(error)}") from error
+        raise ConfigurationError(f"{what} cannot be used: {_message(error)}") from error
 
 
 def job_failure(
     error: BaseException, job_name: str, tasks: Tasks | None = None, failed: Callable[[], list[int]] = list
 ) -> Dsv2Error:
-    """What to tell the user about ``error``, which Spark raised.
+    """Convert ``error``, which Spark raised, to the error that the user gets.
 
-    ``tasks``: those of the job, to name what ran where a worker is gone. ``failed``: finds the numbers of those that
-    have failed.
+    Args:
+        error: The error.
+        job_name: The name of the job.
+        tasks: The tasks of the job, to name the subtasks of a lost worker.
+        failed: Returns the numbers of the tasks that have failed.
     """
     if isinstance(error, Dsv2Error):
         return error
     if (found := _MARK.search(str(error))) is None:
-        return JobError(f"Job {job_name!r} {_explained(error, tasks, failed)}")
+        return JobError(f"Job {job_name!r} {_explain(error, tasks, failed)}")
     fields = json.loads(bytes.fromhex(found.group(1)))
     kind = getattr(dsv2.errors, fields.pop("type"), InternalError)
     if kind is UserFunctionError:
@@ -76,52 +83,53 @@ def job_failure(
     return rebuilt
 
 
-def _explained(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:
-    """What a failure of Spark's own means, with the way out where it is known."""
+def _explain(error: BaseException, tasks: Tasks | None, failed: Callable[[], list[int]]) -> str:
+    """Explain a failure of Spark itself, with the remedy where one is known."""
     text = str(error)
     if (crashed := _CRASHED.search(text)) is not None:
         return _crash(int(crashed.group(1)), crashed.group(2), tasks)
-    if _PLANNER_GONE.search(text) is not None:
-        sources = "" if tasks is None else f": that of {' or '.join(tasks.sources())}"
+    if _PLANNER_ENDED.search(text) is not None:
+        sources = "" if tasks is None else f": {' or '.join(tasks.sources())}"
         return (
-            f"failed: a Python process that plans the reading of a source ended unexpectedly{sources}. It was killed, "
-            f"for want of memory perhaps, or it crashed. Its last words are in the log of the driver. Start the job "
-            f"again: it goes on from its checkpoint."
+            f"failed: the Python process that plans the reading of a source ended unexpectedly{sources}. It crashed, "
+            f"or it was killed, perhaps because memory ran out. Its last output is in the log of the driver. Start the "
+            f"job again; it continues from its checkpoint."
         )
     if _NO_STATE in text:
         return _state_unreadable(error, tasks, failed)
     if "cannot grow beyond 2GB" in text:
         return (
-            "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark cannot do. Read less at a "
-            "time (records_per_batch, maxFilesPerTrigger and the like) or raise the parallelism."
+            "failed: one subtask was sent more than 2 GiB in one micro-batch, which Spark does not support. Read less "
+            "per micro-batch (records_per_batch, maxFilesPerTrigger and similar options) or increase the parallelism."
         )
     if "Cannot convert pyarrow.lib.ChunkedArray to pyarrow.lib.Array" in text:
         return (
-            "failed: one task of Spark returned 2 GiB in one micro-batch, records and the state of its subtasks "
-            "together, which Spark cannot do. If it is records, read less at a time (records_per_batch, "
-            'maxFilesPerTrigger and the like). If it is state, see "How large state may become" in docs/state.md.'
+            "failed: one Spark task returned 2 GiB in one micro-batch, counting records and the state of its subtasks, "
+            "which Spark does not support. If most of it is records, read less per micro-batch (records_per_batch, "
+            "maxFilesPerTrigger and similar options). If most of it is state, see "
+            '"How large state may become" in docs/state.md.'
         )
     if (missing := _NO_MODULE.search(text)) is not None:
         return (
-            f"failed: a worker of Spark cannot import what it needs: {missing.group(1)}. Workers run the Python that "
-            f"PYSPARK_PYTHON names, or else python3, and import what is installed there or on PYTHONPATH. Before the "
-            f"session is made, set PYSPARK_PYTHON={sys.executable}, and put modules of your own where workers find "
-            f"them."
+            f"failed: a Spark worker cannot import a module: {missing.group(1)}. Workers run the Python that "
+            f"PYSPARK_PYTHON names, by default python3, and import modules that are installed there or on PYTHONPATH. "
+            f"Set PYSPARK_PYTHON={sys.executable} before the session is created, and put your own modules where "
+            f"workers can import them."
         )
-    return f"failed in Spark: {_said(error)}"
+    return f"failed in Spark: {_message(error)}"
 
 
 def _crash(task: int, stack: str | None, tasks: Tasks | None) -> str:
     found = [] if tasks is None else tasks.subtasks_in(task)
-    ran = f" In this task run, one after the other: {'; '.join(found)}; or a part of a source." if found else ""
+    ran = f" The task runs, one after another: {'; '.join(found)}; or it reads part of a source." if found else ""
     where = (
-        f" The worker was here:\n{stack.strip()}"
+        f" The stack of the worker:\n{stack.strip()}"
         if stack
-        else " To see where native code has crashed, set spark.sql.execution.pyspark.udf.faulthandler.enabled to true."
+        else " To see where native code crashed, set spark.sql.execution.pyspark.udf.faulthandler.enabled to true."
     )
     return (
-        f"failed: a Python worker of Spark ended unexpectedly, in task {task} of a stage. It was killed, for want of "
-        f"memory perhaps, or native code crashed, or os._exit was called.{ran}{where}"
+        f"failed: a Python worker of Spark ended unexpectedly, in task {task} of a stage. It was killed, perhaps "
+        f"because memory ran out, or native code crashed, or os._exit was called.{ran}{where}"
     )
 
 
@@ -130,12 +138,12 @@ def _state_unreadable(error: BaseException, tasks: Tasks | None, failed: Callabl
     of = [] if tasks is None else [name for number in numbers for name in tasks.subtasks_in(number)]
     folders = ", ".join(f"state/<level>/{number}" for number in numbers) or "state"
     return (
-        f"failed: State of {' or '.join(of) or 'a subtask'} cannot be read: a file in {folders} of the checkpoint is "
-        f"damaged or missing. Put back a backup of the whole checkpoint, or start from a new checkpoint_location. "
-        f"Spark says: {_said(error)}"
+        f"failed: the state of {' or '.join(of) or 'a subtask'} cannot be read: a file in {folders} of the checkpoint "
+        f"is damaged or missing. Restore the whole checkpoint from a backup, or start from a new checkpoint_location. "
+        f"Spark reported: {_message(error)}"
     )
 
 
-def _said(error: BaseException) -> str:
-    """The words of ``error``, without the stack of the JVM."""
+def _message(error: BaseException) -> str:
+    """Return the message of ``error`` without the JVM stack."""
     return _NOISE.sub("", str(error)).strip()

@@ -1,4 +1,4 @@
-"""Whose the folders of file sinks are: looked at before a job starts."""
+"""Checks before a job starts which checkpoint the folders of file sinks belong to."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ from runtime_spark.folders import Folder, open_folder
 
 __all__ = ("check_outputs", "check_outputs_unused", "own_outputs")
 
-_OWNER = "_dsv2_checkpoint"  # readers pass over names that begin so
+_OWNER = "_dsv2_checkpoint"  # readers skip names that begin with an underscore
 
 
 def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
-    """For a job without a checkpoint. Raises ``ConfigurationError`` for a folder that another run has written to."""
+    """Check the folders of a job without a checkpoint.
+
+    Raises:
+        ConfigurationError: Another run has written to a folder.
+    """
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
             if _micro_batches(open_folder(spark, sink.path)):
-                raise _used(operator, sink)
+                raise _occupied(operator, sink)
 
 
 def check_outputs(spark: SparkSession, plan: Plan, checkpoint_id: UUID, first_batch: int) -> None:
-    """For a job that begins with ``first_batch`` of a checkpoint.
+    """Check the folders of a job that begins with micro-batch ``first_batch`` of a checkpoint.
 
-    Raises ``ConfigurationError`` for a folder that another job has written to, and ``IncompatibleCheckpointError`` if
-    there are micro-batches that the checkpoint knows nothing of.
+    Raises:
+        ConfigurationError: Another job has written to a folder.
+        IncompatibleCheckpointError: A folder has a micro-batch that is newer than the checkpoint.
     """
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
@@ -37,17 +42,17 @@ def check_outputs(spark: SparkSession, plan: Plan, checkpoint_id: UUID, first_ba
             there = _micro_batches(folder)
             owned = folder.read(_OWNER) == str(checkpoint_id).encode()
         if there and not owned:
-            raise _used(operator, sink)
+            raise _occupied(operator, sink)
         if there and there[-1] > first_batch:
             raise IncompatibleCheckpointError(
-                f"{_where(operator, sink)} has got micro-batch {there[-1]} already, and the checkpoint goes on with "
-                f"micro-batch {first_batch}: it is older than what was written. Put back a newer checkpoint; or remove "
-                f"the folders batch_id={first_batch} and following from {sink.path}, then they are written again."
+                f"{_where(operator, sink)} already has micro-batch {there[-1]}, but the checkpoint is older and "
+                f"continues with micro-batch {first_batch}. Restore a newer checkpoint, or remove the folders "
+                f"batch_id={first_batch} and later from {sink.path}; they are then written again."
             )
 
 
 def own_outputs(spark: SparkSession, plan: Plan, checkpoint_id: UUID) -> None:
-    """Make the folders those of this checkpoint."""
+    """Record in the folders that they belong to this checkpoint."""
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
             folder, owner = open_folder(spark, sink.path), str(checkpoint_id).encode()
@@ -67,8 +72,8 @@ def _where(operator: Operator, sink: FileSink[object]) -> str:
     return f"The sink {operator}, defined at {operator.location}: {sink.path}"
 
 
-def _used(operator: Operator, sink: FileSink[object]) -> ConfigurationError:
+def _occupied(operator: Operator, sink: FileSink[object]) -> ConfigurationError:
     return ConfigurationError(
-        f"{_where(operator, sink)} holds the output of another run. Remove it, choose another path, or go on from that "
-        f"run's checkpoint."
+        f"{_where(operator, sink)} holds the output of another run. Remove it, choose another path, or continue from "
+        f"that run's checkpoint."
     )

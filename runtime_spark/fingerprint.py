@@ -1,10 +1,10 @@
-"""Recognising a key selector: a digest of what it computes, to notice one that now reads another field.
+"""Computes a digest of a key selector, to detect a selector that now reads another field.
 
-The digest covers the selector's bytecode and constants, and whatever of the user's code and data it reaches from there:
-captured values, values and functions of its own module and of imported ones, the methods and properties that it calls
-on callable objects and on records of a declared type. Of the standard library and of installed packages only names
-count. Places in files do not count. Bytecode differs between Python versions, so a digest is only compared with one of
-the same version. What is reached in other ways (attributes found by computed names, files, large tables) is not seen.
+The digest covers the selector's bytecode and constants, and the user code and data that it reaches: captured values,
+values and functions of its own module and of imported modules, and the methods and properties that it calls on callable
+objects and on records of a declared type. For the standard library and installed packages, it covers only names. It
+does not cover positions in files, or anything reached in other ways (computed attribute names, files, large tables).
+Bytecode differs between Python versions, so only digests of the same version are compared.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ __all__ = ("PYTHON", "fingerprint")
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the default repr; another one in every process
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the default repr; differs between processes
 _ATOMS = (int, float, complex, str, bytes, bool, type(None), type(...))
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME")
 _OURS = {"dsv2", "runtime_spark"}
-_MOST_ITEMS = 10_000  # of a larger table only the length counts
-_MOST_VALUES = 100_000  # beyond these only types count
-_DEEPEST = 50
+_MAX_ITEMS = 10_000  # larger tables are described by their length
+_MAX_VALUES = 100_000  # further values are described by their types
+_MAX_DEPTH = 50
 
 Names = frozenset[str]
 
 
 def fingerprint(selector: Callable[..., Any], record_type: object = None) -> str:
-    """The digest of ``selector``, as hex. ``record_type``: the declared type of the records, if there is one."""
+    """Return the digest of ``selector`` as hex. ``record_type``: The declared type of the records, if there is one."""
     reach = _Reach(_module_of(selector).partition(".")[0])
     described = reach.describe(selector, Names())
     members = [reach.members(kind, reach.names_used(selector)) for kind in _classes_in(record_type)]
@@ -47,23 +47,26 @@ def fingerprint(selector: Callable[..., Any], record_type: object = None) -> str
 
 
 class _Reach:
-    """Describes values as text. ``names`` are the attributes that the code uses which has reached a value."""
+    """Describes values as text. ``names`` are the attributes that the code that reached a value uses."""
 
     def __init__(self, package: str) -> None:
-        """``package``: the selector's own, which counts as the user's even where it is installed."""
+        """``package``: The package of the selector, which is user code even if it is installed."""
         self._package = package
-        self._known: dict[tuple[int, object], tuple[object, str]] = {}  # with the value, so that the id stays taken
+        self._known: dict[tuple[int, object], tuple[object, str]] = {}  # holds the value, so that its id is not reused
         self._depth = 0
 
     def describe(self, value: object, names: Names, owner: object = None) -> str:
-        """``owner``: the object or class that a function was found on."""
+        """Describe ``value``. ``owner``: The object or class that a function belongs to."""
         if type(value) in _ATOMS:
             return f"{type(value).__name__} {value!r}"
         place = (id(value), (names, id(owner)))
         if place not in self._known:
-            if len(self._known) > _MOST_VALUES or self._depth > _DEEPEST:
+            if len(self._known) > _MAX_VALUES or self._depth > _MAX_DEPTH:
                 return f"beyond {type(value).__qualname__}"
-            self._known[place] = (value, f"again {len(self._known)}")  # until it is described: it may reach itself
+            self._known[place] = (
+                value,
+                f"again {len(self._known)}",
+            )  # a placeholder, because the value may reach itself
             self._depth += 1
             text = _digest(self._describe(value, names, owner))
             self._depth -= 1
@@ -103,17 +106,17 @@ class _Reach:
         return [self.describe(value, names) for value in values]
 
     def _items(self, value: Any, names: Names) -> list[str]:
-        if len(value) > _MOST_ITEMS:
+        if len(value) > _MAX_ITEMS:
             return [f"{len(value)} items"]
         if isinstance(value, list | tuple):
             return self._all(value, names)
-        # Sets have another order in every process, and equal dicts may have any.
+        # The order of a set differs between processes, and equal dicts may be ordered differently.
         if isinstance(value, dict):
             return sorted(f"{self._apart(key, names)}: {self._apart(item, names)}" for key, item in value.items())
         return sorted(self._apart(item, names) for item in value)
 
     def _apart(self, value: object, names: Names) -> str:
-        """As ``describe``, and the same whatever was described before in the same set or dict."""
+        """Describe ``value`` independently of the other values in the same set or dict."""
         if type(value) in _ATOMS:
             return self.describe(value, names)
         other = copy.copy(self)
@@ -134,9 +137,9 @@ class _Reach:
         return f"object of {_name(kind)} {plain} {state} {self.members(kind, names | {'__call__'}, value)}"
 
     def members(self, kind: type, names: Names, owner: object = None) -> list[str]:
-        """What ``names`` mean in a class of the user's, with the methods that Python calls by itself.
+        """Describe the members ``names`` of a user class, and the methods that Python calls implicitly.
 
-        Nothing of its fields: records and values of state may get new ones.
+        Fields are left out, because records and state values may get new ones.
         """
         found: dict[str, object] = {}
         for base in reversed(kind.__mro__):
@@ -190,12 +193,12 @@ class _Reach:
         return f"function {self._code(function.__code__)} {given} {reached} {imported} {at_home} {[*of_types]}"
 
     def _code(self, code: CodeType) -> str:
-        # Those that are used: the docstring is not.
+        # Only the constants that are used; the docstring is not.
         used = [instruction.argval for instruction in dis.get_instructions(code) if instruction.opcode in dis.hasconst]
         return f"{code.co_code.hex()} {code.co_names} {self._all(used, Names())} {code.co_argcount}"
 
     def names_used(self, selector: object) -> Names:
-        """The attributes that ``selector`` may ask a record for."""
+        """Return the attributes that ``selector`` may read from a record."""
         function = selector if isinstance(selector, FunctionType) else getattr(selector, "__func__", None)
         if function is None:
             function = inspect.getattr_static(type(selector), "__call__", None)
@@ -204,7 +207,7 @@ class _Reach:
         return Names(re.findall(r"\w+", repr(selector)))  # operator.attrgetter, operator.methodcaller
 
     def _is_written(self, member: object) -> bool:
-        """Whether the user wrote a method: not ``dataclass``, ``NamedTuple`` or their like."""
+        """Whether the user wrote a method, rather than ``dataclass``, ``NamedTuple`` or similar."""
         if not isinstance(member, FunctionType) or not self._is_users(member.__module__ or ""):
             return False
         return not inspect.unwrap(member).__code__.co_filename.startswith("<")
@@ -259,7 +262,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _class_of(function: FunctionType) -> type | None:
-    """The class of its module that ``function`` is a method of."""
+    """Return the class in its module that ``function`` is a method of."""
     found: object = function.__globals__.get(function.__qualname__.rpartition(".")[0])
     is_method = isinstance(found, type) and vars(found).get(function.__name__) is function
     return found if isinstance(found, type) and is_method else None
@@ -282,7 +285,7 @@ def _globals_in(code: CodeType) -> list[str]:
 
 
 def _imported_by(function: FunctionType) -> list[ModuleType]:
-    """The modules that ``function`` imports while it runs."""
+    """Return the modules that ``function`` imports when it runs."""
     modules = []
     for part in _parts(function.__code__):
         instructions = list(dis.get_instructions(part))
@@ -299,12 +302,12 @@ def _imported_by(function: FunctionType) -> list[ModuleType]:
 def _hints(value: object) -> dict[str, Any]:
     try:
         return typing.get_type_hints(value)
-    except Exception:  # a name that only type checkers know, or nothing that has annotations
+    except Exception:  # a name that only a type checker can resolve, or a value without annotations
         return {}
 
 
 def _classes_in(hint: object) -> list[type]:
-    """The classes in an annotation."""
+    """Return the classes in an annotation."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return [hint]
     return [kind for argument in typing.get_args(hint) for kind in _classes_in(argument)]

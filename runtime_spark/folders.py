@@ -1,6 +1,6 @@
-"""Folders of checkpoints and sinks on any file system that Hadoop knows. Names are literal, never patterns.
+"""Folders of checkpoints and sinks on any file system that Hadoop supports. Names are literal, never patterns.
 
-The only module that reaches below the public API of PySpark, which has no files.
+Uses internals of PySpark, because its public API has no access to files.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ __all__ = ("Folder", "LocalFolder", "driver_folder", "jvm_process", "open_folder
 
 
 class Folder(ABC):
-    """The files below ``path``, by names relative to it such as ``"offsets/3"``. It need not be there."""
+    """The files below ``path``, by relative names such as ``"offsets/3"``. The folder need not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     @abstractmethod
     def sizes(self, name: str = "") -> dict[str, int]:
-        """The names in the folder ``name``, with the bytes of files (0 for folders); empty if it is not there."""
+        """Return the names in the folder ``name`` with sizes in bytes (0 for folders); empty if it does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """The content of a file, None if it is not there."""
+        """Return the content of a file; None if it does not exist."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
-        """Make or replace a file. Readers see all of it, or what was there before, or nothing."""
+        """Create or replace a file. Readers see the new content, the old content or no file, never a part."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Delete a file, if it exists."""
 
     def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
-        """The numbers, sorted, of entries of the folder ``name`` that are called ``<prefix><number><suffix>``."""
+        """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
         inner = (
             entry.removeprefix(prefix).removesuffix(suffix)
             for entry in self.sizes(name)
@@ -47,16 +47,16 @@ class Folder(ABC):
         return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
 
     def place(self, name: str) -> str:
-        """The path of ``name``, for errors."""
+        """Return the path of ``name``, for errors."""
         return f"{self.path}/{name}"
 
     def uri(self, name: str) -> str:
-        """The path of ``name`` as Spark records it: with its scheme, and nothing escaped."""
+        """Return the path of ``name`` as Spark records it: with its scheme, and not escaped."""
         return self.place(name)
 
 
 class LocalFolder(Folder):
-    """On a disk of this machine, where Hadoop starts processes to set the rights of each file."""
+    """A folder on a local disk. Uses Python, because Hadoop starts processes to set the permissions of each file."""
 
     def sizes(self, name: str = "") -> dict[str, int]:
         try:
@@ -86,7 +86,7 @@ class LocalFolder(Folder):
 
 
 class _HadoopFolder(Folder):
-    """On any other file system."""
+    """A folder on any other file system."""
 
     def __init__(self, path: str, jvm: Any, files: Any) -> None:
         super().__init__(path)
@@ -126,7 +126,7 @@ class _HadoopFolder(Folder):
 
 
 def open_folder(spark: SparkSession, path: str) -> Folder:
-    """The folder at ``path``, as Spark understands it. Raises what Hadoop raises for a path that it cannot use."""
+    """Open the folder at ``path``, resolved as by Spark. Raises Hadoop's error for a path that it cannot use."""
     jvm: Any = spark.sparkContext._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     folder = jvm.org.apache.hadoop.fs.Path(path)
@@ -138,11 +138,11 @@ def open_folder(spark: SparkSession, path: str) -> Folder:
 
 
 def driver_folder(spark: SparkSession) -> str:
-    """A folder of this application on the driver's host. The JVM removes it at its end, even if Python is killed."""
+    """Return a folder of the application on the driver's host. The JVM deletes it on exit, even if Python is killed."""
     return str(spark.sparkContext._temp_dir)
 
 
 def jvm_process(spark: SparkSession) -> int:
-    """The id of the process of Spark's driver."""
+    """Return the process id of Spark's driver."""
     jvm: Any = spark.sparkContext._jvm
     return int(jvm.java.lang.ProcessHandle.current().pid())

@@ -1,7 +1,7 @@
 """A Python data source for Spark that yields frames.
 
-The reader lives on the driver's host; its offset, which Spark logs before each micro-batch, is all of its state. The
-records of a micro-batch follow from the offsets alone, so a repeated batch repeats its frames.
+The reader runs on the driver's host. Its only state is the offset, which Spark logs before each micro-batch. The
+offsets alone determine the records of a micro-batch, so a repeated micro-batch repeats its frames.
 """
 
 from __future__ import annotations
@@ -30,60 +30,60 @@ from runtime_spark.worker import WorkerJob, load_job, patient_collector
 __all__ = ("PACE_SECONDS", "Feed", "SparkOffset", "Planner", "feed_for", "frame_source_class")
 
 PACE_SECONDS = 0.01
-"""Between two looks at what has yet to come."""
+"""The pause between two checks for new input."""
 
 SparkOffset: TypeAlias = dict[str, Any]
 
 
 class Planner(ABC):
-    """The driver's side of one source, for one run of the job: decides where micro-batches end.
+    """Decides where the micro-batches of one source end, for one run of the job.
 
-    Driven by Spark by way of ``FrameStreamReader``.
+    Runs on the driver's host, where Spark calls it through ``FrameStreamReader``.
     """
 
     @abstractmethod
     def initial(self) -> SparkOffset:
-        """Where a job is that has not begun."""
+        """Return the offset at which a new job begins."""
 
     @abstractmethod
     def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
-        """Where the micro-batch behind ``start`` ends; ``start`` if there is nothing new.
+        """Return where the micro-batch after ``start`` ends; ``start`` if there is no new input.
 
-        ``only_available``: the job ends with what is there now; so if more is to come for certain, wait for it.
+        ``only_available``: The job ends when this returns ``start``, so wait for input that is certain to come.
         """
 
     @abstractmethod
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[Any]:
-        """What the tasks of the micro-batch between two offsets read, one each."""
+        """Return the portions between two offsets, one for each task of the micro-batch."""
 
     @abstractmethod
     def commit(self, offset: SparkOffset) -> None:
-        """The micro-batch up to ``offset`` is done for good."""
+        """Called when the micro-batch up to ``offset`` is committed."""
 
     @abstractmethod
     def close(self) -> None:
-        """The run is over."""
+        """Called at the end of the run."""
 
 
 class Feed(ABC):
-    """What a frame source sends: a planner for the driver's host, and the rows of a portion."""
+    """The input of a frame source: a planner, and the rows of each portion."""
 
     made_on_driver = True
-    """Whether rows are made with the portions, on the driver's host, rather than in the tasks."""
+    """Whether rows are created on the driver's host, together with the portions, instead of in the tasks."""
     made_of_frames = True
-    """Whether rows are frames, so that others may be put beside them."""
+    """Whether rows are frames, so that other frames can be added to them."""
 
     @abstractmethod
     def planner(self, operator: Operator, clock: Clock) -> Planner:
-        """A planner for one run."""
+        """Create a planner for one run."""
 
     @abstractmethod
     def rows(self, job: WorkerJob, operator: Operator, portion: Any) -> Iterator[list[Row]]:
-        """The rows of ``portion``, which the planner made, in lists of bounded size."""
+        """Yield the rows of a portion of the planner, in lists of bounded size."""
 
 
 class OrderFeed(Feed):
-    """Sends no records but the portions of ``feed``, to the subtasks that read them themselves (``Plan.read_by``)."""
+    """Sends the portions of ``feed`` as orders to the subtasks that read them themselves (``Plan.read_by``)."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -97,20 +97,20 @@ class OrderFeed(Feed):
 
 
 def feed_for(plan: Plan, operator_id: int, feed: Feed) -> Feed:
-    """What the source ``operator_id`` sends: the records of ``feed``, or what others are to read."""
+    """Return the feed for the source ``operator_id``: ``feed`` itself, or orders to read its portions."""
     return OrderFeed(feed) if operator_id in plan.read_by else feed
 
 
 @dataclass(frozen=True)
 class FramePartition(InputPartition):
-    """A portion on its way to a task, with its rows where they are made already."""
+    """A portion for a task, with its rows if they were created on the driver's host."""
 
     portion: Any
     rows: tuple[Row, ...] | None = None
 
 
 def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock) -> type[DataSource]:
-    """A data source class for ``spark.dataSource.register``, under ``name``."""
+    """Create a data source class ``name`` for ``spark.dataSource.register``."""
     pickled = to_bytes((feed, clock))
 
     class FrameSource(DataSource):
@@ -129,20 +129,20 @@ def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, c
 
 
 class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark sees of a feed and its planner."""
+    """Adapts a feed and its planner to Spark's interface."""
 
     def __init__(self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int) -> None:
-        """``pickled``: the first two once more, for the tasks."""
+        """``pickled``: ``feed`` and ``clock`` for the tasks."""
         self._feed = feed
         self._pickled = pickled
         self._packed = packed
         self._operator_id = operator_id
         self._planner = feed.planner(self._operator(), clock)
         self._only_available = False
-        self._wakes_behind: SparkOffset | None = None  # where the run begins
+        self._run_start: SparkOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # To a task goes what it needs to make rows, and nothing when they are made already.
+        # Tasks need the feed only if they create the rows.
         pickled = b"" if self._feed.made_on_driver else self._pickled
         return {"_pickled": pickled, "_packed": self._packed, "_operator_id": self._operator_id}
 
@@ -153,14 +153,14 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._only_available = True
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadAllAvailable()  # the planner itself knows its limits
+        return ReadAllAvailable()  # the planner applies the limits
 
     def latestOffset(self, start: SparkOffset, limit: ReadLimit) -> SparkOffset:  # noqa: N802 - Spark's name
         with marked_failures():
             return self._planner.latest(start, only_available=self._only_available)
 
     def partitions(self, start: SparkOffset, end: SparkOffset) -> Sequence[InputPartition]:
-        return [*map(self._partition, self._planner.portions(start, end)), *self._waking(start)]
+        return [*map(self._partition, self._planner.portions(start, end)), *self._empty_frames(start)]
 
     def commit(self, end: SparkOffset) -> None:
         with marked_failures():
@@ -182,11 +182,11 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for rows in feed.rows(job, self._operator(), partition.portion):
                 yield to_arrow(rows)
 
-    def _waking(self, start: SparkOffset) -> list[FramePartition]:
-        """A frame without anything for each subtask, when a job goes on: so that all tell of their progress."""
-        if self._wakes_behind is None:
-            self._wakes_behind = start
-        if start != self._wakes_behind or start == self._planner.initial() or not self._feed.made_of_frames:
+    def _empty_frames(self, start: SparkOffset) -> list[FramePartition]:
+        """Return an empty frame for each subtask when a job restarts, so that all subtasks report their progress."""
+        if self._run_start is None:
+            self._run_start = start
+        if start != self._run_start or start == self._planner.initial() or not self._feed.made_of_frames:
             return []
         job = load_job(self._packed)
         encoder = FrameEncoder(job.plan, job.layout, job.codec())

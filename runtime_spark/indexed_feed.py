@@ -1,6 +1,6 @@
-"""Collections and generators as a stream of frames, and two streams that carry nothing but the beat.
+"""Feeds of collections and generators, and two feeds without records that only pace micro-batches.
 
-Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent; the position is -1
+Offsets are ``{"position": index of the next record}``, with ``"ended": true`` once the end was sent. The position is -1
 before anything was sent.
 """
 
@@ -29,7 +29,7 @@ _BEFORE_START = -1
 
 
 class CountingFeed(Feed):
-    """A feed of what has an index: how much there is, and how fast."""
+    """A feed of indexed items, with their number and rate."""
 
     count: int | None = None
     unit = "records"
@@ -38,11 +38,11 @@ class CountingFeed(Feed):
     target_batch_ms: int | None = None
 
     def subtasks(self, operator: Operator) -> int:
-        """Into how many splits a micro-batch is cut."""
+        """Return the number of portions of a micro-batch."""
         return operator.parallelism
 
     def schedule(self, operator: Operator) -> ReadSchedule | None:
-        """Where reading halts in the run."""
+        """Return where reading halts during the run, if it does."""
         return None
 
     def planner(self, operator: Operator, clock: Clock) -> Planner:
@@ -50,13 +50,13 @@ class CountingFeed(Feed):
 
 
 class CountingPlanner(Planner):
-    """Goes on by as many records as its feed gives now."""
+    """Advances by as many records as its feed provides now."""
 
     def __init__(self, feed: CountingFeed, operator: Operator, clock: Clock) -> None:
         self._feed = feed
         self._operator = operator
         self._clock = clock
-        self._began: tuple[int, int] | None = None  # time in ms and position at the first question
+        self._began: tuple[int, int] | None = None  # time in ms and position at the first call
         self._goal: int | None = None
         self._schedule = feed.schedule(operator)
         self._adaptive = None if feed.target_batch_ms is None else AdaptiveLimit(feed.target_batch_ms, clock)
@@ -65,7 +65,7 @@ class CountingPlanner(Planner):
         return {"position": _BEFORE_START}
 
     def latest(self, start: SparkOffset, *, only_available: bool) -> SparkOffset:
-        self._check_goes_on(start)
+        self._check_can_continue(start)
         if _has_ended(start):
             return start
         position, count = max(start["position"], 0), self._feed.count
@@ -75,7 +75,7 @@ class CountingPlanner(Planner):
             return {"position": position}
         available = self._available(position)
         while only_available and count is not None and available == position < count:
-            # What is there now is everything, at its own pace; an offset that stays would end the query.
+            # All records count as available, at their own rate. An unchanged offset would end the query.
             time.sleep(PACE_SECONDS)
             available = self._available(position)
         limit = self._feed.records_per_batch or DEFAULT_RECORDS_PER_BATCH
@@ -106,29 +106,29 @@ class CountingPlanner(Planner):
         return [IndexRange(subtask, max(begin, 0), stop, first, last) for subtask in subtasks]
 
     def commit(self, offset: SparkOffset) -> None:
-        pass  # nobody waits for it
+        pass  # the source does not need commits
 
     def close(self) -> None:
-        pass  # nothing was taken
+        pass  # nothing is open
 
-    def _check_goes_on(self, start: SparkOffset) -> None:
-        """Raise ``IncompatibleCheckpointError`` if the source holds more than when it ended, or less than was read."""
+    def _check_can_continue(self, start: SparkOffset) -> None:
+        """Raise ``IncompatibleCheckpointError`` if the source has more than when it ended, or less than was read."""
         count, read = self._feed.count, max(start["position"], 0)
         who = f"The source {self._operator}, defined at {self._operator.location},"
         if _has_ended(start) and (count is None or count > read):
-            holds = "has no end now" if count is None else f"holds {count} now"
+            holds = "has no end" if count is None else f"holds {count}"
             raise IncompatibleCheckpointError(
-                f"{who} ended after {read} {self._feed.unit}, and {holds}. A job that has come to the end of its input "
-                f"cannot go on: start it with another checkpoint_location, from the beginning."
+                f"{who} ended after {read} {self._feed.unit} but now {holds}. A job that has reached the end of its "
+                f"input cannot continue. Start it from the beginning with another checkpoint_location."
             )
         if not _has_ended(start) and count is not None and count < read:
             raise IncompatibleCheckpointError(
-                f"{who} holds {count} {self._feed.unit} now, but {read} were read before. Give it what it held, with "
-                f"more behind that if there is any, or start with another checkpoint_location, from the beginning."
+                f"{who} now holds {count} {self._feed.unit}, but {read} were read before. Give it the same content as "
+                f"before, followed by new content if any, or start from the beginning with another checkpoint_location."
             )
 
     def _is_halted(self, position: int, *, wait: bool) -> bool:
-        """``wait``: until a halt is over, unless it lasts for the rest of the run."""
+        """``wait``: Wait until the halt is over, unless it lasts for the rest of the run."""
         if self._schedule is None:
             return False
         self._schedule.begin(position)
@@ -140,7 +140,7 @@ class CountingPlanner(Planner):
         return halt is not None
 
     def _available(self, position: int) -> int | None:
-        """How far the feed may be read by now; None: as far as one likes."""
+        """Return the position up to which the feed can be read now; None if there is no limit."""
         limits = [] if self._feed.count is None else [self._feed.count]
         if self._feed.records_per_second is not None:
             if self._began is None:
@@ -152,7 +152,7 @@ class CountingPlanner(Planner):
 
 
 class IndexedFeed(CountingFeed):
-    """The records of an indexed source. ``target_batch_ms``: as in ``SplitFeed``."""
+    """The records of an indexed source. ``target_batch_ms``: As in ``SplitFeed``."""
 
     def __init__(self, source: IndexedSource[Any], target_batch_ms: int | None = None) -> None:
         self.source = source
@@ -160,7 +160,7 @@ class IndexedFeed(CountingFeed):
         self.count = source.count
         self.records_per_batch = source.records_per_batch
         self.records_per_second = source.records_per_second
-        self.made_on_driver = isinstance(source, CollectionSource)  # its elements are there, and only there
+        self.made_on_driver = isinstance(source, CollectionSource)  # only the driver has its elements
 
     def schedule(self, operator: Operator) -> ReadSchedule | None:
         return self.source.schedule(f"{operator}, defined at {operator.location}")
@@ -170,7 +170,7 @@ class IndexedFeed(CountingFeed):
 
 
 class StartFeed(CountingFeed):
-    """Opens the subtasks behind a streaming DataFrame, which cannot tell its own first micro-batch. Never ends."""
+    """Opens the subtasks downstream of a streaming DataFrame, which cannot detect its first micro-batch. Never ends."""
 
     records_per_second = 0.0
 
@@ -183,7 +183,7 @@ class StartFeed(CountingFeed):
 
 
 class TickFeed(CountingFeed):
-    """The numbers 0 to ``count`` - 1 in ``seq``, one in a micro-batch."""
+    """The numbers 0 to ``count`` - 1 in ``seq``, one per micro-batch."""
 
     made_of_frames = False
     unit = "chunks of rows"

@@ -1,4 +1,4 @@
-"""The Spark jobs of a batch job, which are cancelled together."""
+"""Groups the Spark jobs of a batch job, so that they can be cancelled together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NUMBERS = itertools.count()  # of this process
 
 
 class JobGroup:
-    """A job group of Spark with a name of its own.
+    """A Spark job group with a unique name.
 
-    ``SparkSession.addTag`` and ``interruptTag`` are meant for this, but ``interruptTag`` finds no job of a classic
-    session that PySpark runs in a thread (seen with Spark 4.3.0).
+    ``SparkSession.addTag`` and ``interruptTag`` are the newer interface, but ``interruptTag`` does not find the jobs
+    that PySpark runs in a thread of a classic session (seen with Spark 4.3.0).
     """
 
     def __init__(self, spark: SparkSession, description: str) -> None:
@@ -24,9 +24,9 @@ class JobGroup:
         self._description = description
 
     def add_thread(self) -> None:
-        """From now on the jobs of this thread belong to the group. Cancelling interrupts them."""
+        """Add all further jobs of this thread to the group. Cancelling interrupts them."""
         self._context.setJobGroup(self._name, self._description, interruptOnCancel=True)
 
     def cancel(self) -> None:
-        """Cancel the jobs of the group that are running."""
+        """Cancel the running jobs of the group."""
         self._context.cancelJobGroup(self._name)

@@ -1,7 +1,7 @@
-"""Records with the hash of their key, kept in the checkpoint: what key selectors are held to at a later start.
+"""Samples of records with the hash of their key, stored in the checkpoint to detect changed key selectors at a restart.
 
-A changed selector finds nothing under the keys that it gives. Its digest shows most changes, but not all; a record
-whose key now hashes differently shows the rest.
+A changed selector returns keys that have no state. Its digest reveals most changes. A sample whose key now has another
+hash reveals the others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dsv2.runtime.state.key_groups import stable_hash
 __all__ = ("KeySample", "KeySampler", "add_samples", "changed_keys", "readable_samples")
 
 KeySample: TypeAlias = dict[str, Any]
-"""As JSON: ``key_of`` (a uid), ``input``, ``record`` (encoded), ``hash`` of the key, ``key`` (for people)."""
+"""As JSON: ``key_of`` (a uid), ``input``, ``record`` (encoded), ``hash`` of the key, ``key`` (human-readable)."""
 
-_LARGEST = 8192  # bytes of a record that is kept
-_MOST = 16  # samples of an input, each of another key
+_MAX_RECORD_BYTES = 8192
+_MAX_SAMPLES = 16  # per input, with distinct keys
 
 
 class KeySampler:
-    """Takes the first record of each keyed input of a subtask in a micro-batch."""
+    """Samples the first record of each keyed input of a subtask in a micro-batch."""
 
     def __init__(self, plan: Plan, head: int, codec: Codec) -> None:
         self._uid = plan.operators[head].uid
@@ -37,7 +37,7 @@ class KeySampler:
         self._samples: dict[int, KeySample | None] = {}
 
     def see(self, channel: int, records: Sequence[Any]) -> None:
-        """Records of a channel, before they are processed."""
+        """Called with the records of a channel before they are processed."""
         number, select = self._inputs[channel]
         if select is None or not len(records) or number in self._samples:
             return
@@ -47,9 +47,9 @@ class KeySampler:
             data = self._codec.dumps(record)
             key = select(record)
             hashed = stable_hash(key)
-        except Exception:  # processing the records says more, and an Arrow function needs no record
+        except Exception:  # processing reports the error in more detail, and Arrow functions need no single records
             return
-        if len(data) <= _LARGEST:
+        if len(data) <= _MAX_RECORD_BYTES:
             self._samples[number] = {
                 "key_of": self._uid,
                 "input": number,
@@ -59,24 +59,24 @@ class KeySampler:
             }
 
     def report(self) -> list[KeySample]:
-        """What was taken."""
+        """Return the samples."""
         return [sample for sample in self._samples.values() if sample is not None]
 
 
 def add_samples(kept: list[KeySample], new: Iterable[KeySample]) -> list[KeySample]:
-    """``kept`` with those of ``new`` that are of other keys, up to so many for each input."""
+    """Return ``kept`` and the samples in ``new`` with other keys, up to a maximum per input."""
     result = list(kept)
     for sample in new:
         of_input = [other["hash"] for other in result if _place(other) == _place(sample)]
-        if len(of_input) < _MOST and sample["hash"] not in of_input:
+        if len(of_input) < _MAX_SAMPLES and sample["hash"] not in of_input:
             result.append(sample)
     return result
 
 
 def readable_samples(plan: Plan, samples: Iterable[KeySample], codec: Codec) -> list[tuple[KeySample, Any]]:
-    """Those of ``samples`` that are of an input of ``plan``, with the record.
+    """Return the samples for inputs of ``plan``, with their records.
 
-    A record of an earlier class that cannot be read any more says nothing, and is left out.
+    A record that can no longer be read, because its class has changed, is skipped.
     """
     places = {(plan.operators[edge.target].uid, edge.input) for edge in plan.edges if edge.key_selector is not None}
     readable = []
@@ -90,7 +90,7 @@ def readable_samples(plan: Plan, samples: Iterable[KeySample], codec: Codec) -> 
 
 
 def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[str]:
-    """One sentence for each input of which a record has another key in ``plan`` than before."""
+    """Return one sentence for each input with a sample that has another key in ``plan`` than before."""
     targets = {(plan.operators[edge.target].uid, edge.input): edge for edge in plan.edges}
     found: dict[tuple[str, int], str] = {}
     for sample, record in samples:
@@ -101,12 +101,12 @@ def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[s
             key = edge.key_selector(record)
             if stable_hash(key) == sample["hash"]:
                 continue
-            now = f"gives {shorten(key)}"
+            now = f"returns {shorten(key)}"
         except Exception as error:
             now = f"raises {type(error).__name__}: {error}"
         found[_place(sample)] = (
-            f"{_where(plan.operators[edge.target])}: the key selector of input {edge.input} gives another key than "
-            f"before: for {shorten(record)} it gave {sample['key']}, and now it {now}"
+            f"{_where(plan.operators[edge.target])}: the key selector of input {edge.input} returns another key than "
+            f"before: for {shorten(record)} it returned {sample['key']}, and now it {now}"
         )
     return list(found.values())
 

@@ -1,7 +1,7 @@
-"""Where everything of a plan sits on Spark: levels, slots and partitions. Pure; needs no session.
+"""Maps a plan to Spark: levels, slots and partitions. Needs no session.
 
-A level is one stateful Spark stage; a slot is the group in which one subtask runs. Spark puts group ``slot`` into
-partition ``pmod(murmur3(slot), partitions)``; slot numbers are searched so that each level fills its partitions evenly.
+A level is one stateful Spark stage. A slot is the group in which one subtask runs. Spark assigns group ``slot`` to
+partition ``pmod(murmur3(slot), partitions)``. Slot numbers are chosen so that each level fills its partitions evenly.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ _MASK = 0xFFFFFFFF
 
 
 class StateLayout(Enum):
-    """How Spark keeps the state of a subtask. Part of the checkpoint; BATCH jobs keep none."""
+    """How Spark stores the state of a subtask. Part of the checkpoint. BATCH jobs have no stored state."""
 
     BLOB = "blob"
-    """As one value, which every micro-batch reads and writes whole. Best up to some megabytes for each subtask."""
+    """As one value, which every micro-batch reads and writes as a whole. Best for up to a few megabytes per subtask."""
     MAP = "map"
-    """Keyed state as pages in a map, of which a micro-batch reads and writes those that it touches. For many keys."""
+    """Keyed state as pages in a map. A micro-batch reads and writes only the pages that it needs. For many keys."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """The slots of a plan.
 
-    ``slots``: (operator id, subtask) -> slot, for every head of a chain and every sink.
-    ``levels``: per level, first to last, the chain heads that run there.
+    Attributes:
+        partitions: The number of Spark tasks per level.
+        levels: For each level, first to last, the ids of the chain heads that run there.
+        slots: (operator id, subtask) -> slot, for every chain head and every sink.
+        state: How Spark stores the state.
     """
 
     partitions: int
@@ -45,12 +48,12 @@ class Layout:
 
     @staticmethod
     def of(plan: Plan, partitions: int | None = None, state: StateLayout = StateLayout.BLOB) -> Layout:
-        """The layout of ``plan``; the same plan gives the same layout.
+        """Compute the layout of ``plan``. Equal plans have equal layouts.
 
-        ``partitions``: tasks of a level; None: one for each subtask of the operator that has most.
+        ``partitions``: Tasks per level. None (default): the highest parallelism of the operators.
         """
         depth = max(plan.depths.values(), default=0)
-        # By uid, so that the slots of the state stay when lines of the program change places.
+        # Sorted by uid, so that reordering the program does not change the slots of the state.
         in_order = sorted(plan.chains, key=lambda head: plan.operators[head].uid)
         levels = tuple(tuple(head for head in in_order if plan.depths[head] == level) for level in range(1, depth + 1))
         heads = [plan.operators[head] for level in levels for head in level]
@@ -62,7 +65,7 @@ class Layout:
             numbers.begin_level()
             for head in level:
                 slots |= numbers.assign(plan.operators[head])
-        # Sinks come last, so that adding one leaves the slots of the state alone.
+        # Sinks come last, so that adding one does not change the slots of the state.
         numbers.begin_level()
         for operator in plan.operators:
             if operator.kind is OperatorKind.SINK:
@@ -75,12 +78,12 @@ class Layout:
         return {slot: address for address, slot in self.slots.items()}
 
     def slots_of(self, operator: Operator) -> list[int]:
-        """The slots of all subtasks of ``operator``."""
+        """Return the slots of all subtasks of ``operator``."""
         return [self.slots[operator.id, subtask] for subtask in range(operator.parallelism)]
 
 
 class _SlotNumbers:
-    """Gives out each small number once, by the partition it falls into."""
+    """Assigns each small number once, by the partition that it maps to."""
 
     def __init__(self, partitions: int) -> None:
         self._partitions = partitions
@@ -112,7 +115,7 @@ class _SlotNumbers:
 
 
 def spark_partition(slot: int, partitions: int) -> int:
-    """Spark's partition of an integer grouping key: murmur3 with seed 42, like ``hash(slot)`` in SQL."""
+    """Return Spark's partition of an integer grouping key: murmur3 with seed 42, like ``hash(slot)`` in SQL."""
     k = _rotate(slot * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
     h = (_rotate(42 ^ k, 13) * 5 + 0xE6546B64) & _MASK
     h ^= 4  # the length of an int

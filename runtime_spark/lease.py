@@ -1,13 +1,13 @@
-"""One driver at a time writes to a checkpoint.
+"""Ensures that only one driver at a time writes to a checkpoint.
 
-A driver that begins writes a claim with the next number into ``dsv2/drivers``, and looks whether another one has done
-the same: each of two sees the other's claim, or comes so late that the first one is done with looking. So file systems
-need neither locks nor a rename that fails, only that what was written can be listed at once. The claim with the highest
-number holds. Beside it lies a beat, which its driver changes every few seconds and removes at its end.
+A starting driver writes a claim with the next number into ``dsv2/drivers``, then lists the claims. If two drivers start
+together, at least one of them sees the claim of the other. The file system needs neither locks nor an exclusive rename,
+only listings that include every completed write. The claim with the highest number holds. Next to the claim is a
+heartbeat file, which the driver rewrites every few seconds and deletes when it ends.
 
-A driver counts on its claim only for a time after it has changed its beat and seen that no claim is higher. Others wait
-for longer than that before they take a beat that does not change for that of a dead driver. So one that was suspended,
-or cut off from its checkpoint, finds its time over, and stops before it writes.
+A heartbeat makes the lease valid for ``VALID_SECONDS`` if no claim is higher. Other drivers wait longer than that,
+``STALE_SECONDS``, before they consider the driver of an unchanged heartbeat dead. So the lease of a driver that was
+suspended or cut off from its checkpoint has expired when it resumes, and it stops before it writes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = ("BEAT_SECONDS", "STALE_SECONDS", "VALID_SECONDS", "Lease", "seconds_s
 BEAT_SECONDS = 5.0
 VALID_SECONDS = 15.0
 STALE_SECONDS = 20.0
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _DRIVERS = "dsv2/drivers"
 
-_held: dict[str, Lease] = {}  # of this process, by run
+_held: dict[str, Lease] = {}  # the leases of this process, by run id
 
 
 def seconds_since_boot() -> float:
-    """A clock that also goes on while the machine sleeps."""
+    """Return a monotonic time that includes the time during which the machine was suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -57,7 +57,15 @@ class _Claim(NamedTuple):
 
 
 class Lease:
-    """The right of the run ``run_id`` to write to ``checkpoint``."""
+    """The right of a run to write to a checkpoint.
+
+    Args:
+        checkpoint: The checkpoint.
+        run_id: The run.
+        driver: The result of ``describe_driver``.
+        clock: Returns a time in seconds.
+        sleep: Sleeps for a number of seconds.
+    """
 
     def __init__(
         self,
@@ -67,7 +75,6 @@ class Lease:
         clock: Callable[[], float] = seconds_since_boot,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``driver``: as ``describe_driver`` gives it. ``clock``: in seconds, from any beginning."""
         self._checkpoint = checkpoint
         self._driver = driver
         self._clock = clock
@@ -81,9 +88,10 @@ class Lease:
         self._beating = threading.Lock()
 
     def acquire(self) -> None:
-        """Become the one who writes. Raises ``ConfigurationError`` if another driver does.
+        """Acquire the lease. Takes up to ``STALE_SECONDS`` if it is unknown whether the last driver is still running.
 
-        If it cannot be known whether the last one runs, this takes up to ``STALE_SECONDS``.
+        Raises:
+            ConfigurationError: Another driver has the lease.
         """
         before = self._claims()
         seen = {claim: self._wait_for_end(claim) for claim in before}
@@ -96,7 +104,7 @@ class Lease:
         if rivals:
             self._checkpoint.delete(self._claim.content)
             self._checkpoint.delete(self._claim.beat)
-            raise self._refusal(rivals[0])
+            raise self._in_use(rivals[0])
         self._valid_until = begin + VALID_SECONDS
         for claim in others:
             self._checkpoint.delete(claim.content)
@@ -104,27 +112,31 @@ class Lease:
         _held[self._claim.run_id] = self
 
     def keep(self, is_over: Callable[[], bool]) -> None:
-        """Keep the lease, in a thread, until ``release`` is called or the job ``is_over``."""
+        """Renew the lease in a thread until ``release`` is called or the job ``is_over``."""
         self._is_over = is_over
         threading.Thread(target=self._keep, name=f"dsv2-lease-{self._claim.run_id}", daemon=True).start()
 
     def check(self) -> None:
-        """Call it before anything is written. Raises ``JobError`` if another driver may write."""
+        """Check that the lease is valid. Call this before each write.
+
+        Raises:
+            JobError: Another driver may write.
+        """
         if not self._lost and self._clock() < self._valid_until:
             return
         self._beat()
         if self._lost or self._clock() >= self._valid_until:
             raise JobError(
-                f"This driver has lost its lease of the checkpoint {self._checkpoint.path}: another driver has gone on "
-                f"from there, or for {VALID_SECONDS:.0f} s this one could not say that it runs. It stops before it "
-                f"writes."
+                f"This driver has lost its lease on the checkpoint {self._checkpoint.path}: another driver has "
+                f"continued from it, or this driver could not renew the lease for {VALID_SECONDS:.0f} s. It stops "
+                f"before it writes."
             )
 
     def release(self) -> None:
-        """The job is over: the next driver need not wait. May be called again."""
+        """Release the lease when the job is over, so that the next driver need not wait. May be called again."""
         self._ended.set()
         if _held.pop(self._claim.run_id, None) is not None:
-            with self._beating, contextlib.suppress(Exception):  # then the next driver waits for a while
+            with self._beating, contextlib.suppress(Exception):  # on failure the next driver waits STALE_SECONDS
                 self._checkpoint.delete(self._claim.beat)
 
     def _keep(self) -> None:
@@ -142,7 +154,7 @@ class Lease:
             try:
                 self._write_beat()
                 highest = max(self._claims())
-            except Exception:  # the file system does not answer: time runs on, and check() says so
+            except Exception:  # the file system does not respond; check() raises when the lease has expired
                 return
             if highest == self._claim:
                 self._valid_until = begin + VALID_SECONDS
@@ -162,30 +174,34 @@ class Lease:
         return claims
 
     def _wait_for_end(self, claim: _Claim) -> bytes | None:
-        """The beat of ``claim``, whose driver does not run any more. Raises ``ConfigurationError`` if it does."""
+        """Wait until the driver of ``claim`` has ended, and return its last heartbeat.
+
+        Raises:
+            ConfigurationError: The driver is still running.
+        """
         own = _held.get(claim.run_id)
-        if own is not None and own._checkpoint.path == self._checkpoint.path:  # else this one is a copy
+        if own is not None and own._checkpoint.path == self._checkpoint.path:  # otherwise this checkpoint is a copy
             if not own._is_over():
-                raise self._refusal(claim)
+                raise self._in_use(claim)
             own.release()
         seen = self._checkpoint.read(claim.beat)
         end = self._clock() + STALE_SECONDS
         while seen is not None and self._clock() < end:
             if is_gone(self._description(claim)):
                 return seen
-            self._sleep(_LOOK_SECONDS)
+            self._sleep(_POLL_SECONDS)
             now = self._checkpoint.read(claim.beat)
             if now is not None and now != seen:
-                raise self._refusal(claim)
+                raise self._in_use(claim)
             seen = now
         return seen
 
     def _has_moved(self, claim: _Claim, seen: bytes | None) -> bool:
-        """Whether the driver of ``claim`` has come back."""
+        """Whether the driver of ``claim`` has resumed its heartbeat."""
         return self._checkpoint.read(claim.beat) not in (seen, None)
 
     def _description(self, claim: _Claim) -> dict[str, Any]:
-        """What its driver said of itself; nothing if that is damaged."""
+        """Return how the driver of ``claim`` described itself; empty if the description is damaged."""
         try:
             found = json.loads(self._checkpoint.read(claim.content) or b"")
             processes = [[int(number), int(started)] for number, started in found["processes"]]
@@ -193,11 +209,11 @@ class Lease:
             return {}
         return {**found, "processes": processes} if processes else {}
 
-    def _refusal(self, claim: _Claim) -> ConfigurationError:
+    def _in_use(self, claim: _Claim) -> ConfigurationError:
         driver = self._description(claim)
         processes = driver.get("processes") or [["?"]]
         return ConfigurationError(
             f"Another driver runs a job with the checkpoint {self._checkpoint.path}: process {processes[0][0]} on "
-            f"{driver.get('host', 'an unknown host')} (run {claim.run_id}). Only one at a time can go on from a "
-            f"checkpoint: stop that job first, or give this one a checkpoint_location of its own."
+            f"{driver.get('host', 'an unknown host')} (run {claim.run_id}). Only one job at a time can use a "
+            f"checkpoint. Stop that job first, or give this one its own checkpoint_location."
         )

@@ -1,6 +1,6 @@
-"""What a checkpoint belongs to: written beside Spark's own files before the first start, compared at every later one.
+"""The manifest describes the program of a checkpoint. The first start writes it, and every restart is compared with it.
 
-Spark itself sees only binary state and would continue with a program that means something else by it.
+Spark sees only binary state, so it would continue with a program that interprets the state differently.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Manifest: TypeAlias = dict[str, Any]
 
 _MANIFEST_VERSION = 2
 _MANIFEST = "dsv2/manifest.json"
-_RESTORE = "Put it back from a backup, or start from a new checkpoint_location."
+_RESTORE = "Restore it from a backup, or start from a new checkpoint_location."
 _PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
 _SOURCE = OperatorKind.SOURCE.value
-_BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # which of the two follows from it
+_BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
 
 
 def manifest_of(plan: Plan, layout: Layout) -> dict[str, Any]:
-    """The manifest of a plan: what must not change between two starts from one checkpoint, as JSON values."""
+    """Return the manifest of a plan: what must not change between two starts from one checkpoint, as JSON values."""
     return {
         "manifest_version": _MANIFEST_VERSION,
         "format_version": FORMAT_VERSION,
@@ -81,7 +81,7 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
 
 
 def _is_stateless(plan: Plan, operator: Operator) -> bool:
-    """Whether its subtasks leave nothing in the checkpoint: it may have more or fewer of them at the next start."""
+    """Whether the subtasks have nothing in the checkpoint, so that a restart may change the parallelism."""
     return isinstance(operator.body, Source) or operator in plan.chained_to_sources
 
 
@@ -139,9 +139,9 @@ def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What keeps ``now`` from going on where ``before`` was, one sentence each; empty if nothing does."""
+    """List the differences that prevent ``now`` from continuing after ``before``, one sentence each."""
     found = [
-        f"it was written with {what} {before[name]}, this version of dsv2 writes {now[name]}"
+        f"it was written with {what} {before[name]}, but this version of dsv2 writes {now[name]}"
         for name, what in (("manifest_version", "manifest version"), ("format_version", "state format"))
         if before[name] != now[name]
     ]
@@ -149,8 +149,8 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         return found
     old, new = before["operators"], now["operators"]
     for uid in old.keys() - new.keys():
-        way_out = f"; what goes on with its state needs with_uid({uid!r})" if old[uid]["automatic_uid"] else ""
-        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) is gone, or has another uid{way_out}")
+        hint = f"; the operator that continues its state needs with_uid({uid!r})" if old[uid]["automatic_uid"] else ""
+        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) was removed, or has another uid{hint}")
     for uid in new.keys() - old.keys():
         found.append(f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid")
     found.sort()
@@ -159,9 +159,9 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
         where = f"operator {uid!r} (defined at {new[uid]['defined_at']})"
         found.extend(f"{where}: {change}" for change in _operator_changes(old[uid], new[uid], same_python))
     sources = [[uid for uid, operator in program.items() if operator["kind"] == _SOURCE] for program in (old, new)]
-    if not found and sources[0] != sources[1]:  # Spark knows them by their order
+    if not found and sources[0] != sources[1]:  # Spark identifies them by their order
         was, now_is = map(", ".join, sources)
-        found.append(f"the sources are defined in another order: {was} became {now_is}")
+        found.append(f"the order of the sources was {was} and is now {now_is}")
     old, new = before["watermarks"], now["watermarks"]
     for identifier in sorted(old.keys() | new.keys()):
         found.extend(_watermark_changes(identifier, old.get(identifier), new.get(identifier)))
@@ -179,13 +179,13 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         for name, what in (
             ("kind", "its kind"),
             *parallelism,
-            ("needs_clock", "its need of processing-time timers"),  # Spark keeps timeouts with the state
-            ("state_layout", "what its state is made of"),
+            ("needs_clock", "its use of processing-time timers"),  # Spark stores timeouts with the state
+            ("state_layout", "the content of its state"),
         )
         if old[name] != new[name]
     ]
     if len(old["inputs"]) != len(new["inputs"]):
-        return changes  # a change of kind, said already
+        return changes  # the kind has changed, which is in the list
     for number, (before, now) in enumerate(zip(old["inputs"], new["inputs"], strict=True)):
         changes.extend(
             f"{what} of input {number} was {before[name]!r} and is now {now[name]!r}"
@@ -194,7 +194,7 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         )
         if (change := _key_change(before["key"], now["key"], same_python)) is not None:
             changes.append(f"the key selector of input {number} {change}")
-    for name in (name for name in new["states"] if name in old["states"]):  # others come and go freely
+    for name in (name for name in new["states"] if name in old["states"]):  # states may be added and removed
         before, now = old["states"][name], new["states"][name]
         changes.extend(
             f"state {name!r}: its {part.replace('_', ' ')} was {before[part]} and is now {now[part]}"
@@ -203,7 +203,7 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
         )
         changes.extend(f"state {name!r}: {change}" for change in class_changes(before["classes"], now["classes"]))
     if len(old["output_keys"]) != len(new["output_keys"]):
-        return changes  # a change of kind, too
+        return changes  # the kind has changed
     for number, (before, now) in enumerate(zip(old["output_keys"], new["output_keys"], strict=True)):
         if (change := _key_change(before, now, same_python)) is not None:
             changes.append(f"the key selector of output {number} {change}")
@@ -212,20 +212,18 @@ def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: boo
 
 def _key_change(before: dict[str, Any] | None, now: dict[str, Any] | None, same_python: bool) -> str | None:
     if before is None or now is None:
-        return None if before is now else "computes something else than before"
+        return None if before is now else "has changed"
     if now["version"] is not None:
-        # The user's word for it that the keys are the same. What had no version is the first one.
+        # The user declares by it that the keys are unchanged. A selector without a version has version 1.
         version = before["version"] or 1
         return None if version == now["version"] else f"was version {version} and is now version {now['version']}"
     if same_python and before["digest"] != now["digest"]:
-        return (
-            f"computes something else than before; if all keys stay the same, give it version={before['version'] or 1}"
-        )
+        return f"has changed; if all keys stay the same, give it version={before['version'] or 1}"
     return None
 
 
 def _may_change(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether the partitioning differs only because a stateless operator has another parallelism."""
+    """Whether the partitioning differs only because the parallelism of a stateless operator has changed."""
     return (
         before["from_stateless"] and now["from_stateless"] and {before["exchange"], now["exchange"]} <= _BY_PARALLELISM
     )
@@ -242,7 +240,7 @@ def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[st
 
 
 def essence(manifest: Manifest) -> Manifest:
-    """What later programs are compared with, without what may change freely."""
+    """Return ``manifest`` without the parts that may change freely."""
     operators = {
         uid: {name: value for name, value in operator.items() if name not in ("function", "defined_at")}
         for uid, operator in manifest["operators"].items()
@@ -252,34 +250,39 @@ def essence(manifest: Manifest) -> Manifest:
 
 
 def read_manifest(checkpoint: Folder) -> Manifest | None:
-    """What was written at the first start from ``checkpoint``; None if no micro-batch has begun in it.
+    """Read the manifest of the first start from ``checkpoint``; None if no micro-batch has begun.
 
-    Raises ``IncompatibleCheckpointError`` if it is not the checkpoint of a job, or the manifest is damaged.
+    Raises:
+        IncompatibleCheckpointError: The checkpoint is not one of dsv2, or the manifest is damaged.
     """
     manifest = _read(checkpoint)
     begun = checkpoint.numbers("offsets")
     if manifest is None and (begun or checkpoint.read("metadata") is not None):
         raise IncompatibleCheckpointError(
-            f"{checkpoint.path} holds a checkpoint, but not one of dsv2 (there is no {_MANIFEST} in it). "
+            f"{checkpoint.path} holds a checkpoint, but not one of dsv2 (it has no {_MANIFEST}). "
             f"Use another checkpoint_location."
         )
-    return manifest if begun else None  # else the start that wrote the manifest failed
+    return manifest if begun else None  # if none has begun, the start that wrote the manifest failed
 
 
 def write_manifest(checkpoint: Folder, plan: Plan, layout: Layout, checkpoint_id: UUID) -> None:
-    """Make ``checkpoint`` one of ``plan``, before its first start. ``checkpoint_id``: another one for each."""
+    """Write the manifest of ``plan`` before the first start. ``checkpoint_id``: Unique for each checkpoint."""
     manifest = {"checkpoint_id": str(checkpoint_id), **manifest_of(plan, layout)}
     checkpoint.write(_MANIFEST, to_json(manifest))
 
 
 def read_checkpoint_id(checkpoint: Folder) -> UUID:
-    """The id of a checkpoint that has a manifest. Raises ``IncompatibleCheckpointError``."""
+    """Return the id of a checkpoint that has a manifest.
+
+    Raises:
+        IncompatibleCheckpointError: The manifest is damaged.
+    """
     manifest = _read(checkpoint) or {}
     try:
         return UUID(manifest["checkpoint_id"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise IncompatibleCheckpointError(
-            f"The manifest {checkpoint.place(_MANIFEST)} is damaged: it has no id of the checkpoint. {_RESTORE}"
+            f"The manifest {checkpoint.place(_MANIFEST)} is damaged: it has no checkpoint id. {_RESTORE}"
         ) from error
 
 
@@ -293,5 +296,5 @@ def _read(checkpoint: Folder) -> Manifest | None:
     except ValueError as error:
         raise IncompatibleCheckpointError(f"The manifest {place} is damaged: {error}. {_RESTORE}") from error
     if not {"manifest_version", "format_version"} <= manifest.keys():
-        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: it is not one of dsv2. {_RESTORE}")
+        raise IncompatibleCheckpointError(f"The manifest {place} is damaged: it is not a manifest of dsv2. {_RESTORE}")
     return manifest

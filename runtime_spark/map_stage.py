@@ -1,6 +1,6 @@
-"""A level as a stage of ``transformWithState``: a small blob for each subtask, and its pages of keyed state in a map.
+"""Runs a level as a ``transformWithState`` stage: a small blob per subtask, and its pages of keyed state in a map.
 
-A page costs a call to the state store when it is read and another one when it has changed; all others cost nothing.
+A page costs one call to the state store when it is read, and another one if it has changed. Other pages cost nothing.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
 _NOW = "now_ms"
 JOURNAL = "micro-batches"
-"""Not the name of any pages."""
+"""The name of the journal in the map. No pages have this name."""
 
 
 def check_map_state() -> None:
-    """Raise ``ConfigurationError`` if what Spark needs for it is not installed."""
+    """Raise ``ConfigurationError`` if a package that Spark requires for map state is missing."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise ConfigurationError(
-            "StateLayout.MAP needs the package protobuf, here and where the workers of Spark run: "
+            "StateLayout.MAP requires the package protobuf on the driver and on the workers. Install it with: "
             "pip install 'dsv2[map-state]'"
         )
 
 
 def with_map_state(frames: DataFrame, packed: bytes, level: int, *, timed: bool) -> DataFrame:
-    """``frames`` after ``level`` (counted from 0). ``timed``: there are processing-time timers at this level."""
-    # Without timers the operator is not told the time; rows are. It is that of the micro-batch, repeated or not.
+    """Return ``frames`` after ``level`` (counted from 0). ``timed``: Whether the level has processing-time timers."""
+    # Without timers Spark passes no time to the operator, so rows carry it. A repeated micro-batch has the same time.
     stamped = frames.withColumn(_NOW, F.unix_millis(F.current_timestamp()))
     return stamped.groupBy("slot").transformWithStateInPandas(
         MapStage(packed, level, timed=timed), ROW_SCHEMA, "append", "ProcessingTime" if timed else "None"
@@ -58,7 +58,7 @@ def with_map_state(frames: DataFrame, packed: bytes, level: int, *, timed: bool)
 
 
 class MapStage(StatefulProcessor):
-    """What Spark calls with the rows and the timers of each slot."""
+    """Receives the rows and the timers of each slot from Spark."""
 
     def __init__(self, packed: bytes, level: int, *, timed: bool) -> None:
         self._packed = packed
@@ -66,7 +66,7 @@ class MapStage(StatefulProcessor):
         self._timed = timed
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called once for each partition and micro-batch, and by the driver."""
+        """Called once per partition and micro-batch, and by the driver."""
         self._handle = handle
         self._blob = handle.getValueState("subtask", _BLOB)
         self._pages = handle.getMapState("pages", _PAGE, _BLOB)
@@ -77,7 +77,7 @@ class MapStage(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """A slot that has rows."""
+        """Process a slot that has rows."""
         first = next(rows)
         state = self._state(int(first[_NOW].iloc[0]))
         return run_slot(self._packed, self._level, int(key[0]), itertools.chain([first], rows), state)
@@ -88,19 +88,19 @@ class MapStage(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """A slot that has none, but has asked for a call."""
+        """Process a slot that has no rows, but whose timer has fired."""
         state = self._state(timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs())
         return run_slot(self._packed, self._level, int(key[0]), iter([]), state)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing needs to be closed."""
 
     def _state(self, now_ms: int, fired: int | None = None) -> _MapState:
         return _MapState(now_ms, self._blob, self._pages, _Alarm(self._handle, fired) if self._timed else None)
 
 
 class _MapState:
-    """``SlotState`` of the slot in hand."""
+    """``SlotState`` of the current slot."""
 
     def __init__(self, now_ms: int, blob: ValueState, pages: MapState, alarm: _Alarm | None) -> None:
         self.now_ms = now_ms
@@ -130,7 +130,7 @@ class _MapState:
 
 
 class _Journal:
-    """Its numbers are entries among the pages, under a name that no pages have."""
+    """A journal whose numbers are entries of the map, under the name ``JOURNAL``."""
 
     def __init__(self, entries: _Entries) -> None:
         self._entries = entries
@@ -144,24 +144,24 @@ class _Journal:
 
 
 class _Alarm:
-    """The one timer of the slot in hand. ``fired``: the one that has brought this call, which Spark itself removes."""
+    """The single timer of the current slot. ``fired``: The timer that caused this call, which Spark deletes itself."""
 
     def __init__(self, handle: StatefulProcessorHandle, fired: int | None) -> None:
         self._handle = handle
         self._fired = fired
 
     def set(self, time: int | None) -> None:
-        """Have it go off at ``time`` and at no other."""
+        """Register the timer for ``time`` (ms), and delete all others. None: only delete."""
         timers = list(self._handle.listTimers())
         for timer in timers:
             if timer not in (time, self._fired):
                 self._handle.deleteTimer(timer)
-        if time is not None and time not in timers:  # of one that is there already Spark warns
+        if time is not None and time not in timers:  # Spark warns if the timer exists already
             self._handle.registerTimer(time)
 
 
 class _Entries:
-    """Pages in Spark's map."""
+    """The entries of Spark's map state."""
 
     def __init__(self, pages: MapState) -> None:
         self._pages = pages

@@ -1,8 +1,8 @@
-"""What a job leaves in its checkpoint for later starts, besides the manifest of its first start.
+"""Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
-The programs that went on with it since then, as manifests; samples of keys; and the names of the function fields that
-were kept. A file of JSON, written again when there is more to say: in the first micro-batches mostly. Without it a
-start is compared with the manifest only.
+They hold the manifests of later programs, samples of keys, and the names of stored function fields. The JSON file is
+replaced when there is something new, mostly in the first micro-batches. Without notes, a restart is compared only with
+the manifest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ _FOLDER = "dsv2/notes"
 
 @dataclass(frozen=True)
 class Notes:
-    """``fields``: per uid the names of the fields that any subtask has kept."""
+    """The notes.
+
+    Attributes:
+        programs: The manifests of later programs.
+        keys: Samples of keys.
+        fields: For each uid, the names of the function fields that any subtask has stored.
+    """
 
     programs: list[dict[str, Any]] = field(default_factory=list)
     keys: list[KeySample] = field(default_factory=list)
     fields: dict[str, list[str]] = field(default_factory=dict)
 
     def with_reports(self, reports: Iterable[dict[str, Any]]) -> Notes:
-        """These notes and what subtasks have reported in a micro-batch."""
+        """Return these notes with the reports of the subtasks on a micro-batch."""
         reports = list(reports)
         names = {uid: set(kept) for uid, kept in self.fields.items()}
         for report in reports:
@@ -41,7 +47,7 @@ class Notes:
 
 
 class NoteBook:
-    """The notes of one checkpoint: ``dsv2/notes/<n>.json``, of which the last one counts."""
+    """The notes of one checkpoint: the last of the files ``dsv2/notes/<n>.json``."""
 
     def __init__(self, checkpoint: Folder) -> None:
         self._checkpoint = checkpoint
@@ -49,7 +55,11 @@ class NoteBook:
         self.notes = Notes()
 
     def read(self) -> None:
-        """Take over what is there. Raises ``IncompatibleCheckpointError`` for what is not whole."""
+        """Read the notes, if there are any.
+
+        Raises:
+            IncompatibleCheckpointError: The file is damaged.
+        """
         numbers = self._checkpoint.numbers(_FOLDER, suffix=".json")
         if not numbers:
             return
@@ -59,12 +69,12 @@ class NoteBook:
             self.notes = Notes(**from_json(self._checkpoint.read(name)))
         except Exception as error:
             raise IncompatibleCheckpointError(
-                f"The notes in {self._checkpoint.place(name)} are damaged: {error}. The job can be started without "
-                f"that file; key selectors are compared less closely then."
+                f"The notes in {self._checkpoint.place(name)} are damaged: {error}. The job can start without that "
+                f"file, but key selectors are then compared less closely."
             ) from error
 
     def write(self, notes: Notes) -> None:
-        """Have ``notes`` there, unless they are."""
+        """Write ``notes`` if they have changed."""
         if notes == self.notes:
             return
         self._number += 1

@@ -1,4 +1,4 @@
-"""Writing to sinks that the tasks write: the frames of each subtask, put together and in order, in one task."""
+"""Writes to sinks in Spark tasks. One task writes all frames of a subtask, in order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ParallelWriter:
         self._begun = False
 
     def write(self, frames: DataFrame, job_id: str, run: SinkRunInfo, batch_id: int) -> None:
-        """Write what of ``frames`` is for this sink. Raises ``JobError``, or whatever Spark makes of it."""
+        """Write the records in ``frames`` that are for this sink. Raises ``JobError``, or Spark's error for it."""
         info = SinkInfo(job_id, self._uid, len(self._slots), run)
         if not self._begun:
             begin(self._sink, info, batch_id, self._name)

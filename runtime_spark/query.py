@@ -1,4 +1,4 @@
-"""Running the DataFrame of a plan, and the handles on it."""
+"""Runs the DataFrame of a plan, and implements the handles of its job."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ __all__ = ("BatchJob", "StreamingJob")
 
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
-_CANCEL_SECONDS = 20.0  # Spark gives a worker two seconds to end its task before it kills it
+_CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 _CANCEL_AGAIN_SECONDS = 0.2
-_FIRST_WORD_SECONDS = 10.0
+_FIRST_LOG_SECONDS = 10.0
 _PATIENCE_SECONDS = 3.0
 _KEEPER_SECONDS = 1.0
-_AS_SPARK_SAYS_IT = "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
+_SPARK_INTERRUPTION = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
+)
 
 
 class _Reports:
-    """The last progress report of every operator and subtask."""
+    """The latest progress report of every operator and subtask."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._latest: dict[tuple[str, int], dict[str, Any]] = {}
         self._batch_id = -1
-        # What runs where sources read has no state to count in: it tells of each portion by itself.
+        # Sources and the operators chained to them have no state to count in, so they report each portion separately.
         sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
         self._in_portions = {operator.uid for operator in [*sources, *plan.chained_to_sources]}
         self._sums: dict[tuple[str, int], dict[str, Any]] = {}
@@ -73,14 +75,14 @@ class _Reports:
         return job_progress(self._plan, self._batch_id, [*self._latest.values(), *self._sums.values()])
 
     def held(self) -> dict[str, int]:
-        """By operator the number of records that wait behind aligned watermarks, if there are any."""
+        """Return the number of records buffered behind aligned watermarks, for each operator that has any."""
         counts = Counter[str]()
         for (uid, _), report in self._latest.items():
             counts[uid] += report["records_held"]
         return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
 
     def all_ended(self) -> bool:
-        """Whether every subtask has seen the end of its input; those of the sources, where there are no others."""
+        """Whether every subtask has received the end of its input. Without operators, the subtasks of sources count."""
         chained = [operator for chain in self._plan.chains.values() for operator in chain]
         last = chained or [operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE]
         places = [(operator.uid, subtask) for operator in last for subtask in range(operator.parallelism)]
@@ -88,11 +90,11 @@ class _Reports:
 
 
 class _StopRequestedError(Exception):
-    """Ends a query before its next batch has done anything."""
+    """Ends a query before its next micro-batch has done anything."""
 
 
 class _Keeper(threading.Thread):
-    """Keeps the program from ending before a job that has an end, unless Ctrl-C ends the wait for it."""
+    """Keeps the program running until a bounded job ends, unless Ctrl-C interrupts the wait for it."""
 
     def __init__(self, ends_within: Callable[[float], bool]) -> None:
         super().__init__(name="dsv2-keeper", daemon=False)
@@ -100,13 +102,13 @@ class _Keeper(threading.Thread):
         self._given_up = False
 
     def run(self) -> None:
-        with contextlib.suppress(Exception):  # a job that fails says so to whoever asks
+        with contextlib.suppress(Exception):  # the handle reports the failure of the job
             while not self._given_up and not self._ends_within(_KEEPER_SECONDS):
                 pass
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around the user's own wait for the job."""
+        """Wrap the user's own wait for the job."""
         try:
             yield
         except KeyboardInterrupt:
@@ -130,7 +132,7 @@ class StreamingJob:
         *,
         only_available: bool,
     ) -> None:
-        """``only_available``: the job ends when what was there at its start has been read."""
+        """``only_available``: The job ends when it has read the input that was available at its start."""
         self.query: StreamingQuery
         self._spark = spark
         self._only_available = only_available
@@ -152,7 +154,7 @@ class StreamingJob:
         self._keeper = _Keeper(self._ends_within)
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
-        """Start the query, which may call ``write_batch`` at once. Releases the lease if it does not start."""
+        """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
         try:
             self.query = start_query()
         except BaseException as error:
@@ -166,12 +168,12 @@ class StreamingJob:
             self._keeper.start()
 
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
-        """What the query calls with each micro-batch."""
+        """Called by the query with each micro-batch."""
         if self._refuse_batches:
             self._refuse()
         if self._first_batch is None:
             self._first_batch = batch_id
-        self._started.wait()  # the query begins before it is known here
+        self._started.wait()  # the query may begin before start_query returns it
         try:
             self._lease.check()
             written = self._writer.write(frames, batch_id)
@@ -185,26 +187,26 @@ class StreamingJob:
         self._reports.add(batch_id, of_operators)
         self._state_sizes.note(of_operators)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
-            # Spark would trigger for ever. A query cannot be stopped from within its own batch.
+            # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
             threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
 
     def _is_over(self) -> bool:
         try:
             return not self.query.isActive
-        except Exception:  # the session is gone
+        except Exception:  # the session has been stopped
             return True
 
     def _refuse(self) -> NoReturn:
-        # Nothing of this batch has been done, so there is nothing to be interrupted. Once the query knows that it is
-        # stopped, Spark takes what looks like an interruption for a quiet end; anything else is a failure to it.
+        # This micro-batch has done nothing, so there is nothing to interrupt. Once a query is marked as stopped, Spark
+        # treats an error that looks like an interruption as a normal end, and any other error as a failure.
         threading.Thread(target=self._stop_query, name=f"dsv2-stop-{self._plan.job_name}", daemon=True).start()
         while self.query.isActive:
             time.sleep(_POLL_SECONDS)
-        raise _StopRequestedError(_AS_SPARK_SAYS_IT)
+        raise _StopRequestedError(_SPARK_INTERRUPTION)
 
     def _is_exhausted(self) -> bool:
-        # Of micro-batches without data, which timers may bring about, the last one tells. Not the first one: it may
-        # repeat what the run before had begun.
+        # A micro-batch without new input, which timers can cause, shows that there is no more. The first micro-batch
+        # of a run does not, because it may repeat the last one of the previous run.
         last = self.query.lastProgress if self._started.is_set() else None
         if last is None or last.batchId == self._first_batch:
             return False
@@ -224,12 +226,12 @@ class StreamingJob:
 
     @property
     def progress(self) -> JobProgress:
-        """As of the last micro-batch."""
+        """The progress as of the last micro-batch."""
         return self._reports.progress()
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
+        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
         try:
             with self._keeper.waiting():
                 ended = self._ends_within(as_seconds(timeout, "timeout"))
@@ -249,12 +251,12 @@ class StreamingJob:
         return True
 
     def _ends_within(self, seconds: float | None) -> bool:
-        return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # takes fractions too
+        return self.query.awaitTermination(seconds) is not False  # type: ignore[arg-type]  # accepts fractions
 
     def stop(self, timeout: timedelta | None = None) -> None:
         """End the job between two micro-batches, or within one after ``timeout``: see ``JobHandle``.
 
-        Cancelling a micro-batch is safe too, but it prints alarming traces and repeats work at restart.
+        Cancelling a micro-batch is safe, but it prints alarming stack traces and repeats work at the restart.
         """
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
@@ -266,7 +268,7 @@ class StreamingJob:
         # "Available now" is a single trigger, which does not pause before its end.
         patience = began + (0 if self._only_available else _PATIENCE_SECONDS)
         while self.query.isActive and self.query.status["isTriggerActive"]:
-            # A query with one batch after another hardly ever pauses: let its next batch refuse to begin.
+            # A query with one micro-batch after another rarely pauses, so its next micro-batch refuses to begin.
             if time.monotonic() > patience:
                 self._refuse_batches = True
             if timeout_seconds is not None and time.monotonic() - began >= timeout_seconds:
@@ -280,12 +282,12 @@ class StreamingJob:
 
     def _cancel(self) -> None:
         self._refuse_batches = self._cancelled = True
-        # Spark itself waits without a limit for what it has interrupted.
+        # Spark waits without a limit for the thread that it has interrupted.
         stopping = threading.Thread(target=self._stop_query, name=f"dsv2-cancel-{self._plan.job_name}", daemon=True)
         stopping.start()
         stopping.join(_CANCEL_SECONDS)
         if stopping.is_alive():
-            raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
+            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
 
     def _what_runs(self) -> str:
         if (sink := self._writer.writes_to) is not None:
@@ -293,12 +295,12 @@ class StreamingJob:
         return _in_spark(self._writer.tasks, self._spark, self.query.status["message"])
 
     def _stop_query(self) -> None:
-        with contextlib.suppress(Exception):  # one that fails meanwhile says so to whoever waits for its end
+        with contextlib.suppress(Exception):  # await_termination reports a failure of the query
             self.query.stop()
         self._lease.release()
 
     def exception(self) -> Dsv2Error | None:
-        """What the job failed with, or None."""
+        """Return the error that the job failed with, or None."""
         asked(self)
         return self._found_failure()
 
@@ -317,39 +319,39 @@ class StreamingJob:
         return job_failure(error, self._plan.job_name, self._writer.tasks, failed)
 
     def _unprocessed(self) -> Dsv2Error | None:
-        """What is wrong if all input has ended, and not everything has been processed."""
+        """Return the error of a job whose input has ended before all records were processed, or None."""
         held = self._reports.held()
         if not held or not _input_ends(self._plan):
             return None
         where = ", ".join(f"{count} in {operator}" for operator, count in held.items())
         return JobError(
-            f"Job {self._plan.job_name!r} has come to the end of its input, but records still wait behind aligned "
-            f"watermarks: {where}."
+            f"Job {self._plan.job_name!r} has reached the end of its input, but records are still buffered behind "
+            f"aligned watermarks: {where}."
         )
 
     @short_traceback
     def result(self) -> JobResult:
-        """Wait for the end, then the result. Raises what the job failed with."""
+        """Wait for the end and return the result. Raises the error that the job failed with."""
         asked(self)
         self.await_termination()
         return JobResult(self._plan.job_name, timedelta(milliseconds=self._clock.now_ms() - self._began), self.progress)
 
 
 class _Waiting:
-    """Says what ``stop`` waits for: after some seconds, then less and less often."""
+    """Logs what ``stop`` waits for, at intervals that double."""
 
     def __init__(self, job_name: str, what_runs: Callable[[], str]) -> None:
         self._job_name = job_name
         self._what_runs = what_runs
         self._began = time.monotonic()
-        self._next = _FIRST_WORD_SECONDS
+        self._next = _FIRST_LOG_SECONDS
 
     def log(self) -> None:
         waited = time.monotonic() - self._began
         if waited >= self._next:
             self._next *= 2
             _LOG.warning(
-                "stop() has waited %d s for the micro-batch of job %r that is running: %s. To cancel it, call "
+                "stop() has waited %d s for the running micro-batch of job %r: %s. To cancel it, call "
                 "stop(timeout=...).",
                 waited,
                 self._job_name,
@@ -360,12 +362,14 @@ class _Waiting:
 def _in_spark(tasks: Tasks, spark: SparkSession, doing: str) -> str:
     numbers = tasks.running(spark)
     found = [name for number in numbers for name in tasks.subtasks_in(number)]
-    running = f"; tasks {', '.join(map(str, numbers))} are running, in which {'; '.join(found)} may be" if found else ""
-    return f"Spark says {doing!r}{running}"
+    running = (
+        f"; tasks {', '.join(map(str, numbers))} are running, which may contain {'; '.join(found)}" if found else ""
+    )
+    return f"Spark reports {doing!r}{running}"
 
 
 class BatchJob:
-    """``JobHandle`` of a batch job, which runs in a thread of its own."""
+    """``JobHandle`` of a batch job, which runs in its own thread."""
 
     def __init__(self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock) -> None:
         self._plan = plan
@@ -416,7 +420,7 @@ class BatchJob:
 
     @short_traceback
     def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if the time passed first. Raises what the job failed with."""
+        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
         with self._keeper.waiting():
             if not self._ends_within(as_seconds(timeout, "timeout")):
                 return False
@@ -440,10 +444,10 @@ class BatchJob:
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
-            self._group.cancel()  # each time anew: what is still being planned has no job yet
+            self._group.cancel()  # repeatedly, because queries that are still being planned have no Spark job yet
             self._thread.join(_CANCEL_AGAIN_SECONDS)
         if self._thread.is_alive():
-            raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
+            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
 
     def _what_runs(self) -> str:
         if (sink := self._writer.writes_to) is not None:
@@ -451,19 +455,19 @@ class BatchJob:
         return _in_spark(self._writer.tasks, self._spark, "the batch job is running")
 
     def exception(self) -> Dsv2Error | None:
-        """What the job failed with, or None."""
+        """Return the error that the job failed with, or None."""
         asked(self)
         return self._failure
 
     @short_traceback
     def result(self) -> JobResult:
-        """Wait for the end, then the result. Raises what the job failed with."""
+        """Wait for the end and return the result. Raises the error that the job failed with."""
         self.await_termination()
         return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
 
 
 def _input_ends(plan: Plan) -> bool:
-    """Whether a run that is not stopped comes to the end of all input."""
+    """Whether a run that is not stopped reaches the end of all input."""
     sources = [operator.body for operator in plan.operators if isinstance(operator.body, BaseSource)]
     schedules = [source.schedule(str(source)) for source in sources if isinstance(source, IndexedSource)]
     if any(schedule is not None and schedule.ends_run for schedule in schedules):

@@ -1,4 +1,4 @@
-"""Whether a program may go on with a checkpoint. Compared before anything runs, with all that went on with it."""
+"""Checks before a job runs whether its program can continue from a checkpoint."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ __all__ = ("check_restart", "dropped_state", "refuse_or_warn_of_dropped")
 
 
 def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, notes: Notes, codec: Codec) -> Notes:
-    """Compare ``now``, the manifest of ``plan``, with that of the first start and with ``notes``.
+    """Compare ``now``, the manifest of ``plan``, with the manifest of the first start and with ``notes``.
 
-    Returns the notes to go on with. Raises ``IncompatibleCheckpointError`` with every difference.
+    Returns:
+        The notes to continue with.
+
+    Raises:
+        IncompatibleCheckpointError: The program cannot continue; the message lists every difference.
     """
     programs = [before, *notes.programs]
     found = list(dict.fromkeys(change for program in programs for change in differences(program, now)))
@@ -27,17 +31,18 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
     if found:
         listed = "\n".join(f"  - {difference}" for difference in found)
         raise IncompatibleCheckpointError(
-            f"The checkpoint {checkpoint} cannot be continued by this program:\n{listed}\n"
-            f"Undo the change, or start from a new checkpoint_location (the state begins empty then)."
+            f"This program cannot continue from the checkpoint {checkpoint}:\n{listed}\n"
+            f"Undo the changes, or start from a new checkpoint_location with empty state."
         )
     known = any(essence(program) == essence(now) for program in programs)
     return Notes(notes.programs if known else [*notes.programs, now], [s for s, _ in samples], notes.fields)
 
 
 def dropped_state(plan: Plan, programs: list[Manifest], fields: dict[str, list[str]]) -> list[tuple[Operator, str]]:
-    """The operators of which the checkpoint holds states or fields that ``plan`` does not ask for; and what these are.
+    """Return the operators with states or fields in the checkpoint that ``plan`` no longer uses, and describe these.
 
-    ``programs``: the manifests of those that wrote it. ``fields``: per uid the names of those that were kept.
+    ``programs``: The manifests of the programs that wrote the checkpoint. ``fields``: For each uid, the names of the
+    stored fields.
     """
     dropped = []
     for operator in plan.operators:
@@ -53,17 +58,21 @@ def dropped_state(plan: Plan, programs: list[Manifest], fields: dict[str, list[s
 
 
 def refuse_or_warn_of_dropped(checkpoint: str, dropped: list[tuple[Operator, str]], *, allowed: bool) -> None:
-    """Warn of each, at the line that made the operator. Raises ``IncompatibleCheckpointError`` if not ``allowed``."""
+    """Warn about each dropped state, at the line that created the operator.
+
+    Raises:
+        IncompatibleCheckpointError: State is dropped, but this is not ``allowed``.
+    """
     texts = [
         f"operator {operator.uid!r} (defined at {operator.location}): the checkpoint holds {what}, which the program "
-        f"does not ask for. If it has another name now, that one begins empty: give it back the old one"
+        f"no longer uses. If it was renamed, the new name begins empty; change it back to the old name"
         for operator, what in dropped
     ]
     if texts and not allowed:
         listed = "\n".join(f"  - {text}" for text in texts)
         raise IncompatibleCheckpointError(
-            f"The program does not take over all of the checkpoint {checkpoint}:\n{listed}\n"
-            f"To do without what it holds, leave out allow_non_restored_state=False."
+            f"The program does not restore all state of the checkpoint {checkpoint}:\n{listed}\n"
+            f"To drop that state, remove allow_non_restored_state=False."
         )
     for (operator, _), text in zip(dropped, texts, strict=True):
         file, _, line = operator.location.rpartition(":")

@@ -35,29 +35,30 @@ COLUMNS = ("slot", "channel", "seq", "payload")
 ARROW_SCHEMA = pa.schema([("slot", pa.int32()), ("channel", pa.int32()), ("seq", pa.int64()), ("payload", pa.binary())])
 MAX_FRAME_BYTES = 1 << 20
 OUTPUT_BYTES = 16 << 20
-"""Rows are handed to Spark in portions of about this size."""
+"""Rows are passed to Spark in batches of about this size."""
 ORDER_CHANNEL = -1
-"""Rows of this channel carry what the subtask is to read itself, of the source that feeds it."""
+"""Rows of this channel carry orders: portions of a source that the subtask reads itself."""
 
 Row: TypeAlias = tuple[int, int, int, bytes]
 
 
 class FrameEncoder:
-    """Takes a subtask's frames and keeps them as rows until they are taken."""
+    """Encodes the frames of a subtask and buffers them as rows."""
 
     def __init__(self, plan: Plan, layout: Layout, codec: Codec, first_seq: int = 0) -> None:
         self._plan = plan
         self._slots = layout.slots
         self._codec = codec
         self._first_seq = first_seq
-        self._next_seq: dict[tuple[int, int], int] = {}  # per channel: receivers take channels in turn, by seq
+        self._next_seq: dict[tuple[int, int], int] = {}  # per channel; receivers alternate between channels, by seq
         self._rows: list[Row] = []
-        self.size = 0  # bytes of payload not taken yet
+        self.size = 0  # bytes of the buffered payloads
 
     def emit(self, frame: Frame) -> None:
-        """Encode ``frame``; one whose bytes are too many becomes several.
+        """Encode ``frame``. A frame that is too large is split.
 
-        Raises ``SerializationError`` naming a record that cannot be turned into bytes, and who emitted it.
+        Raises:
+            SerializationError: A record cannot be serialized; the message names the record and its sender.
         """
         try:
             columns = [frame.batch.records, frame.controls, frame.batch.timestamps or ()]
@@ -75,17 +76,17 @@ class FrameEncoder:
         self.add((slot, frame.channel, seq, payload))
 
     def add(self, row: Row) -> None:
-        """Keep a row that is encoded already."""
+        """Buffer an encoded row."""
         self._rows.append(row)
         self.size += len(row[3])
 
     def report(self, progress: list[dict[str, Any]]) -> None:
-        """Add a row that carries what operators have done to the driver."""
+        """Add a row that carries progress reports to the driver."""
         if progress:
             self.add((REPORT_SLOT, 0, 0, json.dumps(progress).encode()))
 
     def take(self) -> list[Row]:
-        """The rows since the last call."""
+        """Return and remove the buffered rows."""
         rows, self._rows, self.size = self._rows, [], 0
         return rows
 
@@ -97,18 +98,18 @@ class FrameEncoder:
             except SerializationError as error:
                 raise SerializationError(
                     f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} "
-                    f"Records travel between processes: let them hold plain values."
+                    f"Records are sent between processes, so they must hold plain values."
                 ) from error
 
 
 def decode_frame(codec: Codec, payload: bytes, owner: str) -> tuple[RecordBatch[Any], list[Control]]:
-    """Records and controls of a payload. Raises ``CorruptDataError``, naming ``owner``."""
+    """Decode the records and control elements of a payload. Raises ``CorruptDataError``, naming ``owner``."""
     records, controls, timestamps = codec.unseal_columns(BlobKind.FRAME, payload, owner)
     return RecordBatch(records, timestamps if len(timestamps) else None), list(controls)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Rows as one Arrow batch."""
+    """Convert rows to one Arrow batch."""
     columns = zip(*rows, strict=True) if rows else ((), (), (), ())
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)],
@@ -117,5 +118,5 @@ def to_arrow(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def literal_rows(spark: SparkSession, rows: Sequence[Row]) -> DataFrame:
-    """Rows that are here already as a DataFrame."""
+    """Return a DataFrame of ``rows``."""
     return spark.createDataFrame(pa.Table.from_batches([to_arrow(rows)]), ROW_SCHEMA)

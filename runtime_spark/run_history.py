@@ -1,4 +1,4 @@
-"""The runs of a checkpoint, as far as sinks have to know them."""
+"""Records the runs of a checkpoint that sinks must recognize."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _RUNS = "dsv2/runs.json"
 
 
 def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning) -> SinkRunInfo:
-    """Write down that ``run_id`` begins, and say what it is to sinks. Raises ``CorruptDataError``.
+    """Record that the run ``run_id`` begins, and describe it for sinks.
 
-    In the checkpoint stand the runs that may have written the micro-batch with which the last one began. A micro-batch
-    whose offsets are logged was planned by the last run, or by one before that began with it.
+    The checkpoint lists the runs that may have written the micro-batch with which the last run began. A micro-batch
+    whose offsets are logged was planned by the last run, or by an earlier run that began with it.
+
+    Raises:
+        CorruptDataError: The list of runs is damaged or missing.
     """
     earlier: list[str] = []
     if beginning.repeats:
@@ -36,7 +39,7 @@ def _read(checkpoint: Folder) -> tuple[int, list[str]]:
     except (KeyError, TypeError, ValueError) as error:
         found = "is missing" if data is None else f"is damaged: {error!r}"
         raise CorruptDataError(
-            f"{checkpoint.place(_RUNS)} {found}. By it sinks know which micro-batches they have got already. Put it "
-            f'back from a backup. If there is none, write {{"first_batch":0,"runs":[]}} into it: sinks that have got '
-            f"the last micro-batch already refuse to go on then."
+            f"{checkpoint.place(_RUNS)} {found}. Sinks use it to recognize micro-batches that they already have. "
+            f'Restore it from a backup. If there is none, write {{"first_batch":0,"runs":[]}} into it; sinks that '
+            f"already have the last micro-batch then refuse to continue."
         ) from error

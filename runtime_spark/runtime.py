@@ -1,4 +1,4 @@
-"""From a plan to a Spark query: sources, levels, sinks."""
+"""Compiles a plan to a Spark query of sources, levels and sinks, and starts it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ _BATCH_JOBS = itertools.count()  # of this process
 class CompiledPlan:
     """A plan as a DataFrame of frames for its sinks.
 
-    ``unchecked``: it holds what Spark's check of streaming queries refuses.
+    Attributes:
+        layout: The layout of the plan.
+        packed: The job for the workers.
+        frames: The DataFrame.
+        unchecked: Whether Spark's check of streaming queries would reject the DataFrame.
     """
 
     layout: Layout
@@ -64,10 +68,23 @@ class CompiledPlan:
 
 
 class SparkRuntime:
-    """Runs plans on the user's session: never stops it, and leaves its settings as they were.
+    """Runs plans on the user's session. It never stops the session, and leaves its settings unchanged.
 
-    Made by ``get_instance(spark=session)``, or by you for what is not the default:
+    ``get_instance(spark=session)`` creates one with the default settings. For other settings, create it yourself:
     ``get_instance(SparkRuntime(session, state_layout=StateLayout.MAP))``.
+
+    Args:
+        spark: The session.
+        clock: The wall clock. None (default): the system clock.
+        partitions: The number of Spark tasks into which the subtasks of a stage are grouped. It cannot change within a
+            checkpoint. None (default): the highest parallelism of the operators. A lower number, such as the number
+            of cores, distributes the subtasks of an operator with a higher parallelism evenly over the tasks, which
+            helps if some keys are much more frequent than others.
+        state_layout: How Spark stores the state of streaming jobs; ``docs/state.md`` helps to choose.
+        state_key: Signs the state in the checkpoint (``docs/security.md``). None (default): the state is not signed.
+
+    Raises:
+        ConfigurationError: ``partitions`` is below 1, or a package that ``state_layout`` requires is not installed.
     """
 
     def __init__(
@@ -79,14 +96,6 @@ class SparkRuntime:
         state_layout: StateLayout | Literal["blob", "map"] = StateLayout.BLOB,
         state_key: StateKey | None = None,
     ) -> None:
-        """``partitions``: into how many tasks Spark puts the subtasks of a stage, which stays with a checkpoint.
-
-        By default as many as the operator with most subtasks has. Fewer (as many as there are cores) let the subtasks
-        of an operator with a higher parallelism share tasks evenly, for keys of which some are much more frequent.
-        ``state_layout``: how Spark keeps the state of streaming jobs; ``docs/state.md`` says when to choose which.
-        ``state_key``: signs the state in the checkpoint (``docs/security.md``).
-        Raises ``ConfigurationError`` below 1 partition, and if what the layout needs is not installed.
-        """
         if partitions is not None:
             check_whole_number(partitions, "partitions")
         layout = as_choice(StateLayout, state_layout, "state_layout")
@@ -101,10 +110,16 @@ class SparkRuntime:
     def compile(
         self, plan: Plan, options: SourceOptions | None = None, history: StateHistory | None = None
     ) -> CompiledPlan:
-        """``plan`` as a DataFrame, not yet running. Raises ``PlanError``, and ``JobError`` if Spark cannot make it.
+        """Convert ``plan`` to a DataFrame without running it.
 
-        ``options``: for a streaming job whose query is started here; with a ``ReportArchive``, if there are reports.
-        ``history``: of its checkpoint.
+        Args:
+            plan: The plan.
+            options: How the sources of a streaming job read, if this runtime starts its query.
+            history: The history of the state in the checkpoint.
+
+        Raises:
+            PlanError: A source is not valid.
+            JobError: Spark cannot create the DataFrame.
         """
         try:
             return compile_plan(
@@ -120,10 +135,12 @@ class SparkRuntime:
             raise job_failure(error, plan.job_name) from error
 
     def start(self, plan: Plan, options: RunOptions) -> JobHandle:
-        """Begin to run ``plan``.
+        """Start to run ``plan``. All errors below are raised before anything has run.
 
-        Raises ``ConfigurationError`` for a version of Spark that is not supported, ``PlanError`` or
-        ``IncompatibleCheckpointError``: all of them before anything has run.
+        Raises:
+            ConfigurationError: The version of Spark is not supported, or an option is not valid.
+            PlanError: A source or sink is not valid.
+            IncompatibleCheckpointError: The program cannot continue from the checkpoint.
         """
         check_spark(self._spark)
         for operator in plan.operators:
@@ -136,7 +153,7 @@ class SparkRuntime:
     def _start_batch(self, plan: Plan, options: RunOptions) -> BatchJob:
         if options.checkpoint_location is not None or options.trigger is not None:
             raise ConfigurationError(
-                "A BATCH job has neither checkpoint nor trigger: leave them out, or use STREAMING."
+                "A BATCH job has neither a checkpoint nor a trigger. Remove these arguments, or use STREAMING."
             )
         check_outputs_unused(self._spark, plan)
         compiled = self.compile(plan)
@@ -159,7 +176,7 @@ class SparkRuntime:
     def _prepare(
         self, plan: Plan, location: str, trigger: Trigger, reports: str, allow_non_restored_state: bool
     ) -> tuple[StreamingJob, CompiledPlan]:
-        """Take the lease of the checkpoint. ``reports``: the folder in which readers leave theirs."""
+        """Check the checkpoint, compile the plan and acquire the lease. ``reports``: The folder for reader reports."""
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
             checkpoint = Checkpoint(
@@ -216,7 +233,7 @@ def compile_plan(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
 ) -> CompiledPlan:
-    """``plan`` as a DataFrame. Nothing runs yet (but for the row count of a batch DataFrame in a streaming job)."""
+    """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
@@ -235,8 +252,8 @@ def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: 
         placed = frames.repartition(layout.partitions, "slot").sortWithinPartitions("slot", "seq", "channel")
         return placed.mapInArrow(batch_stage(packed, level, clock.now_ms()), ROW_SCHEMA)
     if level > 0:
-        # Rows must not go straight from one such operator into a shuffle: Spark 4.3 fails on their memory format. Only
-        # a projection that computes something, as far as the optimizer can tell, stands between the two.
+        # Spark 4.3 fails on the memory format of rows that go directly from one such operator into a shuffle. A
+        # projection between the two prevents this, but the optimizer removes one that computes nothing.
         frames = frames.select(F.coalesce("slot", F.lit(REPORT_SLOT)).alias("slot"), *COLUMNS[1:])
     timed = any(plan.needs_clock(operator) for head in layout.levels[level] for operator in plan.chains[head])
     if layout.state is StateLayout.MAP:
@@ -249,8 +266,8 @@ def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: 
 def _checkpoint(location: str | None) -> str:
     if not location:
         raise ConfigurationError(
-            "A STREAMING job on Spark keeps its state in a checkpoint: execute(..., checkpoint_location=a folder of "
-            "its own). The same folder later means: go on from there."
+            "A STREAMING job on Spark requires a checkpoint: execute(..., checkpoint_location=a folder of its own). "
+            "A later start with the same folder continues from there."
         )
     return location.rstrip("/") if urlparse(location).scheme else os.path.abspath(location)
 

@@ -1,4 +1,4 @@
-"""Record types and Spark schemas: deriving one from the other, checking that they fit, converting records."""
+"""Derives Spark schemas from record types, checks that types and schemas fit, and converts records."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ _READABLE: dict[Any, tuple[type[t.DataType], ...]] = {
 
 
 def fields_of(record_type: type) -> dict[str, Any]:
-    """Field names and types of a dataclass or NamedTuple class. Raises ``SchemaError`` for any other class."""
+    """Return the field names and types of a dataclass or NamedTuple class. Raises ``SchemaError`` for other classes."""
     if dataclasses.is_dataclass(record_type):
         names = [field.name for field in dataclasses.fields(record_type) if field.init]
     elif issubclass(record_type, tuple) and hasattr(record_type, "_fields"):
         names = list(record_type._fields)
     else:
         raise SchemaError(
-            f"{record_type.__qualname__} has no fields with types: use a dataclass or a NamedTuple class, "
-            f"or give a DDL string such as 'topic string, count long'."
+            f"{record_type.__qualname__} has no fields with types. Use a dataclass or a NamedTuple class, "
+            f"or a DDL string such as 'topic string, count long'."
         )
     try:
         hints = typing.get_type_hints(record_type)
@@ -64,7 +64,7 @@ def fields_of(record_type: type) -> dict[str, Any]:
 
 
 def schema_of(schema: type | str) -> t.StructType:
-    """The Spark schema of a record type, or of a DDL string. Raises ``SchemaError``."""
+    """Return the Spark schema of a record type or a DDL string. Raises ``SchemaError`` if there is none."""
     if isinstance(schema, str):
         try:
             parsed = t.StructType.fromDDL(schema)
@@ -91,7 +91,7 @@ def check_readable(record_type: type, schema: t.StructType, split_by: str | None
             problems.append(f"it has no column {name!r}")
         elif not _fits(hint, columns[name]):
             kind = hint.__name__ if isinstance(hint, type) else hint
-            problems.append(f"column {name!r} is {columns[name].simpleString()}, the field is {kind}")
+            problems.append(f"column {name!r} is {columns[name].simpleString()}, but the field is {kind}")
     if problems:
         raise SchemaError(
             f"the DataFrame does not fit {record_type.__qualname__}: {'; '.join(problems)}. "
@@ -100,7 +100,7 @@ def check_readable(record_type: type, schema: t.StructType, split_by: str | None
 
 
 class RecordReader:
-    """Turns Arrow batches into records of one type."""
+    """Converts Arrow batches to records of one type."""
 
     def __init__(self, record_type: type, columns: Sequence[str]) -> None:
         self.columns = names = list(columns) if record_type in (dict, Row) else list(fields_of(record_type))
@@ -109,12 +109,12 @@ class RecordReader:
             self._make = lambda *values: record_type(**dict(zip(names, values, strict=True)))
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
-        """The records of ``batch``, which may have more columns."""
+        """Return the records of ``batch``, which may have more columns."""
         return list(map(self._make, *(_values(batch.column(name)) for name in self.columns)))
 
 
 class RecordWriter:
-    """Turns records into Arrow batches of one schema. A datetime without zone is taken to be in ``time_zone``."""
+    """Converts records to Arrow batches of one schema. A datetime without a time zone is in ``time_zone``."""
 
     def __init__(self, schema: t.StructType, sink: str, time_zone: str) -> None:
         self.schema = schema
@@ -123,7 +123,7 @@ class RecordWriter:
         self._sink = sink
 
     def write(self, records: Sequence[Any]) -> pa.RecordBatch:
-        """A batch of ``records``. Raises ``SchemaError`` naming the first record that does not fit."""
+        """Convert ``records`` to a batch. Raises ``SchemaError``, naming the first record that does not fit."""
         if isinstance(records, ArrowRecords) and (batch := batch_of(records.table, self._arrow)) is not None:
             return batch
         try:
@@ -145,7 +145,7 @@ class RecordWriter:
     def _row(self, sample: Any) -> Callable[[Any], Sequence[Any]]:
         names = self._names
         if isinstance(sample, tuple):
-            own_names = getattr(sample, "_fields", getattr(sample, "__fields__", None))  # of NamedTuples, of Rows
+            own_names = getattr(sample, "_fields", getattr(sample, "__fields__", None))  # of a NamedTuple or a Row
             if own_names is None or list(own_names) == names:
                 return tuple
         if isinstance(sample, dict):
@@ -166,7 +166,7 @@ class RecordWriter:
 
 
 def _fits(hint: Any, column: t.DataType) -> bool:
-    """Whether what is read from ``column`` is what a field of type ``hint`` says."""
+    """Whether values read from ``column`` match a field of type ``hint``."""
     origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in _READABLE:
         return isinstance(column, _READABLE[origin])
@@ -178,7 +178,7 @@ def _fits(hint: Any, column: t.DataType) -> bool:
         return all(map(_fits, arguments, (column.keyType, column.valueType)))
     if origin in (typing.Union, types.UnionType):
         return any(_fits(hint, column) for hint in arguments)
-    # Nothing else becomes an object of a class; a Literal and its like may mean everything.
+    # No column is read as an object of another class. Hints such as Literal are not checked.
     return origin in (typing.Any, object) or not isinstance(origin, type)
 
 
@@ -192,7 +192,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _with_dicts(kind: pa.DataType, value: Any) -> Any:
-    """``value`` with dicts where Arrow has maps and gives lists of pairs."""
+    """Return ``value`` with dicts in place of the lists of pairs that Arrow returns for maps."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -208,7 +208,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
     kinds = set(map(type, values))
     for is_lossy, lost in ((pa.types.is_integer, float), (pa.types.is_date, datetime)):
         if is_lossy(field.type) and any(issubclass(kind, lost) for kind in kinds):
-            raise TypeError(f"field {field.name!r} is {field.type}: a {lost.__name__} would be cut to fit")
+            raise TypeError(f"field {field.name!r} is {field.type}: a {lost.__name__} would be truncated")
     if pa.types.is_timestamp(field.type) and field.type.tz is not None:
         zone = pa.lib.string_to_tzinfo(field.type.tz)
         values = [v.replace(tzinfo=zone) if isinstance(v, datetime) and v.tzinfo is None else v for v in values]
@@ -218,7 +218,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
 
 
 def _refuse_none(array: pa.Array, field: pa.Field) -> None:
-    # Neither Arrow nor Spark looks; a None would be read as zero.
+    # Neither Arrow nor Spark checks this, and a None would be read as zero.
     if array.null_count and not field.nullable:
         raise ValueError(f"field {field.name!r} must not be None")
     if pa.types.is_list(field.type):
@@ -244,5 +244,5 @@ def _spark_type(record_type: type, name: str, hint: Any) -> t.DataType:
         return t.MapType(_spark_type(record_type, name, arguments[0]), _spark_type(record_type, name, value), nullable)
     raise SchemaError(
         f"Field {name!r} of {record_type.__qualname__} has type {hint}, for which there is no column type. "
-        f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these; or give a DDL string."
+        f"Use bool, int, float, str, bytes, date, datetime, Decimal, or list and dict of these, or a DDL string."
     )

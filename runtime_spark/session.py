@@ -1,4 +1,4 @@
-"""Settings of the user's session that a query needs while it starts, and only then."""
+"""Settings of the user's session that a query needs only while it starts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from runtime_spark.layout import StateLayout
 __all__ = ("SESSION_SETTINGS", "starting")
 
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
-"""What makes micro-batches of small jobs faster and only the builder of a session can set; give them to yours."""
+"""Settings for the builder of your session that make micro-batches of small jobs faster."""
 
-# On a disk of this machine the usual manager of checkpoint files starts processes to set their rights; this one hardly.
+# On a local disk, the default manager of checkpoint files starts processes to set permissions; this one rarely does.
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FOR_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
-# A query copies the session's settings when it starts; two queries must not start with each other's.
+# A query copies the session's settings when it starts. Two queries must not start with each other's settings.
 _STARTING = threading.Lock()
 _MAP_SETTINGS = {
-    # The only store that has maps.
+    # The only state store with maps.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A micro-batch commits what it has changed, not a snapshot of the files of the whole store.
+    # A micro-batch commits its changes instead of a snapshot of the whole store.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Else each page that is put is looked up before, for a metric.
+    # Otherwise each write of a page looks the page up first, for a metric.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
 }
 
@@ -44,16 +44,22 @@ def starting(
     checkpoint: str | None = None,
     state_layout: StateLayout = StateLayout.BLOB,
 ) -> Iterator[None]:
-    """Settings of ``spark`` under which a streaming query of dsv2 may start; put back as they were afterwards.
+    """Set up ``spark`` to start a streaming query of dsv2. The previous settings are restored afterwards.
 
-    The runtime does this by itself. You need it only around ``start()`` of a query of your own over ``to_dataframe``;
-    ``partitions`` is then the parallelism of the pipeline; ``unchecked``: it has several levels or reads a DataFrame.
-    ``checkpoint``: if that is on a local disk, its files are written faster, unless a setting of yours says how.
-    ``state_layout``: that of the runtime.
+    The runtime does this itself. You need it only around ``start()`` of your own query over ``to_dataframe``.
+
+    Args:
+        spark: The session.
+        partitions: The parallelism of the pipeline.
+        unchecked: Whether the pipeline has several levels or reads a DataFrame, which Spark's check of streaming
+            queries rejects. Default: True.
+        checkpoint: The checkpoint. On a local disk, its files are then written faster, unless your settings choose a
+            file manager. None (default): the file manager does not change.
+        state_layout: The state layout of the runtime.
     """
     settings = {"spark.sql.shuffle.partitions": str(partitions)}
     if unchecked:
-        # Spark refuses a second applyInPandasWithState in a query, and row ids; but it runs both correctly.
+        # Spark rejects a second applyInPandasWithState in a query, and row ids, but it runs both correctly.
         settings["spark.sql.streaming.unsupportedOperationCheck"] = "false"
     if state_layout is StateLayout.MAP:
         settings |= _MAP_SETTINGS

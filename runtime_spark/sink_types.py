@@ -1,4 +1,4 @@
-"""Whether the records that a stream declares can be rows of a sink's schema: said before anything runs."""
+"""Checks before a job runs whether the declared record type of a stream fits the schema of a sink."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ _EXAMPLES: dict[Any, Any] = {
 
 
 def check_declared_type(plan: Plan, sink: Operator, schema: t.StructType) -> None:
-    """Raise ``SchemaError`` if records of the type that the input of ``sink`` declares cannot be rows of ``schema``.
+    """Check the declared record type of the input of ``sink``.
 
-    A stream whose type is not declared, or not known well enough, is checked when its records are written.
+    A stream without a declared type, or with a type that is not specific, is checked when its records are written.
+
+    Raises:
+        SchemaError: The records cannot be rows of ``schema``.
     """
     (edge,) = plan.edges_into[sink.id]
     upstream = plan.operators[edge.source]
@@ -47,7 +50,7 @@ def check_declared_type(plan: Plan, sink: Operator, schema: t.StructType) -> Non
 
 def _problems(declared: Any, schema: t.StructType) -> Iterator[str]:
     if declared in _EXAMPLES:
-        yield f"they are of type {declared.__name__}, not records with fields; map them to tuples, such as (value,)"
+        yield f"they are of type {declared.__name__}, which has no fields; map them to tuples, such as (value,)"
     elif get_origin(declared) is tuple:
         types = get_args(declared)
         if Ellipsis in types:
@@ -59,7 +62,7 @@ def _problems(declared: Any, schema: t.StructType) -> Iterator[str]:
     elif isinstance(declared, type) and (dataclasses.is_dataclass(declared) or hasattr(declared, "_fields")):
         try:
             hints = fields_of(declared)
-        except SchemaError:  # what its fields are cannot be found out
+        except SchemaError:  # the types of its fields cannot be resolved
             return
         for name in schema.fieldNames():
             if name not in hints and not hasattr(declared, name):
@@ -71,7 +74,7 @@ def _misfits(hints: dict[str, Any], schema: t.StructType) -> Iterator[str]:
     for field in schema.fields:
         hint, _ = without_none(hints.get(field.name))
         if hint in _EXAMPLES and not _is_writable(_EXAMPLES[hint], field):
-            yield f"field {field.name!r} is of type {hint.__name__}, the column is {field.dataType.simpleString()}"
+            yield f"field {field.name!r} is of type {hint.__name__}, but the column is {field.dataType.simpleString()}"
 
 
 def _is_writable(value: Any, field: t.StructField) -> bool:

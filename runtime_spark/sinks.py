@@ -1,4 +1,4 @@
-"""Writing the last level's frames to the sinks: one pass over each micro-batch, or over a batch job's result."""
+"""Writes the frames of the last level to the sinks, in one pass over each micro-batch or over a batch job's result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _IN_ORDER = [COLUMNS.index(name) for name in ("slot", "seq", "channel")]
 
 
 def check_sink(plan: Plan, operator: Operator) -> None:
-    """Raise a ``PlanError`` for a sink that cannot be written, or not with what its stream declares."""
+    """Raise a ``PlanError`` for a sink that is not supported, or whose schema does not fit its stream."""
     sink, where = operator.body, f"The sink {operator}, defined at {operator.location}"
     if isinstance(sink, FileSink):
         try:
@@ -43,19 +43,19 @@ def check_sink(plan: Plan, operator: Operator) -> None:
             raise SchemaError(f"{where}: {error}") from error
         check_declared_type(plan, operator, schema)
     elif not isinstance(sink, DriverSink | ParallelSink):
-        raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
+        raise ConfigurationError(f"{where}, has a type that the Spark runtime does not support.")
 
 
 class SinkWriter:
-    """Writes to all sinks of a plan. The same batch id with the same rows leaves the same result behind."""
+    """Writes to all sinks of a plan. Writing the same rows again with the same batch id gives the same result."""
 
     def __init__(self, plan: Plan, layout: Layout, packed: bytes, job_id: str, run: SinkRunInfo) -> None:
-        """``job_id`` names the checkpoint; ``run``: the run that writes."""
+        """``job_id``: Identifies the checkpoint. ``run``: The run that writes."""
         self._job_id = job_id
         self._run = run
         sinks = [operator for operator in plan.operators if operator.kind is OperatorKind.SINK]
         self.tasks = Tasks(plan, layout)
-        self.writes_to: Operator | None = None  # now, on the driver
+        self.writes_to: Operator | None = None  # the sink that the driver is writing to
         self._layout = layout
         self._packed = packed
         self._files = [operator for operator in sinks if isinstance(operator.body, FileSink)]
@@ -65,10 +65,10 @@ class SinkWriter:
         self._on_driver = [operator for operator in sinks if isinstance(operator.body, DriverSink)]
 
     def write(self, frames: DataFrame, batch_id: int) -> list[dict[str, Any]]:
-        """Write the rows of one batch; returns the progress reports among them."""
+        """Write the rows of one micro-batch, and return the progress reports among them."""
         if not self._files and not self._parallel:
             return self._write_on_driver(frames, batch_id)
-        # Frames of a batch job may exceed memory, and every action would run the job again.
+        # The frames of a batch job may exceed memory, and every action would run the job again.
         frames = frames.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for operator in self._files:
@@ -92,7 +92,9 @@ class SinkWriter:
         slots = [slot for operator in self._on_driver for slot in self._layout.slots_of(operator)]
         wanted = [REPORT_SLOT, *slots]
         if self._files or self._parallel:
-            frames = frames.where(F.col("slot").isin(wanted))  # else there are no others, and one plan less to be made
+            frames = frames.where(
+                F.col("slot").isin(wanted)
+            )  # otherwise all rows are wanted, and a filter costs planning
         by_slot: dict[int, list[bytes]] = {slot: [] for slot in wanted}
         for slot, _, _, payload in sorted(frames.collect(), key=itemgetter(*_IN_ORDER)):
             by_slot[slot].append(bytes(payload))
@@ -108,7 +110,7 @@ class SinkWriter:
 
 
 def _remove_empty_parts(folder: Folder, name: str) -> None:
-    """Spark writes a file even if there are no records; readers of JSON and CSV other than its own fail on 0 bytes."""
+    """Delete the empty files that Spark writes without records: other JSON and CSV readers fail on them."""
     for part, size in folder.sizes(name).items():
         if size == 0 and part.startswith("part-"):
             folder.delete(f"{name}/{part}")
@@ -116,7 +118,7 @@ def _remove_empty_parts(folder: Folder, name: str) -> None:
 
 
 def decoded(frames: DataFrame, operator: Operator, layout: Layout, packed: bytes, schema: type | str) -> DataFrame:
-    """The records that reach the sink ``operator``, as a DataFrame of ``schema``."""
+    """Return the records that reach the sink ``operator``, as a DataFrame of ``schema``."""
     struct = schema_of(schema)
     name = f"The sink {operator}, defined at {operator.location}"
     time_zone = frames.sparkSession.conf.get("spark.sql.session.timeZone")

@@ -1,4 +1,4 @@
-"""Reading a part of a source in a worker: in a task of the source, or in the subtask of the chain that it feeds."""
+"""Reads a portion of a source in a worker: in a task of the source, or in the subtask that it feeds."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _READ_AT_ONCE = 16_384  # records of one subtask in memory at a time
 
 @dataclass(frozen=True)
 class IndexRange:
-    """What a subtask of an indexed source reads in one micro-batch: of the indices ``start`` to ``stop`` its own.
+    """The portion of a subtask of an indexed source in one micro-batch: its own indices in ``start`` to ``stop``.
 
-    ``first`` and ``last``: the job begins, the source ends.
+    ``first``: Whether the job begins. ``last``: Whether the source ends.
     """
 
     subtask: int
@@ -38,19 +38,19 @@ class IndexRange:
 
 
 ReadRange = IndexRange | ReaderOrder
-"""What a subtask of a source reads in one micro-batch."""
+"""The portion that a subtask of a source reads in one micro-batch."""
 
 
 @dataclass(frozen=True)
 class ReadOrder:
-    """Has a subtask read a portion of the source with the id ``source`` itself."""
+    """Orders a subtask to read a portion of the source with the operator id ``source`` itself."""
 
     source: int
     portion: ReadRange
 
 
 def range_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], portion: ReadRange) -> Iterator[list[Row]]:
-    """What is read of ``portion``, as rows, in lists of bounded size: in a task of the source."""
+    """Read ``portion`` in a task of the source. Yields rows in lists of bounded size."""
     encoder = FrameEncoder(job.plan, job.layout, job.codec())
     for _ in _read(job, operator, source, portion, encoder.emit, encoder.report):
         if encoder.size >= OUTPUT_BYTES:
@@ -59,22 +59,22 @@ def range_rows(job: WorkerJob, operator: Operator, source: BaseSource[Any], port
 
 
 class SourceRead:
-    """What a subtask reads by an order, frame by frame, each at the place where it would have come as a row."""
+    """Reads the portion of an order in a subtask, frame by frame. A frame has the place that it would have as a row."""
 
     def __init__(self, job: WorkerJob, order: ReadOrder, report: Callable[[list[dict[str, Any]]], None]) -> None:
         source = job.plan.operators[order.source]
         self._frames = _frames(job, source, from_bytes(job.sources[source.id]), order.portion, report)
         self._seq = -1
         self.frame: Frame
-        """The frame in hand; none before the first ``advance``."""
+        """The current frame. Not set before the first ``advance``."""
 
     @property
     def place(self) -> tuple[int, int]:
-        """Its sequence number and channel."""
+        """The sequence number and channel of the current frame."""
         return self._seq, self.frame.channel
 
     def advance(self) -> bool:
-        """Read the next frame; False: there are no more. Raises ``UserFunctionError`` for what user code raises."""
+        """Read the next frame. Returns False if there are no more. Raises ``UserFunctionError`` if user code raises."""
         frame = next(self._frames, None)
         if frame is None:
             return False
@@ -105,10 +105,10 @@ def _read(
     emit: EmitFrame,
     report: Callable[[list[dict[str, Any]]], None],
 ) -> Iterator[None]:
-    """Read ``portion`` of ``source``, the body of ``operator``, and ``emit`` it in frames; yields now and then.
+    """Read ``portion`` of ``source``, the body of ``operator``, and ``emit`` it in frames. Yields repeatedly meanwhile.
 
-    ``report`` gets at the end what the source and what is chained to it have done. Raises ``UserFunctionError`` for
-    what user code raises.
+    At the end, ``report`` receives the progress of the source and of the operators chained to it. Raises
+    ``UserFunctionError`` if user code raises.
     """
     task = SourceTask(job.plan, operator, portion.subtask, emit, job.source_functions)
     if isinstance(portion, IndexRange):
@@ -123,8 +123,8 @@ def _read(
     for _ in reading.run():
         yield
     task.flush()
-    found_out = reading.report()
-    report([*task.progress(), *([] if found_out is None else [found_out])])
+    of_reader = reading.report()
+    report([*task.progress(), *([] if of_reader is None else [of_reader])])
 
 
 def _read_indexed(

@@ -1,8 +1,8 @@
-"""What the readers of sources have found out, on its way from the tasks back to the planners.
+"""Passes the reports of source readers from the tasks back to the planners.
 
-It comes with the rows of a micro-batch. From there it goes to the planners, which live in other processes on the
-driver's host, through one file for each source; and into the checkpoint, before Spark commits the micro-batch, so that
-the planners of the next run get it.
+Reports arrive with the rows of a micro-batch. One file per source passes them to the planners, which run in other
+processes on the driver's host. They are also stored in the checkpoint before Spark commits the micro-batch, for the
+planners of the next run.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _REPORTS = "dsv2/reports"
 
 
 def _replace(path: Path, text: str) -> None:
-    """Have ``path`` hold ``text``, all of it or what it held before."""
+    """Replace the content of ``path`` atomically."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text, encoding="utf-8")
     os.replace(new, path)
 
 
 class ReportFile:
-    """The reports of one source from its last micro-batch, between two processes of one host."""
+    """Passes the reports of one source on its last micro-batch between two processes of one host."""
 
     def __init__(self, folder: str, operator_id: int) -> None:
         self._path = Path(folder, f"{operator_id}.json")
 
     def write(self, reports: list[Report]) -> None:
-        """Replace what is there."""
+        """Replace the reports."""
         _replace(self._path, json.dumps(reports))
 
     def read(self) -> list[Report]:
-        """What was written last; nothing if nothing was."""
+        """Return the reports written last; empty if there are none."""
         try:
             reports: list[Report] = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -50,16 +50,16 @@ class ReportFile:
 
 
 class FileBoard(AlignmentBoard):
-    """For sources whose planners live in processes of their own, on one host: a file in ``folder`` for each."""
+    """For sources whose planners run in separate processes on one host. Each has a file in ``folder``."""
 
     def __init__(self, plan: Plan, folder: str) -> None:
         super().__init__(plan)
         self._folder = folder
-        self._told: dict[int, int | None] = {}
+        self._reported: dict[int, int | None] = {}
 
     def tell(self, operator_id: int, time: int | None) -> None:
-        if operator_id not in self._told or self._told[operator_id] != time:
-            self._told[operator_id] = time
+        if operator_id not in self._reported or self._reported[operator_id] != time:
+            self._reported[operator_id] = time
             _replace(self._path(operator_id), json.dumps(time))
 
     def _read(self, operator_id: int) -> tuple[bool, int | None]:
@@ -73,10 +73,9 @@ class FileBoard(AlignmentBoard):
 
 
 class ReportArchive:
-    """Takes the reports of each micro-batch. ``folder``: where the planners look for them.
+    """Stores the reports of each micro-batch. ``folder``: Where the planners find them.
 
-    In the checkpoint stand those of the last two micro-batches: of the last one, which Spark may not have committed,
-    and of the one before.
+    The checkpoint holds the reports of the last two micro-batches, because Spark may not have committed the last one.
     """
 
     def __init__(self, checkpoint: Folder, plan: Plan, folder: str) -> None:
@@ -84,12 +83,13 @@ class ReportArchive:
         sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
         self._files = {op.uid: ReportFile(folder, op.id) for op in sources if plan.readers_report(op)}
         self._latest: dict[str, list[Report]] = {}
-        self._archived: list[int] = []  # the micro-batches of which there are files
+        self._archived: list[int] = []  # the micro-batches that have a file
 
     def restore(self) -> None:
-        """Hand what the run before has left to the planners. Call it before the query starts.
+        """Pass the reports of the previous run to the planners. Call this before the query starts.
 
-        Raises ``CorruptDataError``, naming the file that is damaged.
+        Raises:
+            CorruptDataError: The file of the reports is damaged.
         """
         if not self._files:
             return
@@ -102,7 +102,7 @@ class ReportArchive:
                 self._files[uid].write(reports)
 
     def add(self, batch_id: int, reports: list[Report]) -> None:
-        """Keep ``reports`` of the readers that had anything to do in Spark's micro-batch ``batch_id``."""
+        """Store ``reports`` of the readers that had work in Spark's micro-batch ``batch_id``."""
         if not reports:
             return
         by_source: dict[str, list[Report]] = {}
@@ -118,11 +118,11 @@ class ReportArchive:
         try:
             reports = from_json(self._checkpoint.read(name))["reports"]
             if not all(isinstance(of_source, list) for of_source in reports.values()):
-                raise ValueError("it holds something else than reports of sources")
+                raise ValueError("it does not hold reports of sources")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
-                f"{self._checkpoint.place(name)} is damaged: {error}. It says how far event time had come after "
-                f"micro-batch {batch_id}. Put it back from a backup, or delete it: readers report that again."
+                f"{self._checkpoint.place(name)} is damaged: {error}. It records the event time of the sources after "
+                f"micro-batch {batch_id}. Restore it from a backup, or delete it; readers then report it again."
             ) from error
         return dict(reports)
 

@@ -1,4 +1,4 @@
-"""The sources of a plan as one DataFrame of frames, streaming or batch."""
+"""Creates one DataFrame of frames, streaming or batch, for the sources of a plan."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ _STARTS = itertools.count()  # Spark warns when a name is registered again
 class SourceOptions:
     """How the sources of one run read.
 
-    ``reports``: the folder of what readers find out; None if nobody puts anything there. ``target_batch_ms``: how long
-    a micro-batch should take; None if only the limits of the sources count.
+    Attributes:
+        reports: The folder for reader reports. None (default): reports are not passed on.
+        target_batch_ms: How long a micro-batch should take. None (default): only the limits of the sources apply.
     """
 
     reports: str | None = None
@@ -51,19 +52,19 @@ def check_source(operator: Operator) -> None:
     source, where = operator.body, f"The source {operator}, defined at {operator.location}"
     if isinstance(source, DataFrameSource):
         if not isinstance(source.dataframe, DataFrame):
-            raise ConfigurationError(f"{where}, needs a Spark DataFrame, not {type(source.dataframe).__name__}.")
+            raise ConfigurationError(f"{where}, requires a Spark DataFrame, got {type(source.dataframe).__name__}.")
         try:
             check_readable(source.record_type, source.dataframe.schema, source.split_by)
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from error
     elif not isinstance(source, IndexedSource | Source):
-        raise ConfigurationError(f"{where}, is of a kind that the Spark runtime does not know.")
+        raise ConfigurationError(f"{where}, has a type that the Spark runtime does not support.")
 
 
 def source_frames(
     spark: SparkSession, plan: Plan, packed: bytes, job_key: str, clock: Clock, options: SourceOptions
 ) -> DataFrame:
-    """All sources of ``plan``, in their order, as frames for the first level and beyond."""
+    """Return the frames of all sources of ``plan``, in their order, for all levels."""
     frames = [
         _frames_of(spark, plan, operator, packed, job_key, clock, options)
         for operator in plan.operators
@@ -115,8 +116,8 @@ def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, o
         return SplitFeed(source, ReportFile(folder, operator.id), FileBoard(plan, folder), target_ms)
     if operator.watermarks is not None:
         raise ConfigurationError(
-            f"The source {operator}, defined at {operator.location}, has watermarks of its own, which take a job that "
-            f"execute runs. For a DataFrame process its stream with the generator (build_as_process_function)."
+            f"The source {operator}, defined at {operator.location}, has its own watermarks, which require a job that "
+            f"execute starts. For to_dataframe, process the stream with the generator (build_as_process_function)."
         )
     return SplitFeed(source, target_batch_ms=target_ms)
 
@@ -137,7 +138,7 @@ def _split_batch(
 def _batch_frames(
     spark: SparkSession, feed: Feed, portions: Sequence[Any], operator_id: int, packed: bytes
 ) -> DataFrame:
-    """The rows of ``portions``, one for each subtask of the source."""
+    """Return the rows of ``portions``, one for each subtask of the source."""
     job = load_job(packed)
     feed = feed_for(job.plan, operator_id, feed)
     if feed.made_on_driver:

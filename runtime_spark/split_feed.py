@@ -1,4 +1,4 @@
-"""Sources with splits as a stream of frames: the coordinator on the driver's host, readers in the tasks."""
+"""Feeds of sources with splits. The coordinator runs on the driver's host, and the readers run in the tasks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ __all__ = ("SplitFeed", "whole_orders")
 class SplitFeed(Feed):
     """The records of a source with splits.
 
-    ``reports``: where to find what its readers have found out; ``board``: where it meets other sources.
-    ``target_batch_ms``: how long a micro-batch should take, None if only the source's own limit counts.
+    Args:
+        source: The source.
+        reports: The reports of its readers. None (default): there are none.
+        board: Shares event time with other sources. None (default): sources are not aligned.
+        target_batch_ms: How long a micro-batch should take. None (default): only the source's own limit applies.
     """
 
     made_on_driver = False
@@ -54,7 +57,7 @@ class SplitFeed(Feed):
 
 
 class SplitPlanner(Planner):
-    """Asks the source's coordinator; its offsets are those that Spark logs."""
+    """Delegates to the source's coordinator. Spark logs the coordinator's offsets."""
 
     def __init__(
         self, source: Source[Any, Any, Any], coordinator: SourceCoordinator, reports: ReportFile | None
@@ -73,7 +76,7 @@ class SplitPlanner(Planner):
             there = self._coordinator.next(start, refresh=refresh, reports=reports)
             if there != start or not only_available or not self._coordinator.has_more_for_certain:
                 return there
-            time.sleep(PACE_SECONDS)  # an offset that stays would end the job
+            time.sleep(PACE_SECONDS)  # an unchanged offset would end the job
 
     def portions(self, start: SparkOffset, end: SparkOffset) -> Sequence[ReaderOrder]:
         return [] if start == end else orders(end, self._source.split_serializer)
@@ -86,7 +89,7 @@ class SplitPlanner(Planner):
 
 
 def whole_orders(source: Source[Any, Any, Any], operator: Operator, clock: Clock) -> list[ReaderOrder]:
-    """All that a bounded source has, as what each reader does: for BATCH jobs."""
+    """Return the orders with which readers read a whole bounded source, for BATCH jobs."""
     coordinator = SourceCoordinator(source, operator, clock, limited=False)
     whole = [ReaderOrder(subtask, 0, (), first=True, last=True) for subtask in range(operator.parallelism)]
     offset = BEFORE_START

@@ -1,8 +1,8 @@
-"""One level of a plan as a Spark stage: rows in, rows out, around the engine-neutral subtask.
+"""Runs one level of a plan as a Spark stage, around the engine-neutral subtask.
 
-Streaming: one call per slot and micro-batch; here with the subtask's state as one binary value, in ``map_stage`` with a
-map beside it. Batch: one pass over a partition that is sorted by slot, with no state at all. Rows for slots of later
-levels pass through as they are.
+Streaming: one call per slot and micro-batch. Here the subtask's state is one binary value; ``map_stage`` adds a map.
+Batch: one pass over a partition sorted by slot, without stored state. Rows for slots of later levels pass through
+unchanged.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ __all__ = ("STATE_SCHEMA", "SlotState", "batch_stage", "run_slot", "streaming_st
 
 STATE_SCHEMA = "blob binary"
 
-_END = (math.inf, 0)  # behind all rows
+_END = (math.inf, 0)  # after all rows
 
 StreamingStage = Callable[[tuple[Any, ...], Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 BatchStage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class SlotState(Protocol):
-    """What Spark keeps for a slot, in one call."""
+    """The state that Spark stores for a slot, during one call."""
 
     @property
     def now_ms(self) -> int:
-        """The time of the micro-batch: a repeated one has it again."""
+        """The time of the micro-batch, in ms. A repeated micro-batch has the same time."""
 
     def page_stores(self, codec: Codec) -> PageStores:
-        """Where the subtask's pages are."""
+        """Return the stores of the subtask's pages."""
 
     def read(self) -> bytes | None:
-        """The blob that was written last."""
+        """Return the last blob; None if there is none."""
 
     def write(self, blob: bytes) -> None:
-        """Keep a blob."""
+        """Store a blob."""
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Ask for a call at that time, even if nothing comes; None: there is no need."""
+        """Request a call at ``deadline_ms`` even without rows. None: no call is needed."""
 
     @property
     def journal(self) -> Journal | None:
-        """Where the micro-batches stand that wrote the pages; None if those are in the blob."""
+        """The micro-batches that wrote the pages; None if the pages are in the blob."""
 
 
 def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> StreamingStage:
-    """The function for ``applyInPandasWithState`` at ``level`` (counted from 0).
+    """Return the function for ``applyInPandasWithState`` at ``level`` (counted from 0).
 
-    ``timed``: the query has processing-time timeouts at this level, and the stage sets them.
+    ``timed``: Whether the query has processing-time timeouts at this level, which the stage then sets.
     """
 
     def run(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -82,7 +82,7 @@ def streaming_stage(packed: bytes, level: int, *, timed: bool = False) -> Stream
 def run_slot(
     packed: bytes, level: int, slot: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[pd.DataFrame]:
-    """A micro-batch of one slot at ``level``: the rows that it sends."""
+    """Process a micro-batch of one slot at ``level``. Yields the rows that the slot sends."""
     job = load_job(packed)
     forget_modules()
     operator, subtask = job.layout.addresses.get(slot, (None, 0))
@@ -94,7 +94,7 @@ def run_slot(
 
 
 class _BlobState:
-    """All of it is one value of ``applyInPandasWithState``."""
+    """State that is one value of ``applyInPandasWithState``."""
 
     journal = None
 
@@ -136,21 +136,21 @@ def _run_subtask(
         run.subtask.begin_batch()
         rows.reverse()
         while rows:
-            yield from run.receive(*rows.pop())  # a payload is free as soon as it is processed
+            yield from run.receive(*rows.pop())  # frees each payload when it has been processed
         yield from run.receive_rest()
         run.subtask.end_batch()
         run.subtask.flush()
         blob = run.subtask.snapshot()
         check_state_size(run.owner, len(blob), job.layout.state)
-        state.write(seal.close(blob))  # also if it is the same: it says which micro-batch was the last one
+        state.write(seal.close(blob))  # even if unchanged, because it records the last micro-batch
         state.wake_at(run.subtask.next_deadline())
         yield run.finish(len(blob))
 
 
 def batch_stage(packed: bytes, level: int, now_ms: int) -> BatchStage:
-    """The function for ``mapInArrow`` at ``level`` (counted from 0), over rows sorted by slot, seq and channel.
+    """Return the function for ``mapInArrow`` at ``level`` (counted from 0), over rows sorted by slot, seq and channel.
 
-    ``now_ms``: processing time, which stands still for the whole job.
+    ``now_ms``: The processing time, which is constant during the job.
     """
 
     def run_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -193,7 +193,7 @@ def _run_sorted(job: WorkerJob, heads: tuple[int, ...], rows: Iterable[Row], now
 
 
 class _SubtaskRun:
-    """A subtask for the length of one call, with its encoder."""
+    """A subtask and its encoder during one call."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class _SubtaskRun:
         *,
         sampled: bool = False,
     ) -> None:
-        """``sampled``: report samples of keys."""
+        """``sampled``: Whether to report samples of keys."""
         self._job = job
         self._codec = job.codec()
         self._sampler = KeySampler(job.plan, head, self._codec) if sampled else None
@@ -216,7 +216,7 @@ class _SubtaskRun:
         self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms, stores)
 
     def receive(self, seq: int, channel: int, payload: bytes) -> Iterator[list[Row]]:
-        """Rows come in the order of ``seq`` and ``channel``."""
+        """Process a row. Rows arrive in the order of ``seq`` and ``channel``."""
         if channel == ORDER_CHANNEL:
             self._begin_reading(from_bytes(payload))
             return
@@ -224,7 +224,7 @@ class _SubtaskRun:
         yield from self._deliver(channel, *decode_frame(self._codec, payload, f"A frame for {self.owner}"))
 
     def receive_rest(self) -> Iterator[list[Row]]:
-        """No rows come any more."""
+        """Process the rest of the source reads, after the last row."""
         yield from self._read(before=_END)
 
     def _begin_reading(self, order: ReadOrder) -> None:
@@ -257,7 +257,7 @@ class _SubtaskRun:
             yield self._encoder.take()
 
     def finish(self, state_bytes: int | None = None) -> list[Row]:
-        """The last rows, with the progress of the subtask; ``state_bytes`` is shown at the first of its operators."""
+        """Return the last rows, with the subtask's progress. ``state_bytes`` is attributed to its first operator."""
         head, *others = self.subtask.progress()
         if state_bytes is not None:
             head["state_bytes"] = state_bytes
@@ -270,5 +270,5 @@ class _SubtaskRun:
         yield from self.receive_rest()
         self.subtask.flush()
         if not self.subtask.ended:
-            raise JobError(f"{self.owner} did not see the end of its input; was a source cut off?")
+            raise JobError(f"{self.owner} did not receive the end of its input. Did a source end too early?")
         yield self.finish()

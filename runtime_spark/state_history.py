@@ -1,8 +1,8 @@
-"""Which micro-batch the state of each subtask was last written in: in the state itself, and in the checkpoint.
+"""Records the micro-batch that last wrote the state of each subtask, in the state itself and in the checkpoint.
 
-Spark finds state by the number of a version, and takes whatever lies there. So what a slot keeps says of which
-checkpoint it is and which micro-batch has written it, and a run compares that with what the checkpoint says: state that
-is older or newer than the offsets, or that is another job's, is refused.
+Spark finds state by a version number, and accepts whatever is stored there. The state of a slot therefore records its
+checkpoint and the micro-batch that wrote it. A run compares both with the checkpoint, and rejects state that is older
+or newer than the offsets, or belongs to another job.
 """
 
 from __future__ import annotations
@@ -31,20 +31,28 @@ _SIGNATURE_BYTES = 32
 _STATES = "dsv2/states"
 
 Place: TypeAlias = tuple[str, int]
-"""A subtask: the uid of the operator at the head of its chain, and its number."""
+"""A subtask: the uid of the operator at the head of its chain, and its index."""
 Written: TypeAlias = dict[Place, int | None]
-"""The micro-batch that was the last one to write the state of each subtask; None: there is no state yet."""
+"""The micro-batch that last wrote the state of each subtask. None: there is no state yet."""
 
 
 class StateLedger:
-    """The driver's book: which micro-batch was the last one to write the state of each subtask.
+    """Records on the driver which micro-batch last wrote the state of each subtask.
 
-    A micro-batch in which each subtask had anything to do needs no entry. One in which some had nothing to do gets a
-    file, before Spark commits it. ``retained``: of how many micro-batches Spark keeps the state.
+    A micro-batch in which every subtask had work needs no entry. For any other, a file is written before Spark commits
+    the micro-batch.
+
+    Args:
+        checkpoint: The checkpoint.
+        plan: The plan of the job.
+        first_batch: The micro-batch that the run begins with.
+        retained: The number of micro-batches whose state Spark retains.
+
+    Raises:
+        CorruptDataError: The last entry is damaged.
     """
 
     def __init__(self, checkpoint: Folder, plan: Plan, first_batch: int, retained: int) -> None:
-        """``first_batch``: the one with which the run begins. Raises ``CorruptDataError``."""
         self._checkpoint = checkpoint
         self._retained = retained
         heads = [plan.operators[head] for head in plan.chains]
@@ -54,14 +62,14 @@ class StateLedger:
 
     @property
     def written(self) -> Written:
-        """As of the last micro-batch."""
+        """The record as of the last micro-batch."""
         return self._written
 
     def add(self, batch_id: int, called: Collection[Place]) -> None:
-        """In ``batch_id`` the subtasks ``called`` have written their state, and no others."""
+        """Record that exactly the subtasks ``called`` have written their state in ``batch_id``."""
         self._written = self._written | {place: batch_id for place in self._places if place in called}
         if all(written == batch_id for written in self._written.values()):
-            if batch_id in self._entries:  # of an attempt before
+            if batch_id in self._entries:  # from an earlier attempt
                 self._delete(batch_id)
             return
         by_uid: dict[str, list[int | None]] = {}
@@ -86,8 +94,8 @@ class StateLedger:
             return {(uid, subtask): _number(by_uid[uid][subtask]) for uid, subtask in self._places}
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise CorruptDataError(
-                f"{self._checkpoint.place(_name(batch_id))} is damaged: {error!r}. It says in which micro-batch the "
-                f"state of each subtask was last written. Put it back from a backup."
+                f"{self._checkpoint.place(_name(batch_id))} is damaged: {error!r}. It records in which micro-batch the "
+                f"state of each subtask was last written. Restore it from a backup."
             ) from error
 
 
@@ -103,9 +111,12 @@ def _number(value: object) -> int | None:
 
 @dataclass(frozen=True)
 class StateHistory:
-    """What a run expects of the state that it begins with, for its tasks.
+    """Describes for the tasks of a run the state that the run begins with.
 
-    ``checkpoint``: its id. ``first_batch``: the one with which the run begins.
+    Attributes:
+        checkpoint: The id of the checkpoint.
+        first_batch: The micro-batch that the run begins with.
+        written: The micro-batch that last wrote the state of each subtask.
     """
 
     checkpoint: UUID
@@ -114,20 +125,30 @@ class StateHistory:
 
 
 class Journal(Protocol):
-    """The last micro-batches that wrote state which consists of many entries, each of which lies in the store alone.
+    """The last micro-batches that wrote state with many entries, which are stored separately.
 
-    A store that has lost a micro-batch has lost its place in the journal, too.
+    A store that has lost a micro-batch has also lost its place in the journal.
     """
 
     def get(self, place: int) -> int | None:
-        """The micro-batch at ``place``, below ``JOURNAL_LENGTH``."""
+        """Return the micro-batch at ``place``, which is below ``JOURNAL_LENGTH``."""
 
     def put(self, place: int, batch_id: int) -> None:
-        """Set it."""
+        """Set the micro-batch at ``place``."""
 
 
 class StateSeal:
-    """What stands around the state of one subtask, in one micro-batch of one slot."""
+    """Adds and checks the header of the state of one subtask, in one micro-batch.
+
+    Args:
+        history: The state that the run begins with. None in a query that dsv2 did not start: the header is then
+            written, but not compared.
+        place: The subtask.
+        owner: The subtask, for errors.
+        batch_id: The micro-batch.
+        journal: The journal of the state. None: the state has no separate entries.
+        key: Signs the header, together with the subtask and the signature in the state. None (default): not signed.
+    """
 
     def __init__(
         self,
@@ -138,11 +159,6 @@ class StateSeal:
         journal: Journal | None,
         key: bytes | None = None,
     ) -> None:
-        """``history``: None in a query that dsv2 did not start, where only the micro-batch is written down.
-
-        ``owner``: the subtask, for errors. ``key``: signs what is around the state, together with the subtask and the
-        signature that the state has of its own.
-        """
         self._history = history
         self._place = place
         self._owner = f"State of {owner}"
@@ -152,7 +168,7 @@ class StateSeal:
         self._before: tuple[int, ...] = ()
 
     def open(self, sealed: bytes | None) -> bytes | None:
-        """The state in ``sealed``, which the slot has kept. Raises ``CorruptDataError`` if it is not the right one."""
+        """Return the state in ``sealed``, the stored value. Raises ``CorruptDataError`` if it is not as expected."""
         if sealed is None:
             self._compare(None)
             return None
@@ -165,21 +181,21 @@ class StateSeal:
         if magic not in (_MAGIC, _MAGIC_SIGNED):
             raise CorruptDataError(f"{self._owner}: these bytes are not state of dsv2.")
         if len(sealed) < end or crc32(sealed[_HEADER.size : end], crc32(header[:-4])) != checksum:
-            raise CorruptDataError(f"{self._owner}: the bytes are damaged (the checksum of the header does not fit).")
+            raise CorruptDataError(f"{self._owner}: the bytes are damaged (the checksum of the header does not match).")
         if self._key is not None or magic == _MAGIC_SIGNED:
             around, end = sealed[:end], end + _SIGNATURE_BYTES
             self._check_signature(magic == _MAGIC_SIGNED, around, sealed[len(around) : end], sealed[end:])
         if self._history is not None and checkpoint != self._history.checkpoint.bytes:
             raise CorruptDataError(
-                f"{self._owner} is of another checkpoint: it is that of {UUID(bytes=checkpoint)}, and this one is "
-                f"{self._history.checkpoint}. {_RESTORE}"
+                f"{self._owner} belongs to another checkpoint: its checkpoint is {UUID(bytes=checkpoint)}, and this "
+                f"one is {self._history.checkpoint}. {_RESTORE}"
             )
         self._before = numbers.unpack_from(sealed, _HEADER.size)
         self._compare(written)
         return sealed[end:]
 
     def close(self, state: bytes) -> bytes:
-        """``state`` for the slot to keep."""
+        """Return ``state`` with its header, for the slot to store."""
         journal: tuple[int, ...] = ()
         if self._journal is not None:
             journal = (*self._before, self._batch_id)[-JOURNAL_LENGTH:]
@@ -195,12 +211,12 @@ class StateSeal:
 
     def _check_signature(self, is_signed: bool, around: bytes, signature: bytes, state: bytes) -> None:
         if self._key is None or not is_signed:
-            has = "is signed, and the job has no key for it" if is_signed else "is not signed, and the job has a key"
-            raise CorruptDataError(f"{self._owner} {has}. Start with the state_key that the checkpoint was begun with.")
+            has = "is signed, but the job has no key" if is_signed else "is not signed, but the job has a key"
+            raise CorruptDataError(f"{self._owner} {has}. Use the state_key of the first start from the checkpoint.")
         if not compare_digest(signature, self._signature(self._key, around, state)):
             raise CorruptDataError(
-                f"{self._owner}: the signature does not fit. It was changed, or written with another key, or it is of "
-                f"another subtask."
+                f"{self._owner}: the signature does not match. The state was changed, was written with another key, or "
+                f"belongs to another subtask."
             )
 
     def _signature(self, key: bytes, around: bytes, state: bytes) -> bytes:
@@ -215,16 +231,16 @@ class StateSeal:
             return
         if written is not None and written >= self._batch_id:
             raise CorruptDataError(
-                f"{self._owner} is newer than the offsets: micro-batch {written} has written it, and micro-batch "
+                f"{self._owner} is newer than the offsets: micro-batch {written} wrote it, but micro-batch "
                 f"{self._batch_id} is about to run. {_RESTORE}"
             )
         if written is not None and written >= history.first_batch:
-            return  # this run's own
+            return  # written by this run
         expected = history.written.get(self._place)
         if written != expected:
             raise CorruptDataError(
-                f"{self._owner} {_said(written)}, but micro-batch {history.first_batch} of the checkpoint goes on from "
-                f"state that {_said(expected)}. {_RESTORE}"
+                f"{self._owner} {_describe(written)}, but micro-batch {history.first_batch} of the checkpoint "
+                f"continues from state that {_describe(expected)}. {_RESTORE}"
             )
         self._check_journal()
 
@@ -236,16 +252,16 @@ class StateSeal:
                 continue
             if (found := self._journal.get(batch_id % JOURNAL_LENGTH)) != batch_id:
                 raise CorruptDataError(
-                    f"{self._owner} is not whole: what micro-batch {batch_id} has written to the state store is not "
-                    f"there (in its place is micro-batch {found}). {_RESTORE}"
+                    f"{self._owner} is incomplete: the entries that micro-batch {batch_id} wrote to the state store "
+                    f"are missing (micro-batch {found} is in their place). {_RESTORE}"
                 )
 
 
 _RESTORE = (
-    "Files of the checkpoint have been replaced. Put back a backup of all of it (offsets, commits, state and dsv2 "
-    "together), or start from a new checkpoint_location."
+    "Files of the checkpoint have been replaced. Restore the whole checkpoint from a backup (offsets, commits, state "
+    "and dsv2 together), or start from a new checkpoint_location."
 )
 
 
-def _said(written: int | None) -> str:
+def _describe(written: int | None) -> str:
     return "was never written" if written is None else f"was last written in micro-batch {written}"

@@ -10,26 +10,38 @@ from dsv2.errors import ConfigurationError
 
 __all__ = ("StateKey",)
 
-_LEAST_BYTES = 32
+_MIN_BYTES = 32
 
 
 class StateKey:
     """Signs the state in a checkpoint, for ``SparkRuntime(session, state_key=...)``; see ``docs/security.md``.
 
-    Made once, on the driver, from a file or a variable of the environment. Its value is not shown.
+    Create it on the driver, from a file or an environment variable. Its ``repr`` does not show the value.
+
+    Args:
+        secret: At least 32 bytes.
+
+    Raises:
+        ConfigurationError: ``secret`` has fewer bytes.
     """
 
     def __init__(self, secret: bytes) -> None:
-        """``secret``: at least 32 bytes. Raises ``ConfigurationError`` for fewer."""
-        if not isinstance(secret, bytes) or len(secret) < _LEAST_BYTES:
+        if not isinstance(secret, bytes) or len(secret) < _MIN_BYTES:
             raise ConfigurationError(
-                f"A state key has at least {_LEAST_BYTES} bytes: make one with openssl rand -hex 32."
+                f"A state key must have at least {_MIN_BYTES} bytes. Create one with openssl rand -hex 32."
             )
         self._value = blake2b(secret, digest_size=64, person=b"dsv2 state key").digest()
 
     @staticmethod
     def from_file(path: str | os.PathLike[str]) -> StateKey:
-        """The key in a file of the driver, without blanks around it. Raises ``ConfigurationError`` if there is none."""
+        """Read the key from a file on the driver. Whitespace around it is ignored.
+
+        Args:
+            path: The path of the file.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or the key is too short.
+        """
         try:
             return StateKey(Path(path).read_bytes().strip())
         except OSError as error:
@@ -37,7 +49,14 @@ class StateKey:
 
     @staticmethod
     def from_environment(name: str) -> StateKey:
-        """The key in an environment variable of the driver. Raises ``ConfigurationError`` if it is not set."""
+        """Read the key from an environment variable of the driver. Whitespace around it is ignored.
+
+        Args:
+            name: The name of the variable.
+
+        Raises:
+            ConfigurationError: The variable is not set, or the key is too short.
+        """
         value = os.environ.get(name)
         if value is None:
             raise ConfigurationError(f"The environment variable {name}, which holds the state key, is not set.")
@@ -45,7 +64,7 @@ class StateKey:
 
     @property
     def value(self) -> bytes:
-        """What signs; for the runtime."""
+        """The derived key with which the runtime signs."""
         return self._value
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""How large the checkpointed value of a subtask may become: the limit, and the warnings that come well before it.
+"""Limits the size of the checkpointed value of a subtask, and warns well before the limit.
 
-Spark writes the value into one row, and a row cannot reach 2 GiB. Workers, the JVM and the state store hold several
+Spark writes the value into one row, which must be smaller than 2 GiB. Workers, the JVM and the state store hold several
 copies of it, so the limit is half of that. ``applyInPandasWithState`` returns the values of all slots of a task in one
-Arrow array of binary values, which cannot reach 2 GiB either.
+Arrow array of binary values, which must also be smaller than 2 GiB.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _Place: TypeAlias = tuple[str, int]  # uid and subtask
 _Task: TypeAlias = tuple[int, int]  # level and partition
 
 _LOG = logging.getLogger(__name__)
-_STEPS = 8  # warnings come at every eighth of the limit, from half of it on
+_STEPS = 8  # a warning at every eighth of the limit, from half of it on
 _ADVICE = {
-    StateLayout.BLOB: "Change the program so that it keeps less for each key or clears what it no longer needs, and "
-    "start it again from the same checkpoint. A higher parallelism or StateLayout.MAP also helps, but both need a new "
-    "checkpoint_location.",
+    StateLayout.BLOB: "Change the program so that it stores less per key or clears state that it no longer needs, and "
+    "start it again from the same checkpoint. A higher parallelism or StateLayout.MAP also helps, but both require a "
+    "new checkpoint_location.",
     StateLayout.MAP: "With StateLayout.MAP only function fields and states of the subtask count. Change the program so "
-    "that it keeps less there or clears what it no longer needs, and start it again from the same checkpoint.",
+    "that it stores less there or clears state that it no longer needs, and start it again from the same checkpoint.",
 }
 _SEE = 'See "How large state may become" in docs/state.md.'
 
@@ -38,17 +38,18 @@ _SEE = 'See "How large state may become" in docs/state.md.'
 def check_state_size(owner: str, size: int, layout: StateLayout) -> None:
     """Called in the worker before a value of ``size`` bytes is written.
 
-    Raises ``JobError`` naming ``owner``, a subtask, if Spark should not be given that much.
+    Raises:
+        JobError: The value is too large for Spark; the message names ``owner``, the subtask.
     """
     if size > LARGEST_STATE:
         raise JobError(
             f"{owner}: its state has grown to {size} bytes; the limit is {LARGEST_STATE}. The checkpoint still holds "
-            f"the last micro-batch that fitted. {_ADVICE[layout]} {_SEE}"
+            f"the last micro-batch below the limit. {_ADVICE[layout]} {_SEE}"
         )
 
 
 class StateSizes:
-    """Warns in the driver's log while there is still time to act."""
+    """Warns in the driver's log before states reach the limit."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         self._advice = f"{_ADVICE[layout.state]} {_SEE}"
@@ -58,7 +59,7 @@ class StateSizes:
         self._steps: dict[_Place | _Task, int] = {}
 
     def note(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Called with what the subtasks said of themselves, after each micro-batch."""
+        """Called after each micro-batch with the reports of the subtasks."""
         for report in reports:
             if (size := report.get("state_bytes")) is not None:
                 place = (report["uid"], report["subtask"])
@@ -73,14 +74,12 @@ class StateSizes:
             return
         self._steps[what] = step
         owners = " and ".join(f"{self._names[uid]}, subtask {subtask}" for uid, subtask in places)
-        subject = (
-            f"{owners}: its state has" if len(places) == 1 else f"{owners} share a task of Spark: their states have"
-        )
+        subject = f"{owners}: its state has" if len(places) == 1 else f"{owners} share a Spark task: their states have"
         _LOG.warning("%s grown to %d bytes. At %d bytes the job will fail. %s", subject, size, limit, self._advice)
 
 
 def _shared_tasks(plan: Plan, layout: Layout) -> dict[_Task, list[_Place]]:
-    """The subtasks of each task that has several."""
+    """Return the subtasks of each task that has several."""
     tasks: dict[_Task, list[_Place]] = {}
     for level, heads in enumerate(layout.levels):
         for head in heads:

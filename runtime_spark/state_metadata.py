@@ -1,6 +1,6 @@
-"""What Spark records about the state of each level of a job: its types, and where the files with them are.
+"""Checks the files in which Spark records the types of the state of each level, and corrects the paths in them.
 
-Spark reads this in the driver when a query starts, and says little about a file that is damaged.
+Spark reads these files on the driver when a query starts, and its errors about damaged files are vague.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from runtime_spark.folders import Folder
 __all__ = ("check_state_metadata", "relocate_state_metadata")
 
 _VERSION = "v2"
-_NO_CONTENTS = "It holds the types of Spark's state and none of its contents. Put it back from a backup"
+_NO_CONTENTS = "It holds the types of Spark's state, but not the state itself. Restore it from a backup"
 
 
 def check_state_metadata(checkpoint: Folder) -> None:
-    """Check the files of all levels. Raises ``CorruptDataError``, naming the one that is damaged or missing."""
+    """Check the files of all levels. Raises ``CorruptDataError``, naming the damaged or missing file."""
     for level in checkpoint.numbers("state"):
         _check_blob_schema(checkpoint, f"state/{level}/0/_metadata/schema")
         for name in _operator_files(checkpoint, level):
@@ -26,7 +26,7 @@ def check_state_metadata(checkpoint: Folder) -> None:
 
 
 def relocate_state_metadata(checkpoint: Folder) -> None:
-    """Correct the paths of the schemas in a checkpoint that was copied or moved: Spark records absolute ones."""
+    """Correct the paths of the schemas in a checkpoint that was copied or moved. Spark records absolute paths."""
     for level in checkpoint.numbers("state"):
         for name in _operator_files(checkpoint, level):
             content = _operator_metadata(checkpoint.read(name) or b"")
@@ -46,24 +46,24 @@ def relocate_state_metadata(checkpoint: Folder) -> None:
 def _check_blob_schema(checkpoint: Folder, name: str) -> None:
     data = checkpoint.read(name)
     if data is None:
-        return  # Spark writes it again
+        return  # Spark writes a new one
     try:
         _check_schema(data)
     except ValueError as error:
         raise CorruptDataError(
-            f"{checkpoint.place(name)} is damaged: {_said(error)}. {_NO_CONTENTS}, or delete it: then it is written "
-            f"again."
+            f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_NO_CONTENTS}, or delete it; Spark then writes "
+            f"a new one."
         ) from error
 
 
-# --- StateLayout.MAP: a description for each level, which names the files of its schemas ------------------------------
+# --- StateLayout.MAP: a metadata file for each level, which names the files of its schemas ----------------------------
 
 
 def _operator_files(checkpoint: Folder, level: int) -> list[str]:
     folder = f"state/{level}/_metadata/v2"
     numbers = checkpoint.numbers(folder)
     if not numbers and checkpoint.sizes(f"state/{level}/_stateSchema"):
-        raise CorruptDataError(f"{checkpoint.place(folder)}/0 is missing. {_way_out(level)}")
+        raise CorruptDataError(f"{checkpoint.place(folder)}/0 is missing. {_remedy(level)}")
     return [f"{folder}/{number}" for number in numbers]
 
 
@@ -73,25 +73,25 @@ def _check_operator_file(checkpoint: Folder, level: int, name: str) -> None:
         paths = [path for store in content["stateStoreInfo"] for path in store["stateSchemaFilePaths"]]
         schemas = [_schema_file(level, path) for path in paths]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorruptDataError(f"{checkpoint.place(name)} is damaged: {_said(error)}. {_way_out(level)}") from error
+        raise CorruptDataError(f"{checkpoint.place(name)} is damaged: {_describe(error)}. {_remedy(level)}") from error
     for schema in schemas:
         data = checkpoint.read(schema)
         if data is None:
             raise CorruptDataError(
-                f"{checkpoint.place(schema)}, which {checkpoint.place(name)} names, is missing. {_way_out(level)}"
+                f"{checkpoint.place(schema)}, which {checkpoint.place(name)} names, is missing. {_remedy(level)}"
             )
         try:
             _check_schema(data)
         except ValueError as error:
             raise CorruptDataError(
-                f"{checkpoint.place(schema)} is damaged: {_said(error)}. {_way_out(level)}"
+                f"{checkpoint.place(schema)} is damaged: {_describe(error)}. {_remedy(level)}"
             ) from error
 
 
-def _way_out(level: int) -> str:
+def _remedy(level: int) -> str:
     return (
         f"{_NO_CONTENTS}, or run the same program with a new checkpoint_location for one micro-batch, and replace "
-        f"state/{level}/_metadata and state/{level}/_stateSchema by those that it has written."
+        f"state/{level}/_metadata and state/{level}/_stateSchema with the ones from there."
     )
 
 
@@ -103,7 +103,7 @@ def _operator_metadata(data: bytes) -> Any:
 
 
 def _schema_file(level: int, path: str) -> str:
-    """The name in the checkpoint of the schema that was at ``path`` when it was written."""
+    """Return the name in the checkpoint of the schema that was written at ``path``."""
     schemas = f"state/{level}/_stateSchema/"
     _, found, file = path.rpartition(schemas)
     if not found:
@@ -115,7 +115,7 @@ def _schema_file(level: int, path: str) -> str:
 
 
 class _JavaData:
-    """Reads what Java's ``DataOutputStream`` has written. Raises ``ValueError`` if it ends too early."""
+    """Reads the format of Java's ``DataOutputStream``. Raises ``ValueError`` if the data ends too early."""
 
     def __init__(self, data: bytes) -> None:
         self._rest = data
@@ -127,7 +127,7 @@ class _JavaData:
         return self._take(self.number(2)).decode("utf-8")
 
     def json_object(self) -> None:
-        """A JSON object, in pieces."""
+        """Read a JSON object that is stored in several strings."""
         text = "".join([self.text() for _ in range(self.number(4))])
         if not isinstance(json.loads(text), dict):
             raise ValueError("a schema is not a JSON object")
@@ -137,13 +137,13 @@ class _JavaData:
 
     def _take(self, size: int) -> bytes:
         if len(self._rest) < size:
-            raise ValueError("it is cut off")
+            raise ValueError("it is truncated")
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
 
 def _check_schema(data: bytes) -> None:
-    """Those of a later version are left to Spark."""
+    """Check a schema file. Spark checks schemas of later versions itself."""
     schema = _JavaData(data)
     version = schema.text()
     if not (version.startswith("v") and version[1:].isdigit()):
@@ -155,7 +155,7 @@ def _check_schema(data: bytes) -> None:
         for _ in range(schema.number(4)):
             _check_column_family(schema)
         if not schema.is_at_end():
-            raise ValueError("it has more than its schemas")
+            raise ValueError("it has data after its schemas")
 
 
 def _check_column_family(schema: _JavaData) -> None:
@@ -167,5 +167,5 @@ def _check_column_family(schema: _JavaData) -> None:
     schema.json_object()  # the type of the keys of a map
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

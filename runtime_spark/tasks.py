@@ -1,4 +1,4 @@
-"""Which subtasks run in a task of Spark: what to say of one that runs for long, or has failed."""
+"""Maps Spark tasks to the subtasks that they run, to report on tasks that run for long or have failed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime_spark.layout import Layout, spark_partition
 
 __all__ = ("Tasks",)
 
-_MOST = 1000
+_MAX_TASKS = 1000  # per stage
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Tasks:
     layout: Layout
 
     def sources(self) -> list[str]:
-        """The sources, as errors call them."""
+        """Return the sources, as errors name them."""
         return [_named(operator) for operator in self.plan.operators if operator.kind is OperatorKind.SOURCE]
 
     def subtasks_in(self, task: int) -> list[str]:
-        """The subtasks of operators and sinks that run in the task of this number, at any level of the job.
+        """Return the subtasks of operators and sinks that run in the task with this number, at any level of the job.
 
-        A source reads in tasks as they come, so the list does not include sources.
+        Sources are not included, because they can read in any task.
         """
         found = []
         for (operator_id, subtask), slot in self.layout.slots.items():
@@ -40,13 +40,13 @@ class Tasks:
         return found
 
     def running(self, spark: SparkSession) -> list[int]:
-        """The numbers of the tasks that run now in the session, of any job; empty if Spark does not say."""
+        """Return the numbers of the running tasks of the session, of any job; empty if Spark does not report them."""
         with suppress(Exception):
             return _numbers(spark, spark.sparkContext.statusTracker().getActiveStageIds(), "RUNNING")
         return []
 
     def failed(self, spark: SparkSession, run_id: str) -> list[int]:
-        """The numbers of the tasks that have failed in the jobs of a query's run; empty if Spark does not say."""
+        """Return the numbers of the failed tasks of a run of a query; empty if Spark does not report them."""
         with suppress(Exception):
             tracker = spark.sparkContext.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(run_id)]
@@ -63,7 +63,7 @@ class Tasks:
 
 def _numbers(spark: SparkSession, stages: Iterable[int], status: str) -> list[int]:
     store = spark.sparkContext._jsc.sc().statusStore()  # not public, and missing in Spark Connect
-    lists = [store.taskList(stage, 0, _MOST) for stage in stages]
+    lists = [store.taskList(stage, 0, _MAX_TASKS) for stage in stages]
     tasks = [tasks.apply(place) for tasks in lists for place in range(tasks.size())]
     return sorted({task.index() for task in tasks if task.status() == status})
 

@@ -1,4 +1,4 @@
-"""State that a micro-batch has left which was not committed."""
+"""Deletes the state of micro-batches that were not committed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _VERSION = re.compile(r"\.?(\d+)[._]")
 
 
 def discard_uncommitted_state(checkpoint: Folder, first_batch: int) -> None:
-    """Delete what micro-batches from ``first_batch`` on have written: the run that begins writes it again.
+    """Delete the state that micro-batches from ``first_batch`` on have written. The run that begins writes it again.
 
-    An earlier attempt may have written something else: the program was another one, or not every subtask was called.
-    Some of Spark's file managers never replace a file, so they would keep what it has written.
+    An earlier attempt may have written different state, because the program has changed or not every subtask was
+    called. Some of Spark's file managers never replace a file, so the earlier state would remain.
     """
     for level in checkpoint.numbers("state"):
         for partition in checkpoint.numbers(f"state/{level}"):
             folder = f"state/{level}/{partition}"
             for name in checkpoint.sizes(folder):
                 version = _VERSION.match(name)
-                if version is not None and int(version.group(1)) > first_batch:  # a micro-batch makes the next version
+                if version is not None and int(version.group(1)) > first_batch:  # micro-batch n writes version n + 1
                     checkpoint.delete(f"{folder}/{name}")

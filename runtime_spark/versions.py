@@ -1,4 +1,4 @@
-"""Which versions of Spark the runtime supports: those that ``tests/spark/test_spark_facts.py`` passes with."""
+"""Checks the version of Spark. ``tests/spark/test_spark_facts.py`` passes with the supported versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsv2.errors import ConfigurationError
 __all__ = ("SUPPORTED", "check_pyspark", "check_spark")
 
 SUPPORTED = ((4, 2), (4, 3))
-"""Major and minor version, oldest first. The extra ``spark`` in pyproject.toml allows the same."""
+"""Major and minor versions, oldest first. The extra ``spark`` in pyproject.toml allows the same versions."""
 
 
 class _Session(Protocol):
@@ -26,9 +26,10 @@ def check_pyspark() -> None:
 
 
 def check_spark(session: _Session) -> None:
-    """Check the Spark behind ``session``, which ``SPARK_HOME`` or a cluster may choose.
+    """Check the Spark of ``session``, which ``SPARK_HOME`` or a cluster may choose.
 
-    Raises ``ConfigurationError`` if it is not supported.
+    Raises:
+        ConfigurationError: The version is not supported.
     """
     _check(session.version, "The Spark of this session")
 
@@ -39,5 +40,5 @@ def _check(version: str, which: str) -> None:
         supported = " and ".join(f"{major}.{minor}" for major, minor in SUPPORTED)
         raise ConfigurationError(
             f"{which} has version {version}; dsv2 supports {supported}. "
-            f"Install a supported one with: pip install 'dsv2[spark]'"
+            f"Install a supported version with: pip install 'dsv2[spark]'"
         )

@@ -1,4 +1,4 @@
-"""What the workers need of a job, and how it gets there: once as bytes in Spark's closure, cached per process."""
+"""Passes a job to the workers: as bytes in Spark's closure, unpickled once per process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
-from pyspark import (
-    TaskContext,  # the copy that Spark pickles closures with: classes keep their identity
-)
+from pyspark import TaskContext
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
@@ -38,7 +36,7 @@ _ALLOCATIONS = 200_000
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """A job as the workers see it: no sinks, functions as bytes, and so the sources that subtasks read themselves."""
+    """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes."""
 
     plan: Plan
     layout: Layout
@@ -50,16 +48,16 @@ class WorkerJob:
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
-        """The functions that run where sources read; they keep nothing, so one object of each will do."""
+        """The functions chained to sources. They have no state, so one object of each is enough."""
         return {op.id: from_bytes(self.functions[op.id]) for op in self.plan.chained_to_sources}
 
     @property
     def signing_key(self) -> bytes | None:
-        """What signs state, if anything does."""
+        """The key that signs state; None if state is not signed."""
         return None if self.state_key is None else self.state_key.value
 
     def codec(self) -> Codec:
-        """A codec of the job's own types, which signs with its key."""
+        """Create a codec for the types of the job, which signs with its key."""
         return Codec(self.registry, self.signing_key)
 
     def new_subtask(
@@ -71,7 +69,7 @@ class WorkerJob:
         now_ms: int,
         page_stores: PageStores = in_blob,
     ) -> Subtask:
-        """A subtask with function objects of its own; ``now_ms`` is the processing time of the micro-batch."""
+        """Create a subtask with its own function objects. ``now_ms``: The processing time of the micro-batch."""
         task = TaskContext.get()
         context = JobContext(
             self.plan.job_name,
@@ -95,7 +93,7 @@ def pack_job(
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
 ) -> bytes:
-    """The job as bytes for ``load_job``. ``history``: of the checkpoint from which it runs."""
+    """Pickle the job for ``load_job``. ``history``: The history of the state in its checkpoint."""
     functions = {
         operator.id: to_bytes(operator.body)
         for operator in plan.operators
@@ -110,23 +108,23 @@ def pack_job(
 
 @lru_cache(maxsize=4)
 def load_job(packed: bytes) -> WorkerJob:
-    """The job of ``pack_job``, made once per process."""
+    """Unpickle the result of ``pack_job``, once per process."""
     job: WorkerJob = from_bytes(packed)
     return job
 
 
 def batch_id() -> int:
-    """The micro-batch of the task that calls this, 0 outside of Spark's streaming queries."""
+    """Return the micro-batch of the current task; 0 outside Spark's streaming queries."""
     task = TaskContext.get()
     number = task.getLocalProperty("streaming.sql.batchId") if task is not None else None
     return int(number or 0)
 
 
 def forget_modules() -> None:
-    """Has the collector of a worker pass over what is in memory now, once: modules, mostly. Call it in tasks.
+    """Exclude the objects that are in memory now, mostly modules, from garbage collection. Call it in tasks.
 
-    Behind each task Spark looks for cyclic garbage in the worker, and the next task waits for it. With pandas and Arrow
-    in memory that takes longer than a small task.
+    Spark collects cyclic garbage in the worker after each task, and the next task waits for it. With pandas and Arrow
+    in memory, that takes longer than a small task.
     """
     if TaskContext.get() is not None:
         _freeze()
@@ -140,9 +138,9 @@ def _freeze() -> None:
 
 @contextmanager
 def patient_collector() -> Iterator[None]:
-    """Has Python look for cyclic garbage less often while many records are in memory, which are none.
+    """Make Python collect cyclic garbage less often while many records are in memory.
 
-    At its usual pace the collector goes through all of them again and again, for a third of the processor's time.
+    With the default threshold, the collector traverses all records repeatedly, which takes a third of the CPU time.
     """
     before = gc.get_threshold()
     gc.set_threshold(_ALLOCATIONS, *before[1:])
@@ -161,7 +159,7 @@ def _without_body(operator: Operator) -> Operator:
 
 
 class _SourceElsewhere(BaseSource[Any]):
-    """Stands for a source, which a worker reads by other means."""
+    """Replaces a source in the plan. A worker gets the source separately if it reads it."""
 
     @property
     def bounded(self) -> bool:
@@ -172,4 +170,4 @@ class _SourceElsewhere(BaseSource[Any]):
 
 
 class _SinkElsewhere(Sink[Any]):
-    """Stands for a sink, which is written on the driver's behalf."""
+    """Replaces a sink in the plan. A worker gets the sink separately if it writes to it."""

@@ -78,7 +78,7 @@ def assert_refused(spark: SparkSession, job: tuple[Path, StateLayout], error: ty
 
 def test_state_of_the_micro_batch_before_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
     replace_by_the_version_before(job[0], COMPLETE)
-    written = f"was last written in micro-batch {COMPLETE - 2}, but micro-batch {COMPLETE} of the checkpoint goes on"
+    written = f"was last written in micro-batch {COMPLETE - 2}, but micro-batch {COMPLETE} of the checkpoint continues"
     assert_refused(spark, job, CorruptDataError, written)
 
 
@@ -89,7 +89,7 @@ def test_changes_of_a_micro_batch_that_are_missing_in_between_are_refused(
     if job[1] is not StateLayout.MAP:
         pytest.skip("A value is written whole in each micro-batch.")
     replace_by_the_version_before(job[0], COMPLETE - 1)
-    assert_refused(spark, job, CorruptDataError, f"is not whole: what micro-batch {COMPLETE - 2} has written")
+    assert_refused(spark, job, CorruptDataError, f"is incomplete: the entries that micro-batch {COMPLETE - 2} wrote")
 
 
 def test_state_that_spark_cannot_read_is_refused_naming_its_subtasks(
@@ -125,7 +125,7 @@ def test_lost_types_of_state_are_taken_from_a_new_checkpoint(
     run(spark, Path(shutil.copytree(folder, tmp_path / "intact")), layout, whole=True)
     types = [f"state/{level}/{name}" for level in range(3) for name in ("_metadata", "_stateSchema")]
     shutil.rmtree(folder / "checkpoint" / types[2])
-    assert_refused(spark, job, CorruptDataError, "replace state/1/_metadata and state/1/_stateSchema by those")
+    assert_refused(spark, job, CorruptDataError, "replace state/1/_metadata and state/1/_stateSchema with the ones")
     with pytest.raises(UserFunctionError):
         run(spark, tmp_path / "new", layout, whole=False)
     for name in types:
@@ -144,7 +144,7 @@ def test_state_of_another_checkpoint_is_refused(
         run(spark, other, layout, whole=False)
     shutil.rmtree(folder / "checkpoint/state")
     shutil.copytree(other / "checkpoint/state", folder / "checkpoint/state")
-    assert_refused(spark, job, CorruptDataError, "is of another checkpoint: it is that of ")
+    assert_refused(spark, job, CorruptDataError, "belongs to another checkpoint: its checkpoint is ")
 
 
 def test_a_backup_that_is_older_than_the_output_is_refused(
@@ -156,7 +156,7 @@ def test_a_backup_that_is_older_than_the_output_is_refused(
     whole = read_back(folder / "out")
     shutil.rmtree(folder / "checkpoint")
     shutil.copytree(tmp_path / "backup", folder / "checkpoint")
-    said = rf"has got micro-batch \d+ already, and the checkpoint goes on with micro-batch {COMPLETE}: it is older than"
+    said = rf"already has micro-batch \d+, but the checkpoint is older and continues with micro-batch {COMPLETE}\."
     assert_refused(spark, job, IncompatibleCheckpointError, said)
     for old in (folder / "out").glob("batch_id=*"):
         if int(old.name.removeprefix("batch_id=")) >= COMPLETE:

@@ -85,11 +85,11 @@ def manifest_file(folder: Path) -> Path:
 def test_a_changed_program_is_refused_before_any_batch(spark: SparkSession, folder: Path) -> None:
     text = assert_refused(spark, folder, key=by_place)
     first, difference, sample, advice = text.splitlines()
-    assert first == f"The checkpoint {folder}/checkpoint cannot be continued by this program:"
+    assert first == f"This program cannot continue from the checkpoint {folder}/checkpoint:"
     assert difference.startswith("  - operator 'total' (defined at ")
-    assert "): the key selector of input 0 computes something else than before; if all keys" in difference
-    assert "): the key selector of input 0 gives another key than before: for Reading(sensor='sensor-" in sample
-    assert advice.startswith("Undo the change, or start from a new checkpoint_location")
+    assert "): the key selector of input 0 has changed; if all keys" in difference
+    assert "): the key selector of input 0 returns another key than before: for Reading(sensor='sensor-" in sample
+    assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
     # The one that wrote it goes on.
     run(spark, folder, key=sensor_of)
     assert {row[0] for row in read_back(folder / "out")} == {0, 1}
@@ -100,7 +100,7 @@ def test_a_selector_is_held_to_its_keys_even_where_a_version_says_that_they_are_
 ) -> None:
     text = assert_refused(spark, folder, key=by_place, version=1)
     (difference,) = text.splitlines()[1:-1]
-    assert "it gave 'sensor-" in difference
+    assert "it returned 'sensor-" in difference
     run(spark, folder, key=lambda record: record.sensor[:99], version=1)
 
 
@@ -116,7 +116,7 @@ class TagAnew(OneInputStreamProcessFunction[Reading, Reading]):
 
 
 def test_a_field_that_has_another_name_is_a_warning_or_an_error(spark: SparkSession, folder: Path) -> None:
-    said = "the checkpoint holds the field 'seen' of its function, which the program does not ask for"
+    said = "the checkpoint holds the field 'seen' of its function, which the program no longer uses"
     text = assert_refused(spark, folder, tag=TagAnew, strict=True)
     assert text.splitlines()[1].startswith("  - operator 'tag' (defined at ")
     assert said in text
@@ -205,7 +205,7 @@ def test_the_manifest_is_json_for_people(folder: Path) -> None:
     ("damage", "said"),
     [
         (lambda text: text[: len(text) // 2], "is damaged: "),
-        (lambda text: "{}", "is damaged: it is not one of dsv2."),
+        (lambda text: "{}", "is damaged: it is not a manifest of dsv2."),
         (lambda text: "7", "is damaged: it is not a JSON object."),
         (lambda text: text.replace('"format_version": ', '"format_version": 9'), "is damaged: its crc32 is not "),
         (
@@ -332,5 +332,5 @@ def test_a_collection_that_has_grown_since_the_job_came_to_its_end(spark: SparkS
 
     assert run_with(1, 2) == [1, 2]
     assert run_with(1, 2) == []
-    with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records, and holds 3 now"):
+    with pytest.raises(IncompatibleCheckpointError, match="ended after 2 records but now holds 3"):
         run_with(1, 2, 3)

@@ -123,8 +123,8 @@ def test_signed_state_is_continued_with_its_key_and_refused_with_another_or_none
     output, key = tmp_path / "out", StateKey(b"signs the state of this one job.")
     run_some(spark, output, checkpoint, 1, layout, key)
     for other, reason in (
-        (None, "is signed, and the job has no key for it"),
-        (StateKey(b"signs the state of another job.."), "the signature does not fit"),
+        (None, "is signed, but the job has no key"),
+        (StateKey(b"signs the state of another job.."), "the signature does not match"),
     ):
         env = new_environment(spark, layout, other)
         build(env, str(output), COUNT, PER_BATCH)

@@ -238,12 +238,12 @@ def test_the_trigger_is_the_given_one_or_fits_the_sources(
 
 def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: SparkSession, checkpoint: str) -> None:
     env, _ = environment(spark, 1, count=2)
-    with pytest.raises(ConfigurationError, match="A STREAMING job on Spark keeps its state in a checkpoint: execute"):
+    with pytest.raises(ConfigurationError, match="A STREAMING job on Spark requires a checkpoint: execute"):
         env.execute()
     for options in ({"checkpoint_location": checkpoint}, {"trigger": Trigger.available_now()}):
         env, _ = environment(spark, 1, count=2)
         env.set_execution_mode(RuntimeExecutionMode.BATCH)
-        with pytest.raises(ConfigurationError, match="A BATCH job has neither checkpoint nor trigger"):
+        with pytest.raises(ConfigurationError, match="A BATCH job has neither a checkpoint nor a trigger"):
             env.execute(**options)
     assert not Path(checkpoint).exists()
 
@@ -286,7 +286,7 @@ def test_a_start_that_failed_leaves_a_checkpoint_for_any_program(spark: SparkSes
 def test_the_session_has_to_be_one() -> None:
     env = ExecutionEnvironment.get_instance(spark="local[2]")
     env.from_collection([1]).to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match=r"spark=\.\.\. takes your SparkSession, not str\."):
+    with pytest.raises(ConfigurationError, match=r"spark=\.\.\. must be a SparkSession, got str\."):
         env.execute()
 
 

@@ -259,7 +259,7 @@ def test_a_sink_that_cannot_be_written_is_refused_before_anything_runs(
         (FileSink[Any](str(tmp_path), schema="n lon"), SchemaError, "'n lon' is not a schema"),
         (FileSink[Any](str(tmp_path), schema="int"), SchemaError, "'int' is not a schema of columns but int."),
         (FileSink[Any](str(tmp_path), schema=int), SchemaError, "int has no fields with types"),
-        (UnknownSink(), ConfigurationError, "is of a kind that the Spark runtime does not know."),
+        (UnknownSink(), ConfigurationError, "has a type that the Spark runtime does not support."),
     ):
         env = environment(spark, mode)
         env.from_collection([1]).to_sink(sink).with_uid("sink")

@@ -261,7 +261,11 @@ def test_a_dataframe_that_does_not_fit_is_refused_before_anything_runs(spark: Sp
     frame = spark.range(3)
     for record_type, how, said in (
         (NoId, {}, "the DataFrame does not fit NoId: it has no column 'number'. Its columns are id bigint; select or"),
-        (WrongType, {}, "the DataFrame does not fit WrongType: column 'id' is bigint, the field is str. Its columns"),
+        (
+            WrongType,
+            {},
+            "the DataFrame does not fit WrongType: column 'id' is bigint, but the field is str. Its columns",
+        ),
         (dict, {"split_by": "topic"}, "split_by names column 'topic'; the DataFrame has id."),
         (int, {}, "int has no fields with types: use a dataclass or a NamedTuple class"),
     ):
@@ -282,5 +286,5 @@ class LooksLikeADataFrame:
 def test_what_only_looks_like_a_dataframe_is_refused(spark: SparkSession) -> None:
     env = environment(spark, BATCH)
     env.from_dataframe(LooksLikeADataFrame(), dict).to_sink(CollectSink())
-    with pytest.raises(ConfigurationError, match="needs a Spark DataFrame, not LooksLikeADataFrame"):
+    with pytest.raises(ConfigurationError, match="requires a Spark DataFrame, got LooksLikeADataFrame"):
         env.execute()

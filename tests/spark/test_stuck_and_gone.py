@@ -128,9 +128,7 @@ def test_a_sink_on_the_driver_that_blocks_is_named(
     env.from_source(DataGeneratorSource(abs, count=None)).to_sink(ForeachBatchSink(block)).with_uid("out")
     job = env.execute_async("stuck", checkpoint_location=checkpoint)
     assert entered.wait(LONG)
-    with pytest.raises(
-        JobError, match=r"'stuck' was cancelled, but it has not ended: the function of the sink .*'out'"
-    ):
+    with pytest.raises(JobError, match=r"'stuck' was cancelled but has not ended: the function of the sink .*'out'"):
         job.stop(timeout=timedelta(seconds=0))
     opened.set()
     assert job.await_termination(timedelta(seconds=LONG)) is True
@@ -163,7 +161,7 @@ def from_spans(spark: SparkSession) -> ExecutionEnvironment:
             lambda spark: build(spark, leave, BATCH)[0],
             ["a Python worker of Spark ended unexpectedly, in task", "KeyedProcess (uid 'blocks'), defined at"],
         ),
-        (from_spans, ["a Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]),
+        (from_spans, ["the Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]),
     ],
 )
 def test_a_process_that_is_gone(

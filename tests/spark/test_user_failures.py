@@ -239,6 +239,6 @@ def test_a_module_that_workers_do_not_find_is_named(
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_execution_mode(mode)
     env.from_source(DataGeneratorSource(same, count=2)).to_sink(CollectSink())
-    with pytest.raises(JobError, match="cannot import what it needs: No module named 'only_here'") as failed:
+    with pytest.raises(JobError, match="cannot import a module: No module named 'only_here'") as failed:
         env.execute("lost", checkpoint_location=checkpoint if mode is STREAMING else None)
     assert f"PYSPARK_PYTHON={sys.executable}" in str(failed.value)

@@ -140,7 +140,7 @@ def test_without_a_version_any_more_the_code_counts_again() -> None:
     before = Program(key=topic, version=3)
     assert found(before, Program(key=topic)) == []
     (difference,) = found(before, Program(key=author))
-    assert difference.endswith("computes something else than before; if all keys stay the same, give it version=3")
+    assert difference.endswith("has changed; if all keys stay the same, give it version=3")
 
 
 def test_selectors_of_outputs_have_versions_as_well() -> None:
@@ -201,8 +201,8 @@ def test_a_selector_is_held_to_the_keys_that_it_gave() -> None:
     assert verdict(samples, Program(key=lambda tweet: str(tweet[0]))) == []
     (text,) = verdict(samples, Program(key=topic_or_author))
     assert text.endswith(
-        "the key selector of input 0 gives another key than before: for Tweet(topic='b', author='y') it gave 'b', and "
-        "now it gives 'y'"
+        "the key selector of input 0 returns another key than before: for Tweet(topic='b', author='y') it returned "
+        "'b', and now it returns 'y'"
     )
     assert text.startswith("operator 'count' (defined at ")
 
@@ -250,16 +250,16 @@ def test_every_difference_is_listed_with_those_of_the_samples() -> None:
     with pytest.raises(IncompatibleCheckpointError) as refused:
         start(Program(key=author), PROGRAM, notes)
     head, digest, sample, advice = str(refused.value).splitlines()
-    assert head == "The checkpoint /checkpoint cannot be continued by this program:"
-    assert "computes something else than before" in digest
-    assert "gives another key than before" in sample
-    assert advice.startswith("Undo the change, or start from a new checkpoint_location")
+    assert head == "This program cannot continue from the checkpoint /checkpoint:"
+    assert "has changed" in digest
+    assert "returns another key than before" in sample
+    assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
 
 
 def test_samples_count_whatever_versions_say() -> None:
     notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
     assert start(Program(key=lambda tweet: tweet[0], version=1), PROGRAM, notes).keys == notes.keys
-    with pytest.raises(IncompatibleCheckpointError, match="gives another key than before"):
+    with pytest.raises(IncompatibleCheckpointError, match="returns another key than before"):
         start(Program(key=author, version=1), PROGRAM, notes)
 
 
@@ -280,7 +280,7 @@ def test_selectors_are_compared_again_after_the_first_start_with_another_python(
     notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), codec_of(plan))
     assert [program["python"] for program in notes.programs] == [PYTHON]
     changed = Program(key=author)
-    with pytest.raises(IncompatibleCheckpointError, match="computes something else"):
+    with pytest.raises(IncompatibleCheckpointError, match="has changed"):
         check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, codec_of(plan))
 
 
@@ -368,7 +368,7 @@ def test_what_is_dropped_is_a_warning_at_the_line_of_the_operator_or_an_error() 
     (warning,) = caught
     assert warning.category is DroppedStateWarning
     assert warning.filename == __file__
-    assert "the checkpoint holds the state 'total', which the program does not ask for" in str(warning.message)
+    assert "the checkpoint holds the state 'total', which the program no longer uses" in str(warning.message)
     with pytest.raises(IncompatibleCheckpointError, match="holds the state 'total'"):
         refuse_or_warn_of_dropped("/checkpoint", what, allowed=False)
     refuse_or_warn_of_dropped("/checkpoint", [], allowed=False)

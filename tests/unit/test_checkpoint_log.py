@@ -50,7 +50,7 @@ def test_an_empty_folder_is_a_beginning(tmp_path: Path) -> None:
     assert beginning_of(LocalFolder(str(tmp_path / "none"))) == Beginning(0, repeats=False)
 
 
-NOT_COMPLETE = "delete it if no sink has got anything of that micro-batch"
+NOT_COMPLETE = "If no sink has received records of that micro-batch, you can also delete it"
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ NOT_COMPLETE = "delete it if no sink has got anything of that micro-batch"
         ("offsets/5", OFFSETS.replace("v1", "w1"), NOT_COMPLETE),
         ("offsets/5", OFFSETS.replace('"position"', '"position'), NOT_COMPLETE),
         ("offsets/5", OFFSETS.replace("\n-\n", ""), NOT_COMPLETE),
-        ("offsets/4", OFFSETS[:10], "put back a backup of the whole checkpoint"),
-        ("offsets/4", OFFSETS.replace("\n-\n", ""), "put back a backup of the whole checkpoint"),
-        ("offsets/4", None, "put back a backup of the whole checkpoint"),
-        ("commits/4", "", "delete it: then that micro-batch is repeated"),
-        ("commits/4", COMMIT[:12], "delete it: then that micro-batch is repeated"),
-        ("commits/4", COMMIT.replace("v1", "\x00\x01"), "delete it: then that micro-batch is repeated"),
+        ("offsets/4", OFFSETS[:10], "Restore the whole checkpoint from a backup"),
+        ("offsets/4", OFFSETS.replace("\n-\n", ""), "Restore the whole checkpoint from a backup"),
+        ("offsets/4", None, "Restore the whole checkpoint from a backup"),
+        ("commits/4", "", "delete it; that micro-batch is then repeated"),
+        ("commits/4", COMMIT[:12], "delete it; that micro-batch is then repeated"),
+        ("commits/4", COMMIT.replace("v1", "\x00\x01"), "delete it; that micro-batch is then repeated"),
         ("metadata", "", 'write {"id":"<any UUID>"} into it'),
         ("metadata", METADATA.replace("b1b", "b1x"), 'write {"id":"<any UUID>"} into it'),
         ("metadata", "[]", 'write {"id":"<any UUID>"} into it'),

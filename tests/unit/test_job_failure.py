@@ -43,9 +43,9 @@ def test_the_way_out_is_told_where_it_is_known() -> None:
     grown = Exception("IllegalStateException: DirectByteBufferOutputStream cannot grow beyond 2GB limit")
     assert "sent more than 2 GiB in one micro-batch" in str(job_failure(grown, "job"))
     returned = Exception("TypeError: Cannot convert pyarrow.lib.ChunkedArray to pyarrow.lib.Array")
-    assert "records and the state of its subtasks together" in str(job_failure(returned, "job"))
+    assert "counting records and the state of its subtasks" in str(job_failure(returned, "job"))
     missing = Exception("Traceback (most recent call last):\nModuleNotFoundError: No module named 'pyarrow'\n SQLSTATE")
-    assert "cannot import what it needs: No module named 'pyarrow'. Workers run the Python" in str(
+    assert "cannot import a module: No module named 'pyarrow'. Workers run the Python" in str(
         job_failure(missing, "job")
     )
 
@@ -89,14 +89,14 @@ def test_of_a_worker_that_is_gone_the_subtasks_of_its_task_are_named() -> None:
 @pytest.mark.parametrize("before", [": ", " - "])
 def test_where_a_worker_was_is_shown_if_spark_knows(before: str) -> None:
     text = str(job_failure(Exception(CRASHED.format(more=before + STACK)), "job", tasks()))
-    assert text.endswith(f"The worker was here:\n{STACK}")
+    assert text.endswith(f"The stack of the worker:\n{STACK}")
 
 
 def test_of_a_planner_that_is_gone_the_sources_are_named() -> None:
     gone = Exception("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n=== more")
     text = str(job_failure(gone, "job", tasks()))
-    assert "a Python process that plans the reading of a source ended unexpectedly: that of numbers, defined at" in text
-    assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: a Python process")
+    assert "the Python process that plans the reading of a source ended unexpectedly: numbers, defined at" in text
+    assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: the Python process")
 
 
 def test_of_state_that_cannot_be_read_the_subtasks_and_the_folder_are_named() -> None:
@@ -105,11 +105,13 @@ def test_of_state_that_cannot_be_read_the_subtasks_and_the_folder_are_named() ->
         "\tat org.apache.spark.sql.errors\nCaused by: java.io.EOFException: Stream ended prematurely"
     )
     text = str(job_failure(unreadable, "job", tasks(), lambda: [1]))
-    assert text.startswith("Job 'job' failed: State of KeyedProcess (uid 'count'), defined at ")
+    assert text.startswith("Job 'job' failed: the state of KeyedProcess (uid 'count'), defined at ")
     assert ", subtask 1 or KeyedProcess (uid 'total'), defined at " in text
-    assert "a file in state/<level>/1 of the checkpoint is damaged or missing. Put back a backup" in text
+    assert "a file in state/<level>/1 of the checkpoint is damaged or missing. Restore the whole checkpoint" in text
     assert text.endswith("Caused by: java.io.EOFException: Stream ended prematurely")
-    assert "State of a subtask cannot be read: a file in state of the checkpoint" in str(job_failure(unreadable, "job"))
+    assert "the state of a subtask cannot be read: a file in state of the checkpoint" in str(
+        job_failure(unreadable, "job")
+    )
 
 
 def test_a_place_that_spark_cannot_use_is_named() -> None:

@@ -83,7 +83,7 @@ def test_a_second_driver_is_refused_while_the_first_one_runs(folder: Folder, tim
         second.acquire()
     text = str(refused.value)
     assert text.startswith(f"Another driver runs a job with the checkpoint {folder.path}: process 7 on another-host (")
-    assert "Only one at a time can go on from a checkpoint: stop that job first" in text
+    assert "Only one job at a time can use a checkpoint. Stop that job first" in text
     first.check()
 
 
@@ -107,7 +107,7 @@ def test_a_driver_that_was_suspended_finds_its_time_over_and_the_next_one_goes_o
     first, second = lease(folder, "a", time), lease(folder, "b", time)
     first.acquire()
     second.acquire()  # the first one did nothing meanwhile
-    with pytest.raises(JobError, match="has lost its lease of the checkpoint"):
+    with pytest.raises(JobError, match="has lost its lease on the checkpoint"):
         first.check()
     second.check()
     first._beat()
@@ -130,7 +130,7 @@ def test_a_driver_that_cannot_reach_its_checkpoint_stops_in_time(
     own._beat()
     own.check()
     time.now += 1
-    with pytest.raises(JobError, match="could not say that it runs"):
+    with pytest.raises(JobError, match="could not renew the lease"):
         own.check()
     monkeypatch.undo()
     own.check()  # nobody else has come: it goes on

@@ -186,13 +186,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         PROGRAM,
         replace(PROGRAM, clean_uid="wash"),
         [
-            "AT(clean) is gone, or has another uid",
+            "AT(clean) was removed, or has another uid",
             "AT(wash) is new, or has another uid",
             "AT(count): the origin of input 0 was 'clean' and is now 'wash'",
         ],
     ),
     "an operator added": (PROGRAM, replace(PROGRAM, extra="audit"), ["AT(audit) is new, or has another uid"]),
-    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["AT(audit) is gone, or has another uid"]),
+    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["AT(audit) was removed, or has another uid"]),
     "kind": (PROGRAM, TWO_OUTPUTS, ["AT(count): its kind was one-input and is now two-output"]),
     "parallelism": (
         PROGRAM,
@@ -209,13 +209,13 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "key": (
         PROGRAM,
         replace(PROGRAM, key=author),
-        ["AT(count): the key selector of input 0 computes something else than before" + WAY_OUT],
+        ["AT(count): the key selector of input 0 has changed" + WAY_OUT],
     ),
     "key of the output": (
         PROGRAM,
         replace(PROGRAM, keeps_key=author),
-        ["AT(count): the key selector of output 0 computes something else than before" + WAY_OUT,
-         "AT(join): the key selector of input 0 computes something else than before" + WAY_OUT],
+        ["AT(count): the key selector of output 0 has changed" + WAY_OUT,
+         "AT(join): the key selector of input 0 has changed" + WAY_OUT],
     ),
     "origin": (
         PROGRAM,
@@ -238,7 +238,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "order": (
         PROGRAM,
         replace(PROGRAM, sources=("users", "tweets")),
-        ["the sources are defined in another order: tweets, users became users, tweets"],
+        ["the order of the sources was tweets, users and is now users, tweets"],
     ),
     "type of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int), VALUE("seen", Tweet))),
@@ -260,27 +260,27 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "windows": (
         replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(10)), InWindows())),
         replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(20)), InWindows())),
-        ["AT(count): what its state is made of was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
+        ["AT(count): the content of its state was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
          "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
          "records"],
     ),
     "interval join": (
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5), JoinType.LEFT)),
-        ["AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
+        ["AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
     "join in windows": (
         replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair)),
         replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair, JoinType.SEMI)),
-        ["AT(join): what its state is made of was sessions in event time, which hold records of two inputs, "
+        ["AT(join): the content of its state was sessions in event time, which hold records of two inputs, "
          "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
     ),
     "another join": (
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
         replace(PROGRAM, join=processing_time_temporal_join(pair)),
-        ["AT(join): its need of processing-time timers was False and is now True",
-         "AT(join): what its state is made of was the records that wait for partners in INNER interval joins and is "
+        ["AT(join): its use of processing-time timers was False and is now True",
+         "AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the latest row of each key of the build side, and the probe records that wait for its snapshot",
          "watermark 'BUILTIN_API_EVENT_TIME_IDLE' is newly declared",
          "watermark 'BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME' is newly declared"],
@@ -294,7 +294,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "what windows hold": (
         replace(PROGRAM, count=window(WindowStrategy.session(ms(10)), InWindows())),
         replace(PROGRAM, count=reduce(WindowStrategy.session(ms(20)), max)),
-        ["AT(count): what its state is made of was sessions in event time, which hold records and is now sessions in "
+        ["AT(count): the content of its state was sessions in event time, which hold records and is now sessions in "
          "event time, which hold reduced records"],
     ),
     "type of a window state": (
@@ -339,7 +339,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         PROGRAM,
         replace(declaring(DONE), key=author, shuffled=True),
         ["AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'",
-         "AT(count): the key selector of input 0 computes something else than before" + WAY_OUT,
+         "AT(count): the key selector of input 0 has changed" + WAY_OUT,
          "watermark 'done' is newly declared",
          "watermark 'newest' is no longer declared"],
     ),
@@ -418,7 +418,7 @@ def test_key_selectors_of_another_python_version_are_not_compared() -> None:
     assert differences(old, replace(PROGRAM, key=author, keeps_key=author).manifest()) == []
     old["operators"]["count"]["inputs"][0]["key"] = None
     assert [d.partition(": ")[2] for d in differences(old, PROGRAM.manifest())] == [
-        "the key selector of input 0 computes something else than before"
+        "the key selector of input 0 has changed"
     ]
     assert PROGRAM.manifest()["python"] == PYTHON
 
@@ -429,7 +429,7 @@ def test_key_selectors_of_another_python_version_are_not_compared() -> None:
 def test_a_version_that_this_one_cannot_read_is_all_that_is_said(name: str, what: str) -> None:
     now = PROGRAM.manifest()
     old = {"manifest_version": now["manifest_version"], "format_version": now["format_version"], name: 7}
-    assert differences(old, now) == [f"it was written with {what} 7, this version of dsv2 writes {now[name]}"]
+    assert differences(old, now) == [f"it was written with {what} 7, but this version of dsv2 writes {now[name]}"]
 
 
 def test_another_number_of_state_partitions_is_a_difference() -> None:

@@ -209,7 +209,9 @@ def test_a_store_without_the_changes_of_one_micro_batch_is_refused_by_the_next_r
     places = [key for key in first.slot.maps["pages"].kept if key[0] == map_stage.JOURNAL]
     assert [place for _, place in places] == [0, 1, 2, 3]
     whole = first.slot.maps["pages"].kept.pop(places[2])
-    with pytest.raises(Exception, match=r"State of .*uid 'visits'.* is not whole: what micro-batch 2 has written"):
+    with pytest.raises(
+        Exception, match=r"State of .*uid 'visits'.* is incomplete: the entries that micro-batch 2 wrote"
+    ):
         second.batch(2_000, Visit("a"))
     first.slot.maps["pages"].kept[places[2]] = whole
     number = itertools.count(4)

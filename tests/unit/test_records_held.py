@@ -76,7 +76,7 @@ def test_on_spark_a_job_that_has_come_to_the_end_of_its_input_has_failed() -> No
     plan = environment_with(Spans({"a": 5})).build_plan()
     job = ended(plan, held=3)
     assert job.status is JobStatus.FAILED
-    with pytest.raises(JobError, match=r"records still wait behind aligned watermarks: 3 in .* \(uid 'all'\)"):
+    with pytest.raises(JobError, match=r"records are still buffered behind aligned watermarks: 3 in .* \(uid 'all'\)"):
         job.await_termination()
     assert ended(plan, held=0).status is JobStatus.FINISHED
 

@@ -158,7 +158,7 @@ def test_the_fields_of_a_record_type_are_those_of_its_constructor() -> None:
             r"Field 'color' of WithColor has type <enum 'Color'>, for which there is no column type. Use bool,",
         ),
         (WithPoint, r"Field 'point' of WithPoint has type .*Point'>, for which there is no column type"),
-        (int, r"int has no fields with types: use a dataclass or a NamedTuple class, or give a DDL string"),
+        (int, r"int has no fields with types. Use a dataclass or a NamedTuple class, or a DDL string"),
         (tuple, r"tuple has no fields with types"),
         (WithUnresolvable, r"The field types of WithUnresolvable cannot be resolved: name 'Unresolvable' is not def"),
     ],
@@ -184,13 +184,17 @@ def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
     ("record_type", "columns", "said"),
     [
         (Point, table(x=INT), "it has no column 'y'"),
-        (Point, table(x=INT, y=STRING), "column 'y' is string, the field is int"),
-        (Point, table(x=DOUBLE, y=BOOL), "column 'x' is double, the field is int; column 'y' is boolean, the field is"),
-        (OneField, table(value=t.DecimalType(10, 0)), "column 'value' is decimal(10,0), the field is int"),
-        (WithColor, table(color=INT), "column 'color' is int, the field is Color"),
-        (WithPoint, table(point=table(x=INT)), "column 'point' is struct<x:int>, the field is Point"),
-        (Everything, table(tags=t.ArrayType(INT)), "column 'tags' is array<int>, the field is list[str]"),
-        (Everything, table(maybe=STRING), "column 'maybe' is string, the field is int | None"),
+        (Point, table(x=INT, y=STRING), "column 'y' is string, but the field is int"),
+        (
+            Point,
+            table(x=DOUBLE, y=BOOL),
+            "column 'x' is double, but the field is int; column 'y' is boolean, but the field is",
+        ),
+        (OneField, table(value=t.DecimalType(10, 0)), "column 'value' is decimal(10,0), but the field is int"),
+        (WithColor, table(color=INT), "column 'color' is int, but the field is Color"),
+        (WithPoint, table(point=table(x=INT)), "column 'point' is struct<x:int>, but the field is Point"),
+        (Everything, table(tags=t.ArrayType(INT)), "column 'tags' is array<int>, but the field is list[str]"),
+        (Everything, table(maybe=STRING), "column 'maybe' is string, but the field is int | None"),
     ],
 )
 def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.StructType, said: str) -> None:
@@ -294,14 +298,14 @@ def test_tuples_are_written_by_place_and_everything_else_by_name() -> None:
     [
         (Point, Point("a", 1), "Could not convert 'a' with type str"),  # type: ignore[arg-type]
         (Point, Point(None, 1), "field 'x' must not be None"),  # type: ignore[arg-type]
-        (Point, Point(1.5, 1), "field 'x' is int64: a float would be cut to fit"),  # type: ignore[arg-type]
+        (Point, Point(1.5, 1), "field 'x' is int64: a float would be truncated"),  # type: ignore[arg-type]
         (Point, Point(2**63, 1), "int too large"),
         (Point, (1, 2, 3), ": it has 3 values$"),
         (Point, (1,), ": it has 1 values$"),
         (Point, {"x": 1}, "it has no 'y'"),
         (Point, OneField(1), "'OneField' object has no attribute 'x'"),
         (Point, "text", "'str' object has no attribute 'x'"),
-        (table(day=DAY), (NOON,), r"field 'day' is date32\[day\]: a datetime would be cut to fit"),
+        (table(day=DAY), (NOON,), r"field 'day' is date32\[day\]: a datetime would be truncated"),
         (table(price=t.DecimalType(4, 2)), (Decimal("1.125"),), "would cause data loss"),
         (table(tags=t.ArrayType(STRING)), (["a", 1],), "Expected bytes, got a 'int' object"),
         (Everything, dataclasses.replace(EVERYTHING, tags=[None]), "field 'element' must not be None"),  # type: ignore[list-item]
@@ -383,7 +387,7 @@ def test_columns_are_written_as_records_are(schema: type | t.StructType, rows: l
         (table(other=INT), FLAT),
         (table(tags=t.ArrayType(STRING, False)), FLAT._replace(tags=[None])),
     ],
-    ids=["too large", "none", "cut to fit", "other kind", "missing", "none within"],
+    ids=["too large", "none", "truncated", "other kind", "missing", "none within"],
 )
 def test_columns_that_do_not_fit_are_refused_by_a_record(schema: t.StructType, row: Flat) -> None:
     refused = []

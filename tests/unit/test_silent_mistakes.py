@@ -464,12 +464,12 @@ def test_a_sink_whose_schema_cannot_fit_the_declared_records_is_refused(build: C
         check(build, schema)
     with pytest.raises(SchemaError, match="Total has no field 'total'"):
         check(build, Missing)
-    with pytest.raises(SchemaError, match="field 'word' is of type str, the column is bigint"):
+    with pytest.raises(SchemaError, match="field 'word' is of type str, but the column is bigint"):
         check(build, Named)
 
 
 def test_what_is_no_record_with_fields_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"they are of type str, not records with fields; map them to tuples"):
+    with pytest.raises(SchemaError, match=r"they are of type str, which has no fields; map them to tuples"):
         check(lambda s: s, Count)
     check(lambda s: s.map(to_pair), Total)
     with pytest.raises(SchemaError, match="they have 2 values"):

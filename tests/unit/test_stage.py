@@ -155,6 +155,6 @@ def test_subtasks_that_share_a_task_have_a_limit_together_where_their_values_tra
     messages = [record.getMessage() for record in caplog.records]
     if layout is StateLayout.BLOB:
         assert len(messages) == 2
-        assert all("share a task of Spark: their states have grown to 1200 bytes. At 2000" in said for said in messages)
+        assert all("share a Spark task: their states have grown to 1200 bytes. At 2000" in said for said in messages)
     else:
         assert messages == []

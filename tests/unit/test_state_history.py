@@ -57,13 +57,13 @@ def test_state_of_the_micro_batch_that_the_checkpoint_names_is_taken() -> None:
 @pytest.mark.parametrize(
     ("kept", "expected", "said"),
     [
-        (5, 6, "was last written in micro-batch 5, but micro-batch 7 of the checkpoint goes on from state that was "
+        (5, 6, "was last written in micro-batch 5, but micro-batch 7 of the checkpoint continues from state that was "
                "last written in micro-batch 6."),
         (6, 5, "was last written in micro-batch 6, but micro-batch 7 .* was last written in micro-batch 5."),
         (None, 6, "was never written, but micro-batch 7 of the checkpoint .* was last written in micro-batch 6."),
         (3, None, "was last written in micro-batch 3, but micro-batch 7 of the checkpoint .* was never written."),
-        (8, 6, "is newer than the offsets: micro-batch 8 has written it, and micro-batch 7 is about to run."),
-        (7, 6, "is newer than the offsets: micro-batch 7 has written it, and micro-batch 7 is about to run."),
+        (8, 6, "is newer than the offsets: micro-batch 8 wrote it, but micro-batch 7 is about to run."),
+        (7, 6, "is newer than the offsets: micro-batch 7 wrote it, but micro-batch 7 is about to run."),
     ],
 )  # fmt: skip
 def test_state_of_another_micro_batch_is_refused_naming_both(kept: int | None, expected: int | None, said: str) -> None:
@@ -74,7 +74,7 @@ def test_state_of_another_micro_batch_is_refused_naming_both(kept: int | None, e
 def test_state_of_another_checkpoint_is_refused_naming_both() -> None:
     with pytest.raises(CorruptDataError) as refused:
         seal(7, first=7, written=6).open(written_in(6, checkpoint=OTHER))
-    assert f"is of another checkpoint: it is that of {OTHER}, and this one is {ID}." in str(refused.value)
+    assert f"belongs to another checkpoint: its checkpoint is {OTHER}, and this one is {ID}." in str(refused.value)
 
 
 def test_what_is_damaged_is_refused() -> None:
@@ -111,7 +111,7 @@ def test_pages_of_which_a_micro_batch_is_missing_are_refused(lost: int) -> None:
     """Its changes were replaced by those of another one; those of the last one are there."""
     kept, journal = run_of([*range(100)])
     journal.kept[lost % JOURNAL_LENGTH] = lost - JOURNAL_LENGTH
-    with pytest.raises(CorruptDataError, match=f"what micro-batch {lost} has written to the state store is not there"):
+    with pytest.raises(CorruptDataError, match=f"that micro-batch {lost} wrote to the state store are missing"):
         seal(100, first=100, written=99, journal=journal).open(kept)
 
 
@@ -142,7 +142,7 @@ def test_with_a_key_the_state_the_subtask_and_the_micro_batch_belong_together() 
         (signed, signing(4, None)),
         (signing(3, None).close(state), signing(4)),
     ):
-        with pytest.raises(CorruptDataError, match=r"signature does not fit|is (not )?signed|header does not fit"):
+        with pytest.raises(CorruptDataError, match=r"signature does not match|is (not )?signed|header does not match"):
             opener.open(bytes_)
 
 

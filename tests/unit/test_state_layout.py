@@ -18,7 +18,7 @@ def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     SparkRuntime(nobody, state_layout=StateLayout.MAP)
     for missing in ("google.protobuf", "google"):
         present.remove(missing)
-        with pytest.raises(ConfigurationError, match=r"needs the package protobuf.*pip install 'dsv2\[map-state\]'"):
+        with pytest.raises(ConfigurationError, match=r"requires the package protobuf.*pip install 'dsv2\[map-state\]'"):
             SparkRuntime(nobody, state_layout=StateLayout.MAP)
         SparkRuntime(nobody)
 
