@@ -117,16 +117,16 @@ def test_each_python_has_an_environment_of_its_own(project: Project) -> None:
     version = ".".join(map(str, sys.version_info[:3]))
     done = project.run("--python", "python3.12", "example", "hello")
     assert done.returncode == 0, done.stderr
-    assert f"Making .venv-{version} with" in done.stderr
+    assert f"Creating .venv-{version} with" in done.stderr
     assert [file.name for file in project.root.glob(".venv*")] == [f".venv-{version}"]
-    assert "Making" not in project.run("--python", "python3.12", "example", "hello").stderr
-    assert "Making .venv with" in project.run("example", "hello").stderr
+    assert "Creating" not in project.run("--python", "python3.12", "example", "hello").stderr
+    assert "Creating .venv with" in project.run("example", "hello").stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--python"], "--python takes a Python"),
+        (["--python"], "--python requires a Python"),
         (["--python", "python3.99", "test"], "There is no python3.99."),
         (["--python", "false", "test"], "false is not Python 3.11 or newer."),
     ],
