@@ -117,7 +117,7 @@ def test_inputs_are_combined_as_in_flink_except_idleness(inputs: int) -> None:
                 leap = event_time.set_idle(index, value)
                 assert leap is None or leap == min(compress(times, active))
                 leaps += leap is not None
-    assert bool(leaps) == (inputs == 2), "LEAPS is no empty claim"
+    assert bool(leaps) == (inputs == 2), "LEAPS does occur"
 
 
 def until_an_idle_channel_speaks(steps: Steps) -> Steps:

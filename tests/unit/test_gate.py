@@ -37,7 +37,7 @@ class Gate:
 
     def __init__(self, channels: int) -> None:
         self.channels = channels
-        self.told: list[Any] = []
+        self.received: list[Any] = []
         self.gate = InputGate(5, channels, DECLARATIONS, self)
 
     def send(self, channel: int, *sequence: Any) -> None:
@@ -45,8 +45,8 @@ class Gate:
 
     def new_output(self) -> list[Any]:
         """Return the output since the last call."""
-        told, self.told = self.told, []
-        return told
+        received, self.received = self.received, []
+        return received
 
     def restart(self) -> None:
         state = copy.deepcopy(self.gate.snapshot())
@@ -61,19 +61,19 @@ class Gate:
     def on_records(self, input_index: int, batch: RecordBatch[Any]) -> None:
         assert input_index == 5
         assert batch
-        self.told += [r if t is None else (r, t) for r, t in batch.pairs()]
+        self.received += [r if t is None else (r, t) for r, t in batch.pairs()]
 
     def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
         assert input_index == 5
-        self.told.append((identifier, value))
+        self.received.append((identifier, value))
 
     def on_status(self, input_index: int, idle: bool) -> None:
         assert input_index == 5
-        self.told.append("idle" if idle else "active")
+        self.received.append("idle" if idle else "active")
 
     def on_end(self, input_index: int) -> None:
         assert input_index == 5
-        self.told.append("end")
+        self.received.append("end")
 
     def on_crossing(self, input_index: int, waiting: Mapping[int, str]) -> NoReturn:
         assert input_index == 5
@@ -400,10 +400,10 @@ def test_restart_between_any_two_frames_changes_nothing(
         steady.send(channel, *sequence)
         restarted.send(channel, *sequence)
         restarted.restart()
-    assert restarted.told == steady.told
+    assert restarted.received == steady.received
     assert steady.gate.ended
-    assert steady.told.count("end") == 1
-    assert steady.told[-1] == "end"
+    assert steady.received.count("end") == 1
+    assert steady.received[-1] == "end"
 
 
 @given(histories())
@@ -418,7 +418,7 @@ def test_channels_keep_their_records_in_order(
         sent[channel] += [element for element in numbered if not isinstance(element, Signal)]
         gate.send(channel, *numbered)
     for channel, records in sent.items():
-        assert [told for told in gate.told if len(told) == 3 and told[0] == channel] == records
+        assert [received for received in gate.received if len(received) == 3 and received[0] == channel] == records
 
 
 SIGNALS_OF_ROUNDS = [aligned(0), watermark(True, "and")]
@@ -439,7 +439,7 @@ def test_aligned_channels_finish_or_cross(sequences: list[list[Any]], data: st.D
             return True
         assert gate.gate.ended
         assert gate.gate.held_records == 0
-        assert gate.told.count("a") == sum(sequence.count("a") for sequence in sequences)
+        assert gate.received.count("a") == sum(sequence.count("a") for sequence in sequences)
         return False
 
     crossed = crosses()

@@ -1,4 +1,4 @@
-"""The oracle of the hot-topics example: compared with manual cases, with its own slow variants, and with wrong answers."""
+"""The oracle of the hot-topics example: manual cases, its own slow variants, and wrong answers."""
 
 from __future__ import annotations
 
