@@ -1,4 +1,4 @@
-"""The programs in the documents: all Python blocks of one are one program."""
+"""Programs in the documents: all Python blocks of a document are one program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def program_of(document: Path) -> str:
-    """The Python blocks of ``document``, each on the lines where it stands, so that errors point into the document."""
+    """The Python blocks of ``document``, each on its original lines, so that errors point into the document."""
     lines = []
     in_block = False
     for line in document.read_text().splitlines():
@@ -23,11 +23,11 @@ def program_of(document: Path) -> str:
 
 
 def said_by(program: str) -> list[str]:
-    """What the comments behind its ``print`` calls say that it prints."""
+    """The output that the comments after its ``print`` calls document."""
     return [line.split("  # ")[1] for line in program.splitlines() if line.startswith(("print(", "    print("))]
 
 
 PROGRAMS = {
     str(document.relative_to(ROOT)): program for document in DOCUMENTS if (program := program_of(document)).strip()
 }
-"""By the path of the document."""
+"""Programs by the path of the document."""

@@ -1,7 +1,7 @@
 """Programs for event time in functions of every kind: all of Flink's ``EventTimeExtensionITCase``.
 
-The generator's watermarks are one less than Flink's, on purpose: where Flink's tests expect 1, 2, 3, these expect
-0, 1, 2. At the end event time is the greatest there is, which Flink's functions are not told.
+Watermarks of the generator are deliberately one less than Flink's: where Flink's tests expect 1, 2, 3, these expect 0,
+1, 2. At the end event time is the maximum, of which Flink does not notify functions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ("PROGRAMS",)
 
 
 class Click(NamedTuple):
-    """Flink's own input."""
+    """Flink's input."""
 
     time: int
     name: str
@@ -38,7 +38,7 @@ CLICKS = (Click(1, "a"), Click(2, "b"), Click(3, "c"))
 
 
 class Event(NamedTuple):
-    """What a function was told. ``value``: a click, or a time."""
+    """A call of a function. ``value`` is a click or a time."""
 
     subtask: int
     what: Literal["record", "time", "timer"]
@@ -46,12 +46,12 @@ class Event(NamedTuple):
 
 
 def time_of(click: Click) -> int:
-    """When it was, in ms."""
+    """Its time in ms."""
     return click.time
 
 
 class Telling:
-    """Tells what it is told, to every output, and sets a timer for one more than each record's time."""
+    """Emits its calls to every output, and registers a timer for one more than each record's time."""
 
     event_time: EventTimeManager
 
@@ -82,7 +82,7 @@ class Telling:
         raise AssertionError("event time is not told as a watermark")
 
 
-# Under these types they are every kind's.
+# Typed Any so that every kind can use them.
 RECORD: Any = Telling.record
 REFUSE: Any = Telling.refuse
 
@@ -121,23 +121,23 @@ class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Cli
 
 
 class TimelyPass(Pass[Any], OneInputEventTimeStreamProcessFunction[Any, Any]):
-    """Sends its input on, and has event time."""
+    """Forwards its input, with event time."""
 
 
 class TimelyPassBoth(PassBoth, TwoOutputEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its input on, twice, and has event time."""
+    """Forwards its input to both outputs, with event time."""
 
 
 class TimelyPassEither(PassEither, TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its first input on, and has event time."""
+    """Forwards its first input, with event time."""
 
 
 class TimelyPassMain(PassMain, TwoInputBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its main input on, and has event time."""
+    """Forwards its main input, with event time."""
 
 
 class Hear(HearTime):
-    """Tells of records, too."""
+    """Emits records, too."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect((ctx.task_info.index_of_this_subtask, "record", record))
@@ -159,7 +159,7 @@ def clicks_of(p: Pipeline) -> Any:
 
 
 def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
-    """Clicks behind a function of that kind on streams without keys, which has event time (``timely``) or is plain."""
+    """Clicks after a function of that kind on non-keyed streams, which has event time (``timely``) or is plain."""
     clicks, function = clicks_of(p), FORWARDERS[kind][timely]()
     if kind == "one":
         return clicks.shuffle().process(function)
@@ -171,7 +171,7 @@ def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
 
 
 class GeneratedEventTime(Program):
-    """testWatermarkGeneratorGenerateEventTimeWatermark: what stands behind a generator hears records and watermarks."""
+    """testWatermarkGeneratorGenerateEventTimeWatermark: records and watermarks arrive downstream of a generator."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(clicks_of(p).process(Hear()).with_parallelism(1))
@@ -185,7 +185,7 @@ class GeneratedEventTime(Program):
 
 @dataclass(frozen=True)
 class ForwardedEventTime(Program):
-    """test…ForwardEventTimeWatermark: a function of each kind sends event time on, whether or not it knows of it."""
+    """test…ForwardEventTimeWatermark: a function of each kind forwards event time, whether or not it uses it."""
 
     kind: Kind
     timely: bool
@@ -203,7 +203,7 @@ class ForwardedEventTime(Program):
         assert sorted(clicks) == list(CLICKS)
         for subtask in range(run.parallelism):
             times = [value for index, what, value in run.out() if (index, what) == (subtask, "time")]
-            # That of two inputs is the lesser one; a plain function sends on what is combined, too.
+            # Two inputs forward the minimum. A plain function also forwards the combined value.
             assert times == [0, 1, 2, END_OF_TIME]
         if run.parallelism == 1:
             assert clicks == list(CLICKS)
@@ -213,8 +213,8 @@ class ForwardedEventTime(Program):
 class EventTimeOf(Program):
     """test…ReceiveEventTimeWatermarkAndRegisterTimer: a keyed function of each kind with timers.
 
-    It stands behind the generator, or behind another function of that kind, which is plain or has event time itself
-    (testOneInputEventTimeProcessFunctionForwardEventTimeWatermark and its kin).
+    It follows the generator, or another function of that kind, which is plain or has event time itself
+    (testOneInputEventTimeProcessFunctionForwardEventTimeWatermark and similar tests).
     """
 
     kind: Kind
@@ -254,7 +254,7 @@ class EventTimeOf(Program):
             assert times == [0, 1, 2, END_OF_TIME]
             for what, value in own:
                 if what == "timer":
-                    # Fired at the first watermark that is as late, and before that is told.
+                    # The timer fires at the first watermark that reaches it, before that watermark is shown.
                     due = min(time for time in times if time >= value)
                     before, after = own[: own.index((what, value))], own[own.index((what, value)) :]
                     assert ("time", due) in after
@@ -284,7 +284,7 @@ class Signalling(OneInputStreamProcessFunction[Any, Any]):
 
 
 class TellInputs(TimelyPassEither):
-    """Tells which watermark came from which input."""
+    """Emits which watermark came from which input."""
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         output.collect(("first", watermark.identifier, watermark.value))
@@ -310,9 +310,9 @@ class TellSides(TimelyPassMain):
 
 
 class WatermarksOfEachInput(Program):
-    """A function with event time hears a watermark of the program's own in the callback of the input that it is from.
+    """A function with event time receives a watermark of the program in the callback of the input that it came from.
 
-    Flink's wrapper of broadcast functions hands those of the main input to the callback of the broadcast one (F2).
+    Flink's wrapper of broadcast functions passes those of the main input to the callback of the broadcast input (F2).
     """
 
     def build(self, p: Pipeline) -> None:

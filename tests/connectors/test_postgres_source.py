@@ -1,4 +1,4 @@
-"""``PostgresSource`` on a real server: the snapshot, then every change, the same however often it is read."""
+"""``PostgresSource`` on a real server: the snapshot, then every change, the same at every reading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.followed import Reader, Run, Table, state_after, told
 NewTable: TypeAlias = Callable[[str], Table]
 
 
-def test_the_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
+def test_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
     run = Run(table.source())
     snapshot = run.batch()
     assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
@@ -45,11 +45,11 @@ def test_the_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
     assert run.batch() == []
 
 
-def test_the_log_begins_where_the_snapshot_was_taken_and_only_when_that_is_read(table: Table) -> None:
+def test_log_starts_at_the_snapshot_and_is_read_after_it(table: Table) -> None:
     run = Run(table.source(records_per_batch=4))
     first = run.batch()
     assert len(first) == 4
-    # What changes while the snapshot is read is in the log, even if the row has not been read yet.
+    # Changes during the snapshot are in the log, even if the row has not been read yet.
     table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id > 5")
     snapshot = first + run.batch() + run.batch()
     assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
@@ -58,7 +58,7 @@ def test_the_log_begins_where_the_snapshot_was_taken_and_only_when_that_is_read(
     assert state_after(snapshot + run.batch()) == {(n,): "changed" for n in range(1, 6)}
 
 
-def test_a_repeated_micro_batch_reads_the_same_although_the_table_has_changed(table: Table) -> None:
+def test_repeated_micro_batch_reads_the_same(table: Table) -> None:
     run = Run(table.source(records_per_batch=6))
     first = run.batch()
     table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id = 1", "INSERT INTO {} VALUES (0, 'zero')")
@@ -71,7 +71,7 @@ def test_a_repeated_micro_batch_reads_the_same_although_the_table_has_changed(ta
     assert told(run.batch()) == [("update", 5, "even more")]
 
 
-def test_transactions_that_overlap_are_told_whole_in_the_order_of_their_commits(table: Table) -> None:
+def test_overlapping_transactions_come_in_commit_order(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     with psycopg.connect(table.conninfo) as slow, psycopg.connect(table.conninfo) as rolled_back:
@@ -85,7 +85,7 @@ def test_transactions_that_overlap_are_told_whole_in_the_order_of_their_commits(
     assert run.batch() == []
 
 
-def test_the_flag_is_sent_by_all_readers_when_the_snapshot_is_over_and_once_in_later_runs(table: Table) -> None:
+def test_flag_is_sent_once_by_all_readers(table: Table) -> None:
     run = Run(table.source(records_per_batch=6))
     assert len(run.batch()) == 6
     assert run.told_to() == []
@@ -104,7 +104,7 @@ def test_the_flag_is_sent_by_all_readers_when_the_snapshot_is_over_and_once_in_l
     assert later.offset == offset
 
 
-def test_a_source_that_sends_no_flag_declares_none(table: Table) -> None:
+def test_source_without_the_flag_does_not_declare_it(table: Table) -> None:
     assert [declaration.identifier for declaration in table.source().declare_watermarks()] != []
     source = table.source(sends_use_processing_time=False)
     assert list(source.declare_watermarks()) == []
@@ -116,7 +116,7 @@ def test_a_source_that_sends_no_flag_declares_none(table: Table) -> None:
     assert told(run.batch()) == [("delete", 1, None)]
 
 
-def test_an_empty_table_has_a_snapshot_that_is_over_at_once(new_table: NewTable) -> None:
+def test_snapshot_of_an_empty_table_ends_at_once(new_table: NewTable) -> None:
     table = new_table("id int PRIMARY KEY, name text")
     run = Run(table.source())
     assert run.batch() == []
@@ -126,7 +126,7 @@ def test_an_empty_table_has_a_snapshot_that_is_over_at_once(new_table: NewTable)
     table.let_go()
 
 
-def test_what_is_processed_is_forgotten_and_the_copy_dropped(table: Table) -> None:
+def test_processed_log_and_snapshot_copy_are_removed(table: Table) -> None:
     def copy() -> Any:
         ((found,),) = table.execute("SELECT to_regclass('dsv2_snapshot_{}')")
         return found
@@ -140,14 +140,14 @@ def test_what_is_processed_is_forgotten_and_the_copy_dropped(table: Table) -> No
         table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
         assert told(run.batch()) == [("update", 1, name)]
         positions.append(run.at()["log"])
-    # One micro-batch behind: only the next one shows that one is done.
+    # One micro-batch behind: only the next one shows that the previous one is complete.
     assert (kept_from(table), copy()) == (positions[-2], None)
     table.let_go()
     assert table.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}'") == []
     assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'dsv2_{}'") == []
 
 
-def test_the_log_of_other_tables_brings_no_micro_batches(
+def test_log_of_other_tables_starts_no_micro_batches(
     table: Table, new_table: NewTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new_table("id int PRIMARY KEY, name text")
@@ -159,10 +159,10 @@ def test_the_log_of_other_tables_brings_no_micro_batches(
     assert run.batch() == []
     assert run.offset == before
     monkeypatch.setattr(Log, "changes", None)
-    assert run.batch() == []  # and what has not grown is not read again
+    assert run.batch() == []  # and an unchanged log is not read again
 
 
-def test_what_the_slot_still_keeps_is_not_read_again(table: Table) -> None:
+def test_log_kept_by_the_slot_is_not_read_again(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     for name in ("first", "second", "third"):
@@ -171,7 +171,7 @@ def test_what_the_slot_still_keeps_is_not_read_again(table: Table) -> None:
         assert told(run.repeated()) == [("update", 1, name)]
 
 
-def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Table) -> None:
+def test_transactions_belong_to_the_range_of_their_commit(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     start = run.at()["log"]
@@ -189,7 +189,7 @@ def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Ta
     server.close()
 
 
-def test_a_micro_batch_is_bounded_by_the_log_that_it_goes_on(table: Table) -> None:
+def test_micro_batch_is_bounded_by_its_log_bytes(table: Table) -> None:
     run = Run(table.source(log_bytes_per_batch=2_000))
     run.snapshot()
     for number in range(40):
@@ -269,7 +269,7 @@ def test_changes_have_the_time_of_their_commit(table: Table) -> None:
 
 
 @pytest.mark.parametrize("change", ["name = 'c'", "id = 2"])
-def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: str) -> None:
+def test_unchanged_large_values_are_reported(new_table: NewTable, change: str) -> None:
     table = new_table("id int PRIMARY KEY, name text, large text")
     table.execute("ALTER TABLE {} ALTER large SET STORAGE EXTERNAL")
     table.execute("INSERT INTO {} VALUES (1, 'a', repeat('x', 10000))")
@@ -286,7 +286,7 @@ def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: s
         run.batch()
 
 
-def test_a_column_that_is_added_meanwhile(table: Table) -> None:
+def test_column_added_during_the_run(table: Table) -> None:
     run = Run(table.source(decode=dict))
     run.snapshot()
     table.execute("ALTER TABLE {} ADD added int DEFAULT 7")
@@ -302,11 +302,11 @@ def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
     run = Run(table.source(table="Odd.Table"))
     assert told(run.snapshot()) == [("snapshot", 1, "one")]
     table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
-    run = Run(table.source(table="Odd.Other"), run.offset)  # the user has renamed it, and says so
+    run = Run(table.source(table="Odd.Other"), run.offset)  # the user renamed it and updated the program
     assert told(run.batch()) == [("update", 1, None)]
 
 
-def test_the_rights_that_it_asks_for_are_enough(table: Table) -> None:
+def test_documented_privileges_are_sufficient(table: Table) -> None:
     user = f"user_of_{table.name}"
     table.execute(
         f"CREATE ROLE {user} LOGIN REPLICATION",
@@ -325,7 +325,7 @@ def test_the_rights_that_it_asks_for_are_enough(table: Table) -> None:
     drop_replication(conninfo, f"{user}.{table.name}", table.name)
 
 
-def test_rows_of_tables_that_inherit_are_not_its_own(table: Table) -> None:
+def test_rows_of_inheriting_tables_are_not_included(table: Table) -> None:
     table.execute("CREATE TABLE {0}_heir () INHERITS ({0})", "INSERT INTO {0}_heir VALUES (20, 'heir')")
     run = Run(table.source())
     assert len(run.snapshot()) == 10
@@ -334,7 +334,7 @@ def test_rows_of_tables_that_inherit_are_not_its_own(table: Table) -> None:
     table.execute("DROP TABLE {0}_heir")
 
 
-def test_the_log_of_others_is_forgotten_too_in_micro_batches_without_records(table: Table, new_table: NewTable) -> None:
+def test_log_of_other_tables_is_released(table: Table, new_table: NewTable) -> None:
     other = new_table("id int PRIMARY KEY, name text")
     run = Run(table.source(log_bytes_per_batch=100_000))
     run.snapshot()
@@ -353,7 +353,7 @@ def kept_from(table: Table) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_happens_to_table_and_job_the_latest_rows_are_those_of_the_table(table: Table, seed: int) -> None:
+def test_final_rows_equal_the_table_after_random_steps(table: Table, seed: int) -> None:
     random = Random(seed)
     rows: dict[Any, Any] = {}
     run = Run(table.source(records_per_batch=3, log_bytes_per_batch=random.choice([500, 5_000])))
@@ -374,7 +374,7 @@ def test_whatever_happens_to_table_and_job_the_latest_rows_are_those_of_the_tabl
 
 
 def a_change(random: Random, name: str) -> str:
-    """A statement that changes a row, or none if there is no such row; ``{}`` is the table."""
+    """A statement that changes a row, or none if there is no such row. ``{}`` is the table."""
     key, other = random.randint(1, 12), random.randint(13, 30)
     return random.choice(
         [

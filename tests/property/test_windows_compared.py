@@ -1,4 +1,4 @@
-"""Windows against the plainest model of them: records out of order, several channels, idleness, ends, restarts."""
+"""Windows compared with the simplest model: records out of order, several channels, idleness, ends, restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support import long_lists
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]
-"""What happens, on which channel, and what more there is to say."""
+"""A kind of event, its channel, and its details."""
 
 CHANNELS = 2
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
@@ -78,7 +78,7 @@ def name_of(strategy: WindowStrategy) -> str:
 
 
 class Shape(NamedTuple):
-    """A kind of window function, and what goes to its second output."""
+    """A kind of window function, and the events for its second output."""
 
     make: Callable[[WindowStrategy], ProcessFunction]
     inputs: int = 1
@@ -94,7 +94,7 @@ SHAPES = {
 
 
 class Compared:
-    """A driver and the model, to which the same happens."""
+    """A driver and the model, which receive the same events."""
 
     def __init__(self, strategy: WindowStrategy, shape: Shape) -> None:
         self.driver = WindowDriver(shape.make(strategy), channels=CHANNELS)
@@ -106,7 +106,7 @@ class Compared:
         self._second = shape.second
 
     def step(self, what: str, channel: int, more: Any) -> None:
-        """Let it happen to both."""
+        """Apply the event to both."""
         if what == "restart":
             self.driver.restart()
         elif what == "clock":
@@ -137,16 +137,16 @@ class Compared:
             self.expected += self.model.record(record[0], record, time, channel // CHANNELS)
 
     def finish(self) -> None:
-        """End what has not ended."""
+        """End all channels that have not ended."""
         for channel in self.channels:
             self.step("end", channel, None)
 
     def told(self, *kinds: str) -> list[Stamped]:
-        """What the model has told of so far, of these kinds."""
+        """The events of the model so far, of these kinds."""
         return [stamped for stamped in self.expected if stamped[0][0] in kinds]
 
     def check(self) -> None:
-        """Both have told the same of each key, in the same order."""
+        """Check that both emitted the same for each key, in the same order."""
         first = [stamped for stamped in self.expected if stamped[0][0] not in self._second]
         assert by_key(self.driver.stamped()) == by_key(first)
         if self._second:
@@ -174,14 +174,14 @@ PAIRS = [
 )
 @examples(60)
 @given(steps=STEPS)
-def test_windows_do_what_the_model_does(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
+def test_windows_match_the_model(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
     both = Compared(strategy, SHAPES[shape])
     for step in steps:
         both.step(*step)
         both.check()
     both.finish()
     both.check()
-    # Counting goes on from one window to the next, if there are records between them.
+    # Counts continue from one window to the next if there are records in between.
     assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)
 
 
@@ -202,7 +202,7 @@ def told(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
 
 
 class Triggered(OneInputWindowStreamProcessFunction[str, Any]):
-    """Tells of nothing else, so that its records go the short way."""
+    """Has only on_trigger, so its records take the fast path."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
         output.collect(told(tuple(window.get_all_records()), window, ctx))
@@ -230,8 +230,8 @@ SHORT_WAYS = {
 @pytest.mark.parametrize("shape", SHORT_WAYS)
 @examples(40)
 @given(steps=STEPS)
-def test_short_ways_lead_to_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
-    """Records that are folded, and late ones that nobody is told of but an output of their own."""
+def test_fast_paths_give_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
+    """Folded records, and late ones without a callback, which go to their own output."""
     both = Compared(strategy, SHORT_WAYS[shape])
     for step in steps:
         both.step(*step)

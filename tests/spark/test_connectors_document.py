@@ -1,4 +1,4 @@
-"""The program in ``docs/connectors.md``: it runs as it stands, but for where the servers are."""
+"""The program in ``docs/connectors.md`` runs unchanged except for the server addresses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.documents import ROOT, program_of, said_by
 pytestmark = [pytest.mark.spark]
 
 
-def test_the_program_runs_and_prints_what_is_said(
+def test_program_prints_what_is_shown(
     own_kafka_broker: KafkaBroker, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     program = program_of(ROOT / "docs" / "connectors.md")
