@@ -23,7 +23,7 @@ class JobProcess(processes.JobProcess):
         assert self.wait() != 0, self.log()
 
     def terminate(self) -> None:
-        """Send SIGTERM to the driver's Python only, as a service manager does, and wait until all other processes end."""
+        """Send SIGTERM to the driver's Python only, as a service manager does, and wait for all processes to end."""
         os.kill(self.pid, signal.SIGTERM)
         self.wait_for_session()
 

@@ -1,12 +1,12 @@
-"""The program that is stopped, killed and restarted, and the way to read back what it wrote.
+"""The program that tests stop, kill and restart, and a function to read its output.
 
 ::
 
     readings (2) ─> number (2, chained: double) ─shuffle─> tag (3) ─by sensor─> total (2) ─> FileSink
 
-Its answer depends on everything that a checkpoint holds: function fields at every level, state of keys and subtasks,
-the values of every channel of a watermark combiner, the round of the shuffle, the keys that a subtask has seen, and the
-end of every channel.
+Its output depends on every part of a checkpoint: function fields at every level, state of keys and subtasks, the values
+of every channel of a watermark combiner, the position of the round-robin shuffle, the keys of a subtask, and the end of
+every channel.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Sealed:
 
 
 def sealed(sales: pa.Table) -> pa.Table:
-    """Each sale with a date as many days later as its amount."""
+    """Each sale with a date, as many days after the start as its amount."""
     days = pa.array([datetime(2024, 1, 1) + timedelta(days=amount) for amount in sales["amount"].to_pylist()])
     return sales.append_column("at", days)
 
