@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "said_by")
+__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "documented_output")
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,7 +22,7 @@ def program_of(document: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def said_by(program: str) -> list[str]:
+def documented_output(program: str) -> list[str]:
     """The output that the comments after its ``print`` calls document."""
     return [line.split("  # ")[1] for line in program.splitlines() if line.startswith(("print(", "    print("))]
 

@@ -16,7 +16,7 @@ from dsv2.sinks import CollectSink
 from tests.durations import ms
 from tests.support import local_environment, operator_named
 
-__all__ = ("Reader", "Run", "Table", "state_after", "told")
+__all__ = ("Reader", "Run", "Table", "state_after", "summaries")
 
 NUMBERS = itertools.count()
 
@@ -40,7 +40,7 @@ class Table:
         given = {"conninfo": self.conninfo, "table": self.name, "slot_name": self.name, **options}
         return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout": ms(20_000), **given})
 
-    def let_go(self) -> None:
+    def drop_replication_objects(self) -> None:
         """Drop what a source has created."""
         drop_replication(self.conninfo, self.name, self.name)
 
@@ -68,9 +68,9 @@ class Run:
 
     def batch(self) -> list[RowChange[Any]]:
         """The changes of the next micro-batch, empty if there is no new data."""
-        return self.repeated() if self.goes_on() else []
+        return self.repeated() if self.plan_next() else []
 
-    def goes_on(self, *, commits: bool = True) -> bool:
+    def plan_next(self, *, commits: bool = True) -> bool:
         """Plan the next micro-batch and return whether there is one. ``commits`` marks the previous one as complete."""
         there = self.driver.next(self.offset)
         if there == self.offset:
@@ -94,11 +94,11 @@ class Run:
     def snapshot(self) -> list[RowChange[Any]]:
         """The complete snapshot, and the micro-batch in which readers learn that it has ended."""
         found = self.batch()
-        while not self.told_to():
+        while not self.watermark_senders():
             found += self.batch()
         return found
 
-    def told_to(self) -> list[int]:
+    def watermark_senders(self) -> list[int]:
         """The readers that send a watermark in the last micro-batch."""
         return [
             order.subtask
@@ -112,7 +112,7 @@ class Run:
         return {split["name"]: split["position"] for split in splits}
 
 
-def told(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
+def summaries(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
     return [(change.kind, change.key[0], change.row) for change in changes]
 
 

@@ -1,4 +1,4 @@
-"""Shared helpers for tests of the runtime: channels as plain lists, functions from lambdas, one subtask driven by hand."""
+"""Shared helpers for tests of the runtime: channels as lists, functions from lambdas, one subtask driven by hand."""
 
 from __future__ import annotations
 

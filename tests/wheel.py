@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.documents import program_of, said_by
+from tests.documents import documented_output, program_of
 
 __all__ = ("Environment", "WheelError", "build_wheel", "check_contents", "main")
 
@@ -94,8 +94,8 @@ def _run_readme(environment: Environment, work: Path) -> None:
     program = work / "readme.py"
     program.write_text(readme)
     printed = environment.python(str(program), cwd=work).splitlines()
-    if printed != said_by(readme):
-        raise WheelError(f"The program in the README prints {printed}, and says {said_by(readme)}.")
+    if printed != documented_output(readme):
+        raise WheelError(f"The program in the README prints {printed}, and says {documented_output(readme)}.")
 
 
 def _run_example(environment: Environment, work: Path) -> None:

@@ -40,7 +40,7 @@ class Alarms(OneInputEventTimeStreamProcessFunction[int, Any]):
         output.collect(("time", ctx.task_info.index_of_this_subtask, timestamp, by_clock))
 
 
-class HearFlag(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
+class WatermarkRecorder(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
     """Emits each watermark."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
@@ -58,7 +58,7 @@ class ByTheClock(Program):
         live, other = (p.source(NUMBERS).process(builder.build_as_process_function()) for _ in range(2))
         both = live.connect_and_process(other.shuffle(), PassEither())
         p.collect(both.key_by(parity).process(Alarms()))
-        p.collect(both.shuffle().process(HearFlag()), "heard")
+        p.collect(both.shuffle().process(WatermarkRecorder()), "heard")
 
     def check(self, run: Run) -> None:
         timers = [told[1:] for told in run.out() if told[0] == "timer"]

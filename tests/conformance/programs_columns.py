@@ -90,7 +90,7 @@ class Sums(ArrowEventTimeProcessFunction[Reading, Total]):
         self.waiting = [rows.filter(pc.invert(closed))]
 
 
-class Tell(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
+class EmitsTimestamps(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
     """A function on single records. Emits their timestamps."""
 
     def process_record(self, record: Total, output: Any, ctx: Any) -> None:
@@ -152,7 +152,7 @@ class WindowsOnTables(Program):
         }
         for name, timed in ways.items():
             sums = timed.key_by(attrgetter("device")).process(Sums())
-            p.collect(sums.key_by(attrgetter("device")).process(Tell()), name)
+            p.collect(sums.key_by(attrgetter("device")).process(EmitsTimestamps()), name)
 
     def check(self, run: Run) -> None:
         for name in ("rows", "one split", "two splits"):

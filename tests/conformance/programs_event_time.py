@@ -11,7 +11,7 @@ from dsv2.watermark import WatermarkDeclaration
 from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
-from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, HearTime, per_event
+from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, TimeRecorder, per_event
 
 __all__ = ("PROGRAMS",)
 
@@ -122,10 +122,10 @@ class Idleness(Program):
     def build(self, p: Pipeline) -> None:
         silent, other = (p.source(FEW).process(Silent()) for _ in range(2))
         neither = silent.connect_and_process(other, PassEither())
-        p.collect(neither.shuffle().process(HearTime()), "nobody speaks")
+        p.collect(neither.shuffle().process(TimeRecorder()), "nobody speaks")
         speaking = p.source(NUMBERS, parallelism=1).process(per_event(tenfold)).with_parallelism(1)
         one = speaking.global_().connect_and_process(neither.global_(), PassEither())
-        p.collect(one.process(HearTime()), "one speaks")
+        p.collect(one.process(TimeRecorder()), "one speaks")
 
     def check(self, run: Run) -> None:
         end = [(subtask, "time", END_OF_TIME) for subtask in range(run.parallelism)]

@@ -22,7 +22,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import Pass, PassBoth, PassEither, PassMain
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME, HearTime, per_event
+from tests.conformance.timing import END_OF_TIME, TimeRecorder, per_event
 
 __all__ = ("PROGRAMS",)
 
@@ -50,7 +50,7 @@ def time_of(click: Click) -> int:
     return click.time
 
 
-class Telling:
+class EmitsCalls:
     """Emits its calls to every output, and registers a timer for one more than each record's time."""
 
     event_time: EventTimeManager
@@ -62,18 +62,18 @@ class Telling:
         assert self.event_time.current_time() < record.time, "no record is late"
         assert args[-1].timestamp == record.time
         self.event_time.register_timer(record.time + 1)
-        self.tell("record", record, *args)
+        self.emit_call("record", record, *args)
 
     def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
         assert self.event_time.current_time() == timestamp
-        self.tell("time", timestamp, *args)
+        self.emit_call("time", timestamp, *args)
 
     def on_event_timer(self, timestamp: int, *args: Any) -> None:
         assert args[-1].timestamp == timestamp <= self.event_time.current_time()
         assert args[-1].state_manager.current_key == timestamp - 1
-        self.tell("timer", timestamp, *args)
+        self.emit_call("timer", timestamp, *args)
 
-    def tell(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
+    def emit_call(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
         *outputs, ctx = args
         for output in outputs:
             output.collect(Event(ctx.task_info.index_of_this_subtask, what, value))
@@ -83,25 +83,25 @@ class Telling:
 
 
 # Typed Any so that every kind can use them.
-RECORD: Any = Telling.record
-REFUSE: Any = Telling.refuse
+RECORD: Any = EmitsCalls.record
+REFUSE: Any = EmitsCalls.refuse
 
 
-class TellOne(Telling, OneInputEventTimeStreamProcessFunction[Click, Event]):
+class OneInput(EmitsCalls, OneInputEventTimeStreamProcessFunction[Click, Event]):
     """With one input."""
 
     process_record = RECORD
     on_watermark = REFUSE
 
 
-class TellTwoOutputs(Telling, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
+class TwoOutputs(EmitsCalls, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
     """With two outputs."""
 
     process_record = RECORD
     on_watermark = REFUSE
 
 
-class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+class TwoInputs(EmitsCalls, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
     """With two inputs."""
 
     process_record_from_first_input = RECORD
@@ -110,7 +110,7 @@ class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[
     on_watermark_from_second_input = REFUSE
 
 
-class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+class BroadcastInput(EmitsCalls, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
     """With a broadcast input."""
 
     process_record_from_non_broadcast_input = RECORD
@@ -136,7 +136,7 @@ class TimelyPassMain(PassMain, TwoInputBroadcastEventTimeStreamProcessFunction[A
     """Forwards its main input, with event time."""
 
 
-class Hear(HearTime):
+class TimeAndRecordRecorder(TimeRecorder):
     """Emits records, too."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
@@ -174,7 +174,7 @@ class GeneratedEventTime(Program):
     """testWatermarkGeneratorGenerateEventTimeWatermark: records and watermarks arrive downstream of a generator."""
 
     def build(self, p: Pipeline) -> None:
-        p.collect(clicks_of(p).process(Hear()).with_parallelism(1))
+        p.collect(clicks_of(p).process(TimeAndRecordRecorder()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
         told: list[tuple[str, Any]] = []
@@ -195,7 +195,7 @@ class ForwardedEventTime(Program):
         return f"event-time-forwarded-{self.kind}{'-timely' * self.timely}"
 
     def build(self, p: Pipeline) -> None:
-        p.collect(forwarded(self.kind, p, self.timely).shuffle().process(Hear()))
+        p.collect(forwarded(self.kind, p, self.timely).shuffle().process(TimeAndRecordRecorder()))
 
     def check(self, run: Run) -> None:
         heard = [event[1:] for event in run.out()]
@@ -228,15 +228,15 @@ class EventTimeOf(Program):
         clicks = clicks_of(p) if self.behind == "generator" else forwarded(self.kind, p, self.behind == "timely")
         keyed = clicks.key_by(time_of)
         if self.kind == "one":
-            p.collect(keyed.process(TellOne()))
+            p.collect(keyed.process(OneInput()))
         elif self.kind == "two-outputs":
-            both = keyed.process(TellTwoOutputs())
+            both = keyed.process(TwoOutputs())
             p.collect(both.first)
             p.collect(both.second, "second")
         elif self.kind == "two-inputs":
-            p.collect(keyed.connect_and_process(clicks_of(p).key_by(time_of), TellTwoInputs()))
+            p.collect(keyed.connect_and_process(clicks_of(p).key_by(time_of), TwoInputs()))
         else:
-            p.collect(keyed.connect_and_process(clicks_of(p).broadcast(), TellBroadcast()))
+            p.collect(keyed.connect_and_process(clicks_of(p).broadcast(), BroadcastInput()))
 
     def check(self, run: Run) -> None:
         self.check_output(run, run.out())
@@ -283,7 +283,7 @@ class Signalling(OneInputStreamProcessFunction[Any, Any]):
         ctx.watermark_manager.emit_watermark(SIGNAL.new_watermark(self.value))
 
 
-class TellInputs(TimelyPassEither):
+class EmitsInputs(TimelyPassEither):
     """Emits which watermark came from which input."""
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
@@ -295,7 +295,7 @@ class TellInputs(TimelyPassEither):
         return WatermarkHandlingResult.PEEK
 
 
-class TellSides(TimelyPassMain):
+class EmitsSides(TimelyPassMain):
     """The same for a function with a broadcast input."""
 
     def on_watermark_from_non_broadcast_input(
@@ -317,8 +317,8 @@ class WatermarksOfEachInput(Program):
 
     def build(self, p: Pipeline) -> None:
         main, side = (p.source(CLICKS, 1).process(Signalling(value)).with_parallelism(1) for value in (1, 2))
-        p.collect(main.connect_and_process(side, TellInputs()).with_parallelism(1), "inputs")
-        p.collect(main.connect_and_process(side.broadcast(), TellSides()).with_parallelism(1), "broadcast")
+        p.collect(main.connect_and_process(side, EmitsInputs()).with_parallelism(1), "inputs")
+        p.collect(main.connect_and_process(side.broadcast(), EmitsSides()).with_parallelism(1), "broadcast")
 
     def check(self, run: Run) -> None:
         for name in ("inputs", "broadcast"):

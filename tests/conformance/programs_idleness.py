@@ -11,7 +11,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sources import Portion, RoundRobinSplitAssigner, SplitEnumerator, SplitEnumeratorContext
 from tests.conformance.functions import PassEither
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME, HearTime
+from tests.conformance.timing import END_OF_TIME, TimeRecorder
 from tests.spans import Item, Span, Spans
 
 __all__ = ("PROGRAMS",)
@@ -79,7 +79,7 @@ class NobodyWaitsForIdleSplits(Program):
         steady = read(p, {"c": 20}, 10, falls_idle=False)
         third = read(p, {"d": 30}, 15, falls_idle=False)
         first = quiet.connect_and_process(steady, PassEither())
-        p.collect(first.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+        p.collect(first.shuffle().connect_and_process(third, PassEither()).process(TimeRecorder()))
 
     def check(self, run: Run) -> None:
         for times in heard(run, "time"):
@@ -95,7 +95,7 @@ class AllAreIdle(Program):
     def build(self, p: Pipeline) -> None:
         first, second, third = (read(p, {"a": 4, "b": 2}, 2, falls_idle=True) for _ in range(3))
         both = first.connect_and_process(second, PassEither())
-        p.collect(both.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+        p.collect(both.shuffle().connect_and_process(third, PassEither()).process(TimeRecorder()))
 
     def check(self, run: Run) -> None:
         for statuses in heard(run, "idle"):

@@ -201,11 +201,11 @@ class FoldingWindows(Program):
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
         keyed = timed.key_by(parity)
         total = aggregate_of(int, add, int)
-        p.collect(keyed.process(aggregate(TEN_SECONDS, total, told_result)), "aggregate")
+        p.collect(keyed.process(aggregate(TEN_SECONDS, total, result_event)), "aggregate")
         p.collect(keyed.process(reduce(WindowStrategy.session(ms(2 * SECOND)), max)), "reduce")
         # The first window since the epoch, which contains all current times.
         ages = WindowStrategy.tumbling(ms(10**15), TimeType.PROCESSING)
-        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, told_result)), "processing time")
+        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, result_event)), "processing time")
         p.collect(timed.process(aggregate(WindowStrategy.global_(), total)), "of each subtask")
 
     def check(self, run: Run) -> None:
@@ -224,7 +224,7 @@ def add(element: int, total: int) -> int:
     return total + element
 
 
-def told_result(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
+def result_event(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
     """A result with its key and window."""
     return ctx.state_manager.current_key, window.start_time, window.end_time, total
 

@@ -9,7 +9,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("END_OF_TIME", "EVENT_TIME", "IDLE_STATUS", "HearTime", "per_event")
+__all__ = ("END_OF_TIME", "EVENT_TIME", "IDLE_STATUS", "TimeRecorder", "per_event")
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def per_event(extract: Callable[[T], int]) -> OneInputStreamProcessFunction[T, T
     return builder.per_event_watermark().build_as_process_function()
 
 
-class HearTime(OneInputStreamProcessFunction[Any, tuple[int, str, Any]]):
+class TimeRecorder(OneInputStreamProcessFunction[Any, tuple[int, str, Any]]):
     """A plain function that sees event time and idleness like any other watermark. Emits (subtask, what, value)."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...

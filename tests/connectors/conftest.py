@@ -21,7 +21,7 @@ def new_table(postgres_server: PostgresServer) -> Iterator[Callable[[str], Table
 
     yield make
     for table in made:
-        table.let_go()
+        table.drop_replication_objects()
 
 
 @pytest.fixture

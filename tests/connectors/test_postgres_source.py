@@ -19,7 +19,7 @@ from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
 from dsv2.runtime.sources.offsets import orders
-from tests.followed import Reader, Run, Table, state_after, told
+from tests.followed import Reader, Run, Table, state_after, summaries
 
 NewTable: TypeAlias = Callable[[str], Table]
 
@@ -27,13 +27,13 @@ NewTable: TypeAlias = Callable[[str], Table]
 def test_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
     run = Run(table.source())
     snapshot = run.batch()
-    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert sorted(summaries(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
     table.execute("INSERT INTO {} VALUES (11, 'new')")
     table.execute("UPDATE {} SET name = 'first' WHERE id = 1", "UPDATE {} SET name = 'second' WHERE id = 1")
     table.execute("DELETE FROM {} WHERE id = 2")
     table.execute("UPDATE {} SET id = 30 WHERE id = 3")
     table.execute("INSERT INTO {} VALUES (11, 'again') ON CONFLICT (id) DO UPDATE SET name = 'upserted'")
-    assert told(run.batch()) == [
+    assert summaries(run.batch()) == [
         ("insert", 11, "new"),
         ("update", 1, "first"),
         ("update", 1, "second"),
@@ -52,7 +52,7 @@ def test_log_starts_at_the_snapshot_and_is_read_after_it(table: Table) -> None:
     # Changes during the snapshot are in the log, even if the row has not been read yet.
     table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id > 5")
     snapshot = first + run.batch() + run.batch()
-    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert sorted(summaries(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
     start = run.at()["log"]
     assert run.at() == {"snapshot-0": 5, "snapshot-1": 10, "log": start}
     assert state_after(snapshot + run.batch()) == {(n,): "changed" for n in range(1, 6)}
@@ -68,7 +68,7 @@ def test_repeated_micro_batch_reads_the_same(table: Table) -> None:
     second = run.batch()
     table.execute("UPDATE {} SET name = 'even more' WHERE id = 5")
     assert run.repeated() == second
-    assert told(run.batch()) == [("update", 5, "even more")]
+    assert summaries(run.batch()) == [("update", 5, "even more")]
 
 
 def test_overlapping_transactions_come_in_commit_order(table: Table) -> None:
@@ -78,27 +78,27 @@ def test_overlapping_transactions_come_in_commit_order(table: Table) -> None:
         slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 1".encode())
         rolled_back.execute(f"UPDATE {table.name} SET name = 'never' WHERE id = 2".encode())
         table.execute("UPDATE {} SET name = 'quick' WHERE id = 3")
-        assert told(run.batch()) == [("update", 3, "quick")]
+        assert summaries(run.batch()) == [("update", 3, "quick")]
         slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 4".encode())
         rolled_back.rollback()
-    assert told(run.batch()) == [("update", 1, "slow"), ("update", 4, "slow")]
+    assert summaries(run.batch()) == [("update", 1, "slow"), ("update", 4, "slow")]
     assert run.batch() == []
 
 
 def test_flag_is_sent_once_by_all_readers(table: Table) -> None:
     run = Run(table.source(records_per_batch=6))
     assert len(run.batch()) == 6
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     assert len(run.batch()) == 4
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     assert run.batch() == []
-    assert run.told_to() == [0, 1]
+    assert run.watermark_senders() == [0, 1]
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
     assert len(run.batch()) == 1
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     later = Run(table.source(), run.offset, parallelism=3)
     later.batch()
-    assert later.told_to() == [0, 1, 2]
+    assert later.watermark_senders() == [0, 1, 2]
     offset = later.offset
     assert later.batch() == []
     assert later.offset == offset
@@ -111,19 +111,19 @@ def test_source_without_the_flag_does_not_declare_it(table: Table) -> None:
     run = Run(source)
     assert len(run.batch()) == 10
     assert run.batch() == []
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     table.execute("DELETE FROM {} WHERE id = 1")
-    assert told(run.batch()) == [("delete", 1, None)]
+    assert summaries(run.batch()) == [("delete", 1, None)]
 
 
 def test_snapshot_of_an_empty_table_ends_at_once(new_table: NewTable) -> None:
     table = new_table("id int PRIMARY KEY, name text")
     run = Run(table.source())
     assert run.batch() == []
-    assert (list(run.at()), run.told_to()) == (["log"], [0, 1])
+    assert (list(run.at()), run.watermark_senders()) == (["log"], [0, 1])
     table.execute("INSERT INTO {} VALUES (1, 'one')")
-    assert told(run.batch()) == [("insert", 1, "one")]
-    table.let_go()
+    assert summaries(run.batch()) == [("insert", 1, "one")]
+    table.drop_replication_objects()
 
 
 def test_processed_log_and_snapshot_copy_are_removed(table: Table) -> None:
@@ -138,11 +138,11 @@ def test_processed_log_and_snapshot_copy_are_removed(table: Table) -> None:
     positions = []
     for name in ("first", "second", "third"):
         table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
-        assert told(run.batch()) == [("update", 1, name)]
+        assert summaries(run.batch()) == [("update", 1, name)]
         positions.append(run.at()["log"])
     # One micro-batch behind: only the next one shows that the previous one is complete.
     assert (kept_from(table), copy()) == (positions[-2], None)
-    table.let_go()
+    table.drop_replication_objects()
     assert table.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}'") == []
     assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'dsv2_{}'") == []
 
@@ -167,8 +167,8 @@ def test_log_kept_by_the_slot_is_not_read_again(table: Table) -> None:
     run.snapshot()
     for name in ("first", "second", "third"):
         table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
-        assert run.goes_on(commits=False)
-        assert told(run.repeated()) == [("update", 1, name)]
+        assert run.plan_next(commits=False)
+        assert summaries(run.repeated()) == [("update", 1, name)]
 
 
 def test_transactions_belong_to_the_range_of_their_commit(table: Table) -> None:
@@ -274,10 +274,10 @@ def test_unchanged_large_values_are_reported(new_table: NewTable, change: str) -
     table.execute("ALTER TABLE {} ALTER large SET STORAGE EXTERNAL")
     table.execute("INSERT INTO {} VALUES (1, 'a', repeat('x', 10000))")
     run = Run(table.source(decode=lambda row: (row["name"], len(row["large"]))))
-    assert told(run.snapshot()) == [("snapshot", 1, ("a", 10_000))]
+    assert summaries(run.snapshot()) == [("snapshot", 1, ("a", 10_000))]
     table.execute("ALTER TABLE {} REPLICA IDENTITY FULL")
     table.execute("UPDATE {} SET name = 'b'")
-    assert told(run.batch()) == [("update", 1, ("b", 10_000))]
+    assert summaries(run.batch()) == [("update", 1, ("b", 10_000))]
     table.execute("ALTER TABLE {} REPLICA IDENTITY DEFAULT")
     table.execute(f"UPDATE {{}} SET {change}")
     with pytest.raises(
@@ -300,10 +300,10 @@ def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
     table.execute('CREATE SCHEMA "Odd"', 'ALTER TABLE {} SET SCHEMA "Odd"', 'ALTER TABLE "Odd".{} RENAME TO "Table"')
     table.execute('INSERT INTO "Odd"."Table" VALUES (1, \'one\')')
     run = Run(table.source(table="Odd.Table"))
-    assert told(run.snapshot()) == [("snapshot", 1, "one")]
+    assert summaries(run.snapshot()) == [("snapshot", 1, "one")]
     table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
     run = Run(table.source(table="Odd.Other"), run.offset)  # the user renamed it and updated the program
-    assert told(run.batch()) == [("update", 1, None)]
+    assert summaries(run.batch()) == [("update", 1, None)]
 
 
 def test_documented_privileges_are_sufficient(table: Table) -> None:
@@ -320,7 +320,7 @@ def test_documented_privileges_are_sufficient(table: Table) -> None:
     assert len(run.snapshot()) == 10
     for number in (1, 2, 3):
         table.execute(f"DELETE FROM {user}.{{}} WHERE id = {number}")
-        assert told(run.batch()) == [("delete", number, None)]
+        assert summaries(run.batch()) == [("delete", number, None)]
     run.driver.close()
     drop_replication(conninfo, f"{user}.{table.name}", table.name)
 
@@ -330,7 +330,7 @@ def test_rows_of_inheriting_tables_are_not_included(table: Table) -> None:
     run = Run(table.source())
     assert len(run.snapshot()) == 10
     table.execute("UPDATE {0} SET name = 'all' WHERE id >= 10")
-    assert told(run.batch()) == [("update", 10, "all")]
+    assert summaries(run.batch()) == [("update", 10, "all")]
     table.execute("DROP TABLE {0}_heir")
 
 
@@ -368,7 +368,7 @@ def test_final_rows_equal_the_table_after_random_steps(table: Table, seed: int) 
             limits = {"records_per_batch": random.randint(1, 5), "log_bytes_per_batch": random.choice([500, 5_000])}
             run.driver.close()
             run = Run(table.source(**limits), run.offset, parallelism=random.randint(1, 3))
-    while run.goes_on():
+    while run.plan_next():
         rows = state_after(run.repeated(), rows)
     assert rows == {(key,): name for key, name in table.execute("SELECT id, name FROM {}")}
 

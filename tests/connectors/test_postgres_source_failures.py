@@ -14,7 +14,7 @@ from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.offsets import orders
 from tests.durations import ms
-from tests.followed import Reader, Run, Table, told
+from tests.followed import Reader, Run, Table, summaries
 
 NewTable: TypeAlias = Callable[[str], Table]
 
@@ -36,8 +36,8 @@ def test_replication_of_an_uncommitted_start_is_reused(table: Table) -> None:
     Run(table.source()).batch()  # its offset was never logged
     table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
     run = Run(table.source())
-    assert sorted(told(run.batch())) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
-    assert told(run.snapshot()) == [("update", 1, "changed"), ("delete", 2, None)]
+    assert sorted(summaries(run.batch())) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert summaries(run.snapshot()) == [("update", 1, "changed"), ("delete", 2, None)]
 
 
 def test_start_that_failed_between_copy_and_slot(table: Table) -> None:
@@ -45,7 +45,7 @@ def test_start_that_failed_between_copy_and_slot(table: Table) -> None:
     table.execute("SELECT pg_drop_replication_slot('{}')")
     table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id > 2")
     run = Run(table.source())
-    assert sorted(told(run.snapshot())) == [("snapshot", 1, "changed"), ("snapshot", 2, "row 2")]
+    assert sorted(summaries(run.snapshot())) == [("snapshot", 1, "changed"), ("snapshot", 2, "row 2")]
     assert kept_slots(table) == [table.name]
 
 
@@ -82,7 +82,7 @@ def test_slot_ahead_of_the_job(table: Table) -> None:
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
     run.batch()
     run.repeated()
-    assert told(old.batch()) == [("update", 1, "x")]
+    assert summaries(old.batch()) == [("update", 1, "x")]
     table.execute("UPDATE {} SET name = 'y' WHERE id = 1")
     run.batch()
     run.batch()
@@ -171,7 +171,7 @@ def test_publication_of_the_user(table: Table) -> None:
     run.snapshot()
     table.execute("CREATE TABLE {}_other (id int PRIMARY KEY)", "INSERT INTO {}_other VALUES (1)")
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
-    assert told(run.batch()) == [("update", 1, "x")]
+    assert summaries(run.batch()) == [("update", 1, "x")]
     drop_replication(table.conninfo, table.name, table.name, "mine")
     assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'mine'") == [(1,)]
     table.execute("DROP PUBLICATION mine")
@@ -207,7 +207,7 @@ def test_server_that_crashes_at_every_point(
     with crashed(server):
         changes = run.batch()
     assert read_in_a_crash(run, server) == changes
-    assert told(changes) == [("update", number, "changed") for number in range(1, 10_001)]
+    assert summaries(changes) == [("update", number, "changed") for number in range(1, 10_001)]
     assert f"Cannot replicate table {table.name}" in caplog.text
     assert "Retrying." in caplog.text
 

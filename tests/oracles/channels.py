@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Element", "Heard", "Record", "Rule", "Signal", "is_legal")
+__all__ = ("Element", "WatermarkHistory", "Record", "Rule", "Signal", "is_legal")
 
 _FOLDS: dict[str, Callable[[Iterable[int]], int]] = {"MIN": min, "MAX": max, "AND": all, "OR": any}
 
@@ -49,22 +49,22 @@ class Rule(NamedTuple):
         return Rule(policy.combination_function.name, policy.combine_wait_for_all_channels, policy.aligned)
 
 
-class Heard(NamedTuple):
+class WatermarkHistory(NamedTuple):
     """Watermarks of one identifier so far. ``values``: the last one of each channel, or of this round if aligned.
 
-    ``new``: channels whose value has not counted yet. ``owed``: such values of channels that have ended.
+    ``new``: channels whose value has not counted yet. ``uncounted``: such values of channels that have ended.
     """
 
     values: tuple[tuple[int, int], ...] = ()
     gone: frozenset[int] = frozenset()
     new: frozenset[int] = frozenset()
-    owed: tuple[int, ...] = ()
+    uncounted: tuple[int, ...] = ()
     last: int | None = None
 
-    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[Heard, list[int]]:
+    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[WatermarkHistory, list[int]]:
         """The state after ``channel`` sent ``value``, or ended (None), and the watermarks delivered then."""
         fold, values = _FOLDS[rule.function], dict(self.values)
-        gone, new, owed = self.gone, self.new, self.owed
+        gone, new, uncounted = self.gone, self.new, self.uncounted
         if value is not None:
             values[channel] = value
             new |= {channel}
@@ -73,34 +73,34 @@ class Heard(NamedTuple):
             if not rule.aligned:
                 own = values.pop(channel, None)
                 if own is not None and channel in new:
-                    owed = tuple(sorted((*owed, own)))
+                    uncounted = tuple(sorted((*uncounted, own)))
                 new -= {channel}
         if rule.aligned:
             if not values or any(c not in values and c not in gone for c in range(channels)):
-                return Heard(tuple(sorted(values.items())), gone), []
-            return Heard((), gone), [fold(values.values())]
+                return WatermarkHistory(tuple(sorted(values.items())), gone), []
+            return WatermarkHistory((), gone), [fold(values.values())]
         if rule.wait and len(values) < channels - len(gone):
-            return Heard(tuple(sorted(values.items())), gone, new, owed, self.last), []
+            return WatermarkHistory(tuple(sorted(values.items())), gone, new, uncounted, self.last), []
         shown = [self.last]
-        if new or owed:
-            shown.append(fold([*values.values(), *owed]))
+        if new or uncounted:
+            shown.append(fold([*values.values(), *uncounted]))
         if values and (shown[-1] is None or fold(values.values()) > shown[-1]):
             shown.append(fold(values.values()))
         delivered = [now for before, now in pairwise(shown) if now is not None and now != before]
-        return Heard(tuple(sorted(values.items())), gone, last=shown[-1]), delivered
+        return WatermarkHistory(tuple(sorted(values.items())), gone, last=shown[-1]), delivered
 
 
 class _State(NamedTuple):
     taken: tuple[int, ...]  # consumed elements of each channel
     ended: frozenset[int]
-    heard: tuple[Heard, ...]  # by identifier, in the order of the rules
+    heard: tuple[WatermarkHistory, ...]  # by identifier, in the order of the rules
     shown: int  # matched elements of the received sequence
 
 
 def is_legal(rules: Mapping[str, Rule], channels: Sequence[Sequence[Element]], received: Sequence[Element]) -> bool:
     """Whether ``received`` is the complete output that a function may receive for the complete ``channels``."""
     search = _Search(rules, channels, received)
-    waiting = [_State((0,) * len(channels), frozenset(), (Heard(),) * len(rules), 0)]
+    waiting = [_State((0,) * len(channels), frozenset(), (WatermarkHistory(),) * len(rules), 0)]
     seen = set(waiting)
     while waiting:
         state = waiting.pop()

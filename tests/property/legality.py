@@ -15,7 +15,7 @@ from pathlib import Path
 from dsv2 import OperatorProgress
 from dsv2.graph import Edge, Exchange, Operator, Plan
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
-from tests.oracles.channels import Element, Heard, Record, Rule, Signal, is_legal
+from tests.oracles.channels import Element, Record, Rule, Signal, WatermarkHistory, is_legal
 from tests.property.graphs import Graph, Port, Source, Step, node_name
 from tests.property.traced import Event, Item, Responder, read_notes
 
@@ -127,7 +127,7 @@ class _Judge:
             elif event[0] == "emit":
                 yield Signal(event[1], event[2])
             elif event[0] == "watermark" and not step.behaviour.polls:
-                due = across.let_on(*event[1:])
+                due = across.forward(*event[1:])
             elif event[0] == "end":
                 due = across.end(event[1])
 
@@ -161,12 +161,12 @@ class _Across:
         self._rules = rules
         self._inputs = inputs
         self._heard = {
-            identifier: Heard()
+            identifier: WatermarkHistory()
             for identifier, declaration in declarations.items()
             if declaration.combination_policy.combine_across_inputs and inputs > 1
         }
 
-    def let_on(self, side: int, identifier: str, value: int) -> list[Signal]:
+    def forward(self, side: int, identifier: str, value: int) -> list[Signal]:
         if self._declarations[identifier].default_handling_strategy is WatermarkHandlingStrategy.IGNORE:
             return []
         return self._combined(identifier, side, value) if identifier in self._heard else [Signal(identifier, value)]

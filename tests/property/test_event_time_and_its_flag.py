@@ -129,7 +129,7 @@ class InputModel(Model):
         return self.out()
 
 
-class Heard:
+class Recorder:
     """Follows a gate."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ def until_the_end(steps: list[Step]) -> list[Step]:
 
 @given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
 def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
-    model, heard = ChannelModel(), Heard()
+    model, heard = ChannelModel(), Recorder()
     gate = InputGate(0, MEMBERS, DECLARED, heard)
     expected = list[int]()
     for number, (channel, what) in enumerate(until_the_end(steps)):

@@ -34,7 +34,7 @@ def keyed_store(entries: KeptEntries) -> PagedKeyedStore:
     return PagedKeyedStore(CODEC, OWNER, True, in_entries(entries, CODEC))
 
 
-def going_on(store: PagedKeyedStore, entries: KeptEntries) -> PagedKeyedStore:
+def next_store(store: PagedKeyedStore, entries: KeptEntries) -> PagedKeyedStore:
     """The store of the next micro-batch."""
     snapshot = store.snapshot()
     entries.forget_calls()
@@ -47,7 +47,7 @@ def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
     store = keyed_store(entries)
     for key in range(keys):
         store.entry(key)["count"] = 1
-    return going_on(store, entries)
+    return next_store(store, entries)
 
 
 # --- How pages are divided ------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def test_future_deadlines_of_untouched_pages_are_not_read() -> None:
     for key in range(64_000):  # two thousand pages, eight blocks of deadlines
         store.entry(key)[Domain.EVENT_TIME] = [10_000 + key]
         store.add_deadline(Domain.EVENT_TIME, key, 10_000 + key)
-    store = going_on(store, entries)
+    store = next_store(store, entries)
     assert store.next_deadline(Domain.EVENT_TIME) == 10_000
     assert store.take_due(Domain.EVENT_TIME, 9_999) == []
     assert entries.read == []

@@ -52,13 +52,13 @@ class Remembering(OneInputStreamProcessFunction[int, Any]):
 
     def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
         self.latest.append(-watermark.value)
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_state)
         return WatermarkHandlingResult.PEEK
 
     def end_input(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_state)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_state(self, output: Any, ctx: Any) -> None:
         key = ctx.state_manager.current_key
         output.collect((key, tuple(self.per_key[key]), self.opened))
 

@@ -141,7 +141,7 @@ class Compared:
         for channel in self.channels:
             self.step("end", channel, None)
 
-    def told(self, *kinds: str) -> list[Stamped]:
+    def events(self, *kinds: str) -> list[Stamped]:
         """The events of the model so far, of these kinds."""
         return [stamped for stamped in self.expected if stamped[0][0] in kinds]
 
@@ -150,12 +150,12 @@ class Compared:
         first = [stamped for stamped in self.expected if stamped[0][0] not in self._second]
         assert by_key(self.driver.stamped()) == by_key(first)
         if self._second:
-            assert by_key(self.driver.stamped("second")) == by_key(self.told(*self._second))
+            assert by_key(self.driver.stamped("second")) == by_key(self.events(*self._second))
 
 
-def by_key(told: Iterable[Stamped]) -> dict[Any, list[Stamped]]:
+def by_key(events: Iterable[Stamped]) -> dict[Any, list[Stamped]]:
     keys: dict[Any, list[Stamped]] = {}
-    for stamped in told:
+    for stamped in events:
         keys.setdefault(stamped[0][1], []).append(stamped)
     return keys
 
@@ -197,7 +197,7 @@ def whole(records: tuple[str, ...]) -> tuple[str, ...]:
     return records
 
 
-def told(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
+def to_event(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
     return "trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records
 
 
@@ -205,16 +205,18 @@ class Triggered(OneInputWindowStreamProcessFunction[str, Any]):
     """Has only on_trigger, so its records take the fast path."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
-        output.collect(told(tuple(window.get_all_records()), window, ctx))
+        output.collect(to_event(tuple(window.get_all_records()), window, ctx))
 
 
 def aggregated(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
-    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), told)
+    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), to_event)
 
 
 def reduced(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
     return reduce(
-        strategy, lambda one, other: f"{one} {other}", lambda records, *args: told(tuple(records.split()), *args)
+        strategy,
+        lambda one, other: f"{one} {other}",
+        lambda records, *args: to_event(tuple(records.split()), *args),
     )
 
 
@@ -236,8 +238,8 @@ def test_fast_paths_give_the_same(strategy: WindowStrategy, shape: str, steps: l
     for step in steps:
         both.step(*step)
     both.finish()
-    assert by_key(both.driver.stamped()) == by_key(both.told("trigger"))
+    assert by_key(both.driver.stamped()) == by_key(both.events("trigger"))
     if SHORT_WAYS[shape].second:
-        late = [(record, timestamp) for (_, _, record), timestamp in both.told("late")]
+        late = [(record, timestamp) for (_, _, record), timestamp in both.events("late")]
         assert both.driver.stamped("second") == late
     assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)

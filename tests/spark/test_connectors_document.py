@@ -11,7 +11,7 @@ import pytest
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from tests.documents import ROOT, program_of, said_by
+from tests.documents import ROOT, documented_output, program_of
 
 pytestmark = [pytest.mark.spark]
 
@@ -33,4 +33,4 @@ def test_program_prints_what_is_shown(
         [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == said_by(program)
+    assert run.stdout.splitlines() == documented_output(program)

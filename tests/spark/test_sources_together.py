@@ -73,7 +73,7 @@ def test_aligned_sources_stay_near_each_other(spark: SparkSession, tmp_path: Pat
     assert furthest(spark, str(tmp_path / "with"), aligned) <= 1000
 
 
-class Heard(OneInputStreamProcessFunction[Item, Any]):
+class Recorder(OneInputStreamProcessFunction[Item, Any]):
     """Forwards records, and emits a record when the stream is live."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
@@ -95,7 +95,7 @@ def test_stream_follows_history_once_over_several_runs(spark: SparkSession, chec
         env = ExecutionEnvironment.get_instance(spark=spark)
         sink = CollectSink[Any]()
         items = env.from_source(source).with_uid("both").with_parallelism(2)
-        items.process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+        items.process(Recorder()).with_uid("heard").with_parallelism(1).to_sink(sink)
         env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
         heard += sink.results
         if ends == {"x": 0}:

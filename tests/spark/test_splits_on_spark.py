@@ -223,7 +223,7 @@ def test_progress_includes_subtasks_without_new_data(spark: SparkSession, checkp
 # --- Event time of splits ---------------------------------------------------------------------------------------------
 
 
-class Heard(OneInputEventTimeStreamProcessFunction[Item, Any]):
+class Recorder(OneInputEventTimeStreamProcessFunction[Item, Any]):
     """Forwards records and emits event time."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
@@ -242,7 +242,7 @@ def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[Exec
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).with_idleness(idleness)
     sink = CollectSink[Any]()
     items = env.from_source(source, watermarks=strategy.build_as_watermark_strategy()).with_uid("spans")
-    items.with_parallelism(2).process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+    items.with_parallelism(2).process(Recorder()).with_uid("heard").with_parallelism(1).to_sink(sink)
     return env, sink
 
 
@@ -259,7 +259,7 @@ def test_source_may_assign_timestamps(spark: SparkSession, checkpoint: str) -> N
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     sink = CollectSink[Any]()
     items = env.from_source(Stamped({"a": 2, "b": 4}, limit=4), watermarks=strategy)
-    items.process(Heard()).to_sink(sink)
+    items.process(Recorder()).to_sink(sink)
     env.execute(checkpoint_location=checkpoint)
     assert sink.results == [("a", 0), ("a", 10), ("b", 0), ("b", 10), 9, ("b", 20), ("b", 30), 29, 2**63 - 1]
 

@@ -112,12 +112,12 @@ def test_output_keeps_its_order() -> None:
     heard = CollectSink[str]()
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(1)
-    env.from_collection(CLICKS[:2]).process(Both()).shuffle().process(Hear()).to_sink(heard)
+    env.from_collection(CLICKS[:2]).process(Both()).shuffle().process(Recorder()).to_sink(heard)
     env.execute()
     assert heard.results == ["first", "a", "b", "mark 1", "a", "b", "last"]
 
 
-class Hear(OneInputStreamProcessFunction[Click, str]):
+class Recorder(OneInputStreamProcessFunction[Click, str]):
     """Emits what it receives, in order."""
 
     def process_record(self, record: Click, output: Any, ctx: Any) -> None:
@@ -184,26 +184,26 @@ def test_wrong_table_is_an_error_of_the_function(table: pa.Table, time_column: s
 
 
 def test_all_keys_of_a_subtask_are_one_partition() -> None:
-    class Tells(ArrowProcessFunction[Click, Click]):
+    class EmitsTables(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
             ctx.non_partitioned_context.apply_to_all_partitions(lambda out, _: out.collect_batch(batch))
 
         def end_input(self, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect(Click("end", 9))
 
-    harness = OneInputHarness(Tells(), key=attrgetter("user"))
+    harness = OneInputHarness(EmitsTables(), key=attrgetter("user"))
     harness.input.push(*CLICKS)
     harness.end()
     assert harness.output.records == [*CLICKS, Click("end", 9)]
 
 
 def test_no_current_key() -> None:
-    class Asks(ArrowProcessFunction[Click, Click]):
+    class ReadsKey(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
             ctx.state_manager.current_key  # noqa: B018
 
     with pytest.raises(UserFunctionError, match="There is no current key here"):
-        OneInputHarness(Asks(), key=attrgetter("user")).input.push(*CLICKS)
+        OneInputHarness(ReadsKey(), key=attrgetter("user")).input.push(*CLICKS)
 
 
 class Undeclared(ArrowProcessFunction[T, T], Generic[T]):

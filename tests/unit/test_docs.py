@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.documents import PROGRAMS, ROOT, said_by
+from tests.documents import PROGRAMS, ROOT, documented_output
 
 NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
 
@@ -31,4 +31,4 @@ def test_blocks_run_and_print_what_is_shown(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(name, monkeypatch)
-    assert capsys.readouterr().out.splitlines() == said_by(PROGRAMS[name])
+    assert capsys.readouterr().out.splitlines() == documented_output(PROGRAMS[name])

@@ -49,66 +49,66 @@ class Diary:
         self.inits = getattr(self, "inits", 0) + 1
 
     def open(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell_open)
+        ctx.apply_to_all_partitions(self.emit_open)
 
-    def tell_open(self, *args: Any) -> None:
+    def emit_open(self, *args: Any) -> None:
         *outputs, _ = args
-        self.tell(outputs, "open", self.inits, self.event_time.current_time())
+        self.emit_call(outputs, "open", self.inits, self.event_time.current_time())
 
-    def tell(self, outputs: Any, *what: Any) -> None:
+    def emit_call(self, outputs: Any, *what: Any) -> None:
         for output in outputs:
             output.collect(what)
 
     def record(self, record: int, *args: Any) -> None:
         *outputs, ctx = args
-        self.tell(outputs, "record", record)
+        self.emit_call(outputs, "record", record)
         if ctx.state_manager._keyed:
             self.event_time.register_timer(record + 1)
             ctx.processing_time_manager.register_timer(record + 1)
 
     def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "time", timestamp, self.event_time.current_time())
+        self.emit_call(args[:-1], "time", timestamp, self.event_time.current_time())
 
     def on_event_timer(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "event timer", timestamp)
+        self.emit_call(args[:-1], "event timer", timestamp)
 
     def on_processing_timer(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "processing timer", timestamp)
+        self.emit_call(args[:-1], "processing timer", timestamp)
 
-    def hear(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
-        self.tell(args[:-1], "watermark", watermark.identifier, watermark.value)
+    def record_watermark(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
+        self.emit_call(args[:-1], "watermark", watermark.identifier, watermark.value)
         return WatermarkHandlingResult.PEEK
 
     def ending(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(lambda *args: self.tell(args[:-1], "end", args[-1].state_manager._keyed))
+        ctx.apply_to_all_partitions(lambda *args: self.emit_call(args[:-1], "end", args[-1].state_manager._keyed))
 
 
 # Typed Any so that every kind can use them.
 RECORD: Any = Diary.record
-HEAR: Any = Diary.hear
+WATERMARK: Any = Diary.record_watermark
 
 
 class One(Diary, OneInputEventTimeStreamProcessFunction[int, Any]):
     process_record = RECORD
-    on_watermark = HEAR
+    on_watermark = WATERMARK
     end_input = Diary.ending
 
 
 class TwoOut(Diary, TwoOutputEventTimeStreamProcessFunction[int, Any, Any]):
     process_record = RECORD
-    on_watermark = HEAR
+    on_watermark = WATERMARK
     end_input = Diary.ending
 
 
 class TwoIn(Diary, TwoInputNonBroadcastEventTimeStreamProcessFunction[int, int, Any]):
     process_record_from_first_input = process_record_from_second_input = RECORD
-    on_watermark_from_first_input = on_watermark_from_second_input = HEAR
+    on_watermark_from_first_input = on_watermark_from_second_input = WATERMARK
     end_second_input = Diary.ending
 
 
 class Side(Diary, TwoInputBroadcastEventTimeStreamProcessFunction[int, int, Any]):
     process_record_from_non_broadcast_input = RECORD
-    on_watermark_from_non_broadcast_input = on_watermark_from_broadcast_input = HEAR
+    on_watermark_from_non_broadcast_input = on_watermark_from_broadcast_input = WATERMARK
     end_broadcast_input = Diary.ending
 
     def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None: ...
@@ -281,15 +281,15 @@ def test_event_time_is_hidden_from_on_watermark() -> None:
     """A plain function sees event time and idleness like any other watermark, as its input delivers them."""
     seen: list[tuple[str, int | bool]] = []
 
-    def hear(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+    def record_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         seen.append((watermark.identifier.removeprefix("BUILTIN_API_"), watermark.value))
         return WatermarkHandlingResult.PEEK
 
-    class Hearing(One):
+    class Recorder(One):
         def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-            return hear(watermark, output, ctx)
+            return record_watermark(watermark, output, ctx)
 
-    for function in (Hearing(), one_input(on_watermark=hear)):
+    for function in (Recorder(), one_input(on_watermark=record_watermark)):
         seen.clear()
         harness = OneInputHarness[Any, Any](function, declarations=[W, *BOTH])
         harness.input.push_event_time(1)
@@ -298,7 +298,7 @@ def test_event_time_is_hidden_from_on_watermark() -> None:
         harness.end()
         assert harness.output.event_times == [1]
         others = [("EVENT_TIME", 1), ("EVENT_TIME_IDLE", True), ("EVENT_TIME", LONG_MAX)]
-        assert seen == ([("w", 7)] if isinstance(function, Hearing) else [others[0], ("w", 7), *others[1:]])
+        assert seen == ([("w", 7)] if isinstance(function, Recorder) else [others[0], ("w", 7), *others[1:]])
 
 
 def test_plain_function_may_hold_back_event_time() -> None:
@@ -416,9 +416,9 @@ class Patient(One):
     def __init__(self, callback: str) -> None:
         self.callback = callback
 
-    def tell(self, outputs: Any, *what: Any) -> None:
+    def emit_call(self, outputs: Any, *what: Any) -> None:
         if what[0] == self.callback:
-            super().tell(outputs, *what)
+            super().emit_call(outputs, *what)
 
 
 @pytest.mark.parametrize("callback", ["record", "event timer", "time", "processing timer", "watermark"])
@@ -442,9 +442,9 @@ def test_no_output_until_end_allows_timers_at_the_end() -> None:
 
     @no_output_until_end_of_input
     class AtTheEnd(One):
-        def tell(self, outputs: Any, *what: Any) -> None:
+        def emit_call(self, outputs: Any, *what: Any) -> None:
             if what[0] not in ("open", "record"):
-                super().tell(outputs, *what)
+                super().emit_call(outputs, *what)
 
     harness = OneInputHarness(AtTheEnd(), key=key_of, channels=2)
     harness.input.push(1)

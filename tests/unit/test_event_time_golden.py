@@ -45,7 +45,7 @@ CHANNELS = [
 ]
 
 
-class Heard:
+class Recorder:
     """Follows a gate and collects its output in the format of the recordings."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ def send(gate: InputGate, channel: int, kind: str, value: int | bool) -> None:
 
 @pytest.mark.parametrize(("channels", "steps"), CHANNELS)
 def test_channels_are_combined_as_in_flink(channels: int, steps: Steps) -> None:
-    heard = Heard()
+    heard = Recorder()
     gate = InputGate(0, channels, {EVENT_TIME: DECLARATION}, heard)
     for number, (channel, kind, value, expected) in enumerate(steps):
         send(gate, channel, kind, value)
@@ -89,7 +89,7 @@ def test_channels_are_combined_as_in_flink(channels: int, steps: Steps) -> None:
 @pytest.mark.parametrize(("channels", "steps"), CHANNELS)
 def test_gate_is_restored_between_any_two_steps(channels: int, steps: Steps) -> None:
     """Flink's combiners do not keep state."""
-    heard = Heard()
+    heard = Recorder()
     gate = InputGate(0, channels, {EVENT_TIME: DECLARATION}, heard)
     for number, (channel, kind, value, expected) in enumerate(steps):
         state = gate.snapshot()

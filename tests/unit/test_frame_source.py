@@ -154,7 +154,7 @@ def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
 
 
 def test_distribution_does_not_depend_on_the_micro_batches() -> None:
-    def dealt_out(records_per_batch: int) -> dict[tuple[int, int], list[int]]:
+    def distributed(records_per_batch: int) -> dict[tuple[int, int], list[int]]:
         """Records by slot and channel, where two source subtasks send to three."""
         driver = Driver(numbers(20, records_per_batch=records_per_batch), sink_parallelism=3)
         received: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -165,9 +165,9 @@ def test_distribution_does_not_depend_on_the_micro_batches() -> None:
                         received[row["slot"], row["channel"]] += driver.decode(row)[0]
         return {place: records for place, records in received.items() if place[0] != REPORT_SLOT}
 
-    at_once = dealt_out(20)
+    at_once = distributed(20)
     assert len(at_once) == 6
-    assert dealt_out(3) == dealt_out(7) == at_once
+    assert distributed(3) == distributed(7) == at_once
 
 
 @pytest.mark.parametrize("source", [numbers(0), CollectionSource([])])

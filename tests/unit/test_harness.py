@@ -89,7 +89,7 @@ class Totals(OneInputStreamProcessFunction[Sale, tuple[str, int]]):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(("sales", self.sales)))
 
 
-class Hearing(OneInputStreamProcessFunction[Any, Any]):
+class Recorder(OneInputStreamProcessFunction[Any, Any]):
     """Forwards records and emits the watermarks that it receives."""
 
     def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
@@ -169,7 +169,7 @@ def test_restart_keeps_all_state() -> None:
     assert harness.progress.counters == {"opened": 1}
 
 
-class Caching(Hearing):
+class Caching(Recorder):
     """Creates again the field that is not part of the state."""
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ def test_task_info() -> None:
 
 
 def test_channels_signals_and_timestamps() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
+    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
     harness.input.push("a", "b", timestamp=7)
     harness.input.push("c", channel=1)
     assert harness.output.stamped_records == [StampedRecord("a", 7), StampedRecord("b", 7), StampedRecord("c")]
@@ -307,7 +307,7 @@ def test_channels_signals_and_timestamps() -> None:
 
 
 def test_input_has_all_channels_at_any_parallelism() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, parallelism=2, subtask=1)
+    harness = OneInputHarness(Recorder(), channels=2, parallelism=2, subtask=1)
     harness.input.push("a", channel=1)
     harness.input.end(channel=1)
     harness.input.push("b", channel=0)
@@ -315,9 +315,9 @@ def test_input_has_all_channels_at_any_parallelism() -> None:
 
 
 def test_output_of_one_harness_is_input_of_another() -> None:
-    first = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
+    first = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
     first.input.push_all([StampedRecord("a", 1), HIGHEST.new_watermark(3), StampedRecord("b"), EndOfInput()])
-    second = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
+    second = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
     second.input.push_all(first.output.elements)
     told = StampedRecord(HIGHEST.new_watermark(3))
     assert first.output.elements == [
@@ -332,11 +332,11 @@ def test_output_of_one_harness_is_input_of_another() -> None:
 
 def test_unknown_option_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"A harness has no option 'chanels'\. The options are channels"):
-        OneInputHarness(Hearing(), chanels=2)  # type: ignore[call-arg]
+        OneInputHarness(Recorder(), chanels=2)  # type: ignore[call-arg]
 
 
 def test_mistakes() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST])
+    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST])
     with pytest.raises(ContractError, match=r"The input has no channel 2\. It has 2"):
         harness.input.push("a", channel=2)
     with pytest.raises(
@@ -382,7 +382,7 @@ def test_outputs_that_stay_keyed_are_checked() -> None:
     harness.input.push(1)
     with pytest.raises(UserFunctionError, match="InvalidKeyError"):
         harness.input.push(-1)
-    keeping = OneInputHarness(Hearing(), key=len, output_key=len)
+    keeping = OneInputHarness(Recorder(), key=len, output_key=len)
     keeping.input.push("a")
     assert keeping.output.records == ["a"]
 

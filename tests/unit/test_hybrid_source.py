@@ -113,7 +113,7 @@ def test_empty_sources_are_skipped_at_once() -> None:
     assert sorted(read(source, found[1])) == sorted((3, name, number) for name, number in everything(STREAM))
 
 
-class Heard(OneInputStreamProcessFunction[Item, Any]):
+class Recorder(OneInputStreamProcessFunction[Item, Any]):
     """Forwards records and emits a record when the stream is live."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
@@ -133,7 +133,7 @@ def test_records_of_the_second_source_come_after_the_first(seed: int, fast: bool
     env.set_parallelism(3)
     sink = CollectSink[Any]()
     source = HybridSource([Spans(HISTORY), Spans(STREAM)], watermark_at_switch=LIVE)
-    env.from_source(source).process(Heard()).with_parallelism(1).to_sink(sink)
+    env.from_source(source).process(Recorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     assert sorted(sink.results[:13]) == everything(HISTORY)
     assert sorted(entry for entry in sink.results[13:] if entry != "live") == everything(STREAM)

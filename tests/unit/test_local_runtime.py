@@ -62,9 +62,9 @@ class SumPerKey(OneInputStreamProcessFunction[int, Any]):
             ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
 
     def end_input(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_sums)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_sums(self, output: Any, ctx: Any) -> None:
         key = ctx.state_manager.current_key
         output.collect(("end", key, self.sums[key]))
 

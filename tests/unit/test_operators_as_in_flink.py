@@ -164,10 +164,10 @@ def test_job_info_of_contexts(mode: RuntimeExecutionMode) -> None:
     env, sink = local_environment(), CollectSink[Any]()
     env.set_execution_mode(mode)
 
-    def tell(record: int, output: Any, ctx: Any) -> None:
+    def emit_job_info(record: int, output: Any, ctx: Any) -> None:
         output.collect((ctx.job_info.job_name, ctx.job_info.execution_mode.value))
 
-    env.from_collection([1]).process(tell).to_sink(sink)
+    env.from_collection([1]).process(emit_job_info).to_sink(sink)
     env.execute("the job")
     assert sink.results == [("the job", mode.value)]
 

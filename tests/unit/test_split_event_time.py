@@ -332,7 +332,7 @@ def test_without_idleness_nothing_becomes_idle() -> None:
 # --- Whole jobs -------------------------------------------------------------------------------------------------------
 
 
-class Heard(OneInputEventTimeStreamProcessFunction[Item, str]):
+class Recorder(OneInputEventTimeStreamProcessFunction[Item, str]):
     """Emits its input in order."""
 
     def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
@@ -345,7 +345,7 @@ class Heard(OneInputEventTimeStreamProcessFunction[Item, str]):
 def heard(ends: dict[str, int], strategy: WatermarkStrategy[Item], **options: Any) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,), **options))
     sink = CollectSink[str]()
-    env.from_source(Spans(ends), watermarks=strategy).process(Heard()).to_sink(sink)
+    env.from_source(Spans(ends), watermarks=strategy).process(Recorder()).to_sink(sink)
     env.execute()
     return sink.results
 
@@ -435,7 +435,7 @@ class Stamped(Spans):
 def heard_of(source: Stamped, strategy: WatermarkStrategy[object]) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,)))
     sink = CollectSink[str]()
-    env.from_source(source, watermarks=strategy).process(Heard()).to_sink(sink)
+    env.from_source(source, watermarks=strategy).process(Recorder()).to_sink(sink)
     env.execute()
     return sink.results
 

@@ -83,7 +83,7 @@ class _Announcing(SourceReader[Item, Span]):
             self.ctx.emit_watermark(READ.new_watermark(run.records[-1].number))
 
 
-class Heard(OneInputStreamProcessFunction[Item, str]):
+class Recorder(OneInputStreamProcessFunction[Item, str]):
     """Emits its input in order."""
 
     def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
@@ -99,7 +99,7 @@ class Heard(OneInputStreamProcessFunction[Item, str]):
 def heard(source: Spans, parallelism: int) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     sink = CollectSink[str]()
-    env.from_source(source).with_parallelism(parallelism).process(Heard()).with_parallelism(1).to_sink(sink)
+    env.from_source(source).with_parallelism(parallelism).process(Recorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     return sink.results
 

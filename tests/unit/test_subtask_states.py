@@ -51,7 +51,7 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
         ctx.state_manager.get_state(COPIED).add(what)
         ctx.state_manager.get_state(SHARED).add(what)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_states(self, output: Any, ctx: Any) -> None:
         states = ctx.state_manager
         assert states.get_state(COPIED).get() == states.get_state(SHARED).get()
         output.collect((states.get_state(RULES).items(), states.get_state(COPIED).get()))
@@ -61,14 +61,14 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
         self.add("open", ctx)
 
     def process_record_from_non_broadcast_input(self, record: str, output: Any, ctx: Any) -> None:
-        self.tell(output, ctx)
+        self.emit_states(output, ctx)
 
     def process_record_from_broadcast_input(self, record: str, ctx: Any) -> None:
         self.add(record, ctx)
 
     def on_watermark_from_broadcast_input(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
         self.add("watermark", ctx)
-        self.tell(output, ctx)
+        self.emit_states(output, ctx)
         return WatermarkHandlingResult.POLL
 
     def end_non_broadcast_input(self, ctx: Any) -> None:

@@ -126,7 +126,7 @@ def test_mistakes() -> None:
         Pause(ms(0))
 
 
-class Asking:
+class OffsetRequests:
     """Requests offsets from a reader, as Spark does."""
 
     def __init__(self, *items: int | Interruption, start: int = -1, clock: ManualClock | None = None) -> None:
@@ -151,7 +151,7 @@ def _plan(source: TestSource[int]) -> Plan:
 
 
 def test_spark_micro_batch_ends_at_an_interruption() -> None:
-    ask = Asking(1, 2, 3, Pause(ms(10)), 4, 5, 6)
+    ask = OffsetRequests(1, 2, 3, Pause(ms(10)), 4, 5, 6)
     assert [ask(), ask(), ask()] == [2, 3, 3]
     ask.clock.advance(ms(9))
     assert ask() == 3
@@ -160,7 +160,7 @@ def test_spark_micro_batch_ends_at_an_interruption() -> None:
 
 
 def test_spark_end_comes_after_a_last_pause() -> None:
-    ask = Asking(1, Pause(ms(10)))
+    ask = OffsetRequests(1, Pause(ms(10)))
     assert [ask(), ask()] == [1, 1]
     ask.clock.advance(ms(10))
     assert ask() == 2
@@ -171,7 +171,7 @@ def test_spark_end_comes_after_a_last_pause() -> None:
 
 
 def test_spark_available_now_waits_for_pauses() -> None:
-    ask = Asking(Pause(ms(10)), 1, Pause(ms(10)), 2, clock=ManualClock(step=ms(1)))
+    ask = OffsetRequests(Pause(ms(10)), 1, Pause(ms(10)), 2, clock=ManualClock(step=ms(1)))
     ask.reader.prepareForTriggerAvailableNow()
     assert [ask(), ask(), ask()] == [1, 2, 2]
     assert ask.clock.now_ms() >= 20
@@ -179,8 +179,8 @@ def test_spark_available_now_waits_for_pauses() -> None:
 
 @pytest.mark.parametrize("only_available", [False, True])
 def test_spark_stop_lasts_for_the_rest_of_the_run(only_available: bool) -> None:
-    ask = Asking(1, Stop(), 2, 3, Stop(), 4)
-    again = Asking(1, Stop(), 2, 3, Stop(), 4, start=1)
+    ask = OffsetRequests(1, Stop(), 2, 3, Stop(), 4)
+    again = OffsetRequests(1, Stop(), 2, 3, Stop(), 4, start=1)
     for one in (ask, again):
         if only_available:
             one.reader.prepareForTriggerAvailableNow()
@@ -189,27 +189,27 @@ def test_spark_stop_lasts_for_the_rest_of_the_run(only_available: bool) -> None:
 
 
 def test_spark_crash_happens_once() -> None:
-    ask = Asking(1, Crash("no power"), 2)
+    ask = OffsetRequests(1, Crash("no power"), 2)
     assert ask() == 1
     with pytest.raises(Exception, match="no power") as caught:
         ask()
     failure = job_failure(caught.value, "job")
     assert type(failure) is JobError
     assert str(failure).startswith("The source numbers")
-    again = Asking(1, Crash("no power"), 2, start=1)
+    again = OffsetRequests(1, Crash("no power"), 2, start=1)
     assert again() == 2
 
 
 def test_spark_run_begins_with_the_batch_it_repeats() -> None:
     """So that a later offset is not taken for the end of the previous run."""
-    again = Asking(1, 2, Crash("no power"), 3, start=2)
+    again = OffsetRequests(1, 2, Crash("no power"), 3, start=2)
     again.reader.partitions({"position": 0}, {"position": 2})
     with pytest.raises(Exception, match="no power"):
         again()
 
 
 def test_interruption_before_the_first_record_opens_the_job() -> None:
-    ask = Asking(Stop(), 1)
+    ask = OffsetRequests(Stop(), 1)
     assert [ask(), ask()] == [0, 0]
     (partition,) = ask.reader.partitions({"position": -1}, {"position": 0})
     assert partition.portion.first  # type: ignore[attr-defined]

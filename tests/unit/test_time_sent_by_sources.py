@@ -32,7 +32,7 @@ BY_CLOCK = "No event time can be emitted after use_processing_time"
 Script: TypeAlias = Mapping[int, Sequence[Watermark | None]]
 
 
-class Saying(Spans):
+class ScriptedSpans(Spans):
     """Sends the watermarks of ``script`` after the records with these numbers. None becomes idle."""
 
     def __init__(self, ends: Mapping[str, int], script: Script) -> None:
@@ -43,11 +43,11 @@ class Saying(Spans):
         return [TIME, FLAG]
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
-        return _Saying(self, ctx)
+        return _ScriptedReader(self, ctx)
 
 
-class _Saying(SourceReader[Item, Span]):
-    def __init__(self, source: Saying, ctx: SourceReaderContext) -> None:
+class _ScriptedReader(SourceReader[Item, Span]):
+    def __init__(self, source: ScriptedSpans, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
     def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
@@ -60,7 +60,7 @@ class _Saying(SourceReader[Item, Span]):
                     self.ctx.emit_watermark(watermark)
 
 
-class Hear(OneInputStreamProcessFunction[Any, Any]):
+class WatermarkRecorder(OneInputStreamProcessFunction[Any, Any]):
     """Emits each watermark except the last one, and nothing else."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
@@ -80,7 +80,7 @@ def environment(*, batch: int = 1, fast: bool = False) -> ExecutionEnvironment:
 
 def heard(script: Script, **options: Any) -> list[Any]:
     env, sink = environment(**options), CollectSink[Any]()
-    env.from_source(Saying({"a": 6}, script)).process(Hear()).to_sink(sink)
+    env.from_source(ScriptedSpans({"a": 6}, script)).process(WatermarkRecorder()).to_sink(sink)
     env.execute()
     return sink.results
 
@@ -118,7 +118,7 @@ def test_false_flag_and_earlier_time_are_not_forwarded() -> None:
 def test_generator_at_the_source_sends_no_time_after_the_flag(fast: bool) -> None:
     env = environment(fast=fast)
     generator = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_process_function()
-    source = Saying({"a": 6}, {3: [FLAG.new_watermark(True)]})
+    source = ScriptedSpans({"a": 6}, {3: [FLAG.new_watermark(True)]})
     env.from_source(source).process(generator).with_uid("times").to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match=BY_CLOCK) as caught:
         env.execute()
@@ -149,7 +149,7 @@ def test_flag_of_an_enumerator_must_wait_for_the_clock() -> None:
 def test_event_time_of_splits_ends_with_the_flag(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     env, sink = environment(fast=fast), CollectSink[Any]()
-    env.from_source(history_and_then(100), watermarks=strategy).process(Hear()).to_sink(sink)
+    env.from_source(history_and_then(100), watermarks=strategy).process(WatermarkRecorder()).to_sink(sink)
     env.execute()
     assert sink.results == [-1, 99, 199, True, 2**63 - 1]
 
@@ -159,7 +159,7 @@ def test_strategy_without_watermarks_sends_the_flag(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).no_watermark()
     env, sink = environment(fast=fast), CollectSink[Any]()
     items = env.from_source(Spans({"a": 3}), watermarks=strategy.build_as_watermark_strategy()).with_parallelism(2)
-    items.process(Hear()).with_parallelism(1).to_sink(sink)
+    items.process(WatermarkRecorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     assert sink.results == [True]
 

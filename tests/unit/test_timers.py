@@ -477,12 +477,12 @@ def test_apply_to_all_partitions_may_set_timers() -> None:
 
 
 def test_function_without_the_callback_is_not_affected() -> None:
-    class Deaf(OneInputStreamProcessFunction[str, str]):
+    class WithoutCallback(OneInputStreamProcessFunction[str, str]):
         def process_record(self, record: str, output: Any, ctx: Any) -> None:
             ctx.processing_time_manager.register_timer(5)
             output.collect(record)
 
-    harness = OneInputHarness(Deaf(), key=str)
+    harness = OneInputHarness(WithoutCallback(), key=str)
     harness.input.push("a")
     harness.advance_clock(ms(10))
     assert (harness.output.records, harness.processing_timers("a")) == (["a"], [])

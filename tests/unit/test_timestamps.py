@@ -40,13 +40,13 @@ EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 both = pytest.mark.parametrize("key", [None, str], ids=["plain", "keyed"])
 
 
-def tell(record: Any, output: Any, ctx: Any) -> None:
+def emit_stamped(record: Any, output: Any, ctx: Any) -> None:
     output.collect((record, ctx.timestamp))
 
 
 @both
 def test_output_has_the_timestamp_of_its_record(key: Any) -> None:
-    harness = OneInputHarness[str, Any](one_input(process_record=tell), key=key)
+    harness = OneInputHarness[str, Any](one_input(process_record=emit_stamped), key=key)
     harness.input.push_all([StampedRecord("a", 5), StampedRecord("b"), StampedRecord("c", -3), StampedRecord("d", 0)])
     harness.input.push("e")
     assert harness.output.elements == [
@@ -88,7 +88,7 @@ def test_both_outputs_inherit_the_timestamp(key: Any) -> None:
 
 
 def test_two_inputs_have_their_own_timestamps() -> None:
-    function = two_inputs(process_record_from_first_input=tell, process_record_from_second_input=tell)
+    function = two_inputs(process_record_from_first_input=emit_stamped, process_record_from_second_input=emit_stamped)
     harness = TwoInputNonBroadcastHarness[Any, Any, Any](function, first_key=str, second_key=str)
     harness.first_input.push("a", timestamp=5)
     harness.second_input.push("a")
@@ -102,9 +102,9 @@ def test_two_inputs_have_their_own_timestamps() -> None:
 def test_output_for_a_broadcast_record_has_its_timestamp(key: Any) -> None:
     """In Flink it has the timestamp of the previous record of any input."""
     function = broadcast_side(
-        process_record_from_non_broadcast_input=tell,
+        process_record_from_non_broadcast_input=emit_stamped,
         process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
-            lambda output, partition: tell(record, output, partition)
+            lambda output, partition: emit_stamped(record, output, partition)
         ),
     )
     harness = TwoInputBroadcastHarness[str, str, Any](function, key=key)
@@ -238,7 +238,7 @@ def test_timestamps_pass_through_every_kind_of_edge(way: str, parallelism: int, 
         env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], fast=fast))
         env.set_parallelism(parallelism)
         stamped = env.from_collection(numbers).process(Stamping())
-        WAYS[way](stamped).process(tell).to_sink(sink)
+        WAYS[way](stamped).process(emit_stamped).to_sink(sink)
         env.execute()
         assert sorted(sink.results) == expected(numbers)
 
@@ -246,7 +246,7 @@ def test_timestamps_pass_through_every_kind_of_edge(way: str, parallelism: int, 
 def test_broadcast_record_keeps_its_timestamp() -> None:
     function = broadcast_side(
         process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
-            lambda output, partition: tell(record, output, partition)
+            lambda output, partition: emit_stamped(record, output, partition)
         )
     )
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[7])), CollectSink[Any]()
@@ -261,7 +261,7 @@ def test_broadcast_record_keeps_its_timestamp() -> None:
 def test_signals_do_not_change_timestamps(aligned: bool) -> None:
     """An aligned watermark holds back later elements until the other channel has sent it too."""
     w = new_builder("w").type_long().combine_wait_for_all_channels(True).aligned(aligned).build()
-    harness = OneInputHarness[Any, Any](one_input(process_record=tell), channels=2, declarations=[w])
+    harness = OneInputHarness[Any, Any](one_input(process_record=emit_stamped), channels=2, declarations=[w])
     stamped = [StampedRecord("a", 1), StampedRecord("b"), StampedRecord("c", 3), StampedRecord("d", 4)]
     harness.input.push_all([*stamped[:1], w.new_watermark(1), *stamped[1:3], w.new_watermark(2), *stamped[3:]])
     assert len(harness.output.records) == (1 if aligned else 4)

@@ -173,7 +173,7 @@ class TestChannels:
         """Its combiner is created with the first event time, and needs no declaration of event time."""
         heard: list[tuple[str, int | bool]] = []
 
-        class Heard:
+        class Recorder:
             def on_records(self, *args: Any) -> None: ...
 
             def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
@@ -186,7 +186,7 @@ class TestChannels:
             def on_crossing(self, *args: Any) -> NoReturn:
                 raise AssertionError
 
-        gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Heard())
+        gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Recorder())
         gate.control(0, STATUS, "", True)
         gate.control(1, 2, "", 0)
         gate.control(2, WATERMARK, USE_PROCESSING_TIME, True)

@@ -277,7 +277,7 @@ class TestHooks:
     def test_callbacks_of_two_inputs_are_forwarded(self) -> None:
         calls: list[Any] = []
 
-        class Hearing(ToldOfTwo):
+        class Recorder(ToldOfTwo):
             def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
                 return (SIGNAL,)
 
@@ -301,7 +301,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        function = window(TEN, Hearing())
+        function = window(TEN, Recorder())
         harness = TwoInputNonBroadcastHarness[str, str, Any](function, first_key=key_of, second_key=key_of)
         for number, one in enumerate((harness.first_input, harness.second_input)):
             one.push_watermark(SIGNAL.new_watermark(number))
@@ -312,7 +312,7 @@ class TestHooks:
     def test_callbacks_with_two_outputs_reach_both(self) -> None:
         calls: list[Any] = []
 
-        class Hearing(TwoOutputWindowStreamProcessFunction[str, Any, Any]):
+        class Recorder(TwoOutputWindowStreamProcessFunction[str, Any, Any]):
             def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
                 return (SIGNAL,)
 
@@ -334,7 +334,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        harness = TwoOutputHarness[str, Any, Any](window(TEN, Hearing()), key=key_of)
+        harness = TwoOutputHarness[str, Any, Any](window(TEN, Recorder()), key=key_of)
         harness.input.push_watermark(SIGNAL.new_watermark(1))
         harness.end()
         assert calls == ["end", "close"]

@@ -14,7 +14,7 @@ from tests.durations import ms
 from tests.windows import Event, Told, ToldOfTwo, WindowDriver
 
 
-def told(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
+def over(strategy: WindowStrategy, of_records: bool = False, **options: Any) -> WindowDriver:
     return WindowDriver(window(strategy, Told(of_records)), **options)
 
 
@@ -32,7 +32,7 @@ def late(record: str) -> Event:
 
 class TestTumbling:
     def test_each_key_has_its_own_windows(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", 3).record("b1", 5).record("a2", 9).record("a3", 10)
+        driver = over(WindowStrategy.tumbling(ms(10))).record("a1", 3).record("b1", 5).record("a2", 9).record("a3", 10)
         driver.event_time(9)
         assert driver.out() == [
             fired("a", 0, 10, "a1", "a2"),
@@ -44,12 +44,12 @@ class TestTumbling:
         assert driver.out()[4:] == [fired("a", 10, 20, "a3"), cleared("a", 10, 20)]
 
     def test_window_fires_at_its_last_millisecond(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", 0).event_time(8)
+        driver = over(WindowStrategy.tumbling(ms(10))).record("a1", 0).event_time(8)
         assert driver.out() == []
         assert driver.event_time(9).out() == [fired("a", 0, 10, "a1"), cleared("a", 0, 10)]
 
     def test_time_before_the_epoch(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10))).record("a1", -1).record("a2", -10).record("a3", -11).end()
+        driver = over(WindowStrategy.tumbling(ms(10))).record("a1", -1).record("a2", -10).record("a3", -11).end()
         assert driver.out()[::2] == [fired("a", -20, -10, "a3"), fired("a", -10, 0, "a1", "a2")]
 
     @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ class TestTumbling:
     )
     def test_offset_shifts_the_windows(self, offset: int, window_of_14: tuple[int, int]) -> None:
         # Flink's DataStream V2 has no offset.
-        driver = told(WindowStrategy.tumbling(ms(10), offset=ms(offset))).record("a1", 14).end()
+        driver = over(WindowStrategy.tumbling(ms(10), offset=ms(offset))).record("a1", 14).end()
         assert driver.out() == [fired("a", *window_of_14, "a1"), cleared("a", *window_of_14)]
 
     def test_durations_are_timedeltas(self) -> None:
@@ -67,12 +67,12 @@ class TestTumbling:
         assert strategy == WindowStrategy.tumbling(ms(1000), TimeType.EVENT, ms(5), offset=ms(999))
 
     def test_late_record_reaches_on_late_record(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10))).event_time(9).record("a1", 9).record("a2", 10)
+        driver = over(WindowStrategy.tumbling(ms(10))).event_time(9).record("a1", 9).record("a2", 10)
         assert driver.out() == [late("a1")]
         assert driver.end().out()[1:] == [fired("a", 10, 20, "a2"), cleared("a", 10, 20)]
 
     def test_results_have_the_window_end_as_timestamp(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), of_records=True)
+        driver = over(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), of_records=True)
         driver.record("a1", 3).event_time(9).record("a2", 4).event_time(14).record("a3", 2)
         assert driver.stamped() == [
             (("record", "a", 0, 10, "a1"), 3),
@@ -86,7 +86,7 @@ class TestTumbling:
 
 class TestAllowedLateness:
     def test_each_late_record_fires_until_the_window_is_removed(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5))).record("a1", 3).event_time(9)
+        driver = over(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5))).record("a1", 3).event_time(9)
         driver.record("a2", 4).record("b1", 5).event_time(13).record("a3", 6)
         assert driver.out() == [
             fired("a", 0, 10, "a1"),
@@ -99,7 +99,7 @@ class TestAllowedLateness:
 
     def test_windows_fire_and_are_removed_in_time_order(self) -> None:
         driver = (
-            told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(15)))
+            over(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(15)))
             .record("a1", 0)
             .record("a2", 10)
             .record("a3", 29)
@@ -115,7 +115,7 @@ class TestAllowedLateness:
         ]
 
     def test_firing_comes_before_removal_at_the_same_time(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10))).record("a1", 0).record("a2", 10)
+        driver = over(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10))).record("a1", 0).record("a2", 10)
         assert driver.event_time(19).out() == [
             fired("a", 0, 10, "a1"),
             fired("a", 10, 20, "a2"),
@@ -129,7 +129,7 @@ class TestAllowedLateness:
 
 class TestSliding:
     def test_record_is_in_every_window_of_its_time(self) -> None:
-        driver = told(WindowStrategy.sliding(ms(10), ms(5)), of_records=True).record("a1", 7).record("a2", 12).end()
+        driver = over(WindowStrategy.sliding(ms(10), ms(5)), of_records=True).record("a1", 7).record("a2", 12).end()
         assert driver.out() == [
             ("record", "a", 5, 15, "a1"),
             ("record", "a", 0, 10, "a1"),
@@ -145,18 +145,18 @@ class TestSliding:
 
     def test_record_is_late_only_if_all_its_windows_are(self) -> None:
         driver = (
-            told(WindowStrategy.sliding(ms(10), ms(5))).event_time(9).record("a1", 7).event_time(14).record("a2", 7)
+            over(WindowStrategy.sliding(ms(10), ms(5))).event_time(9).record("a1", 7).event_time(14).record("a2", 7)
         )
         assert driver.out() == [fired("a", 5, 15, "a1"), cleared("a", 5, 15), late("a2")]
 
     def test_record_between_windows_is_in_none(self) -> None:
-        driver = told(WindowStrategy.sliding(ms(5), ms(8))).record("a1", 4).record("a2", 5).record("a3", 8)
+        driver = over(WindowStrategy.sliding(ms(5), ms(8))).record("a1", 4).record("a2", 5).record("a3", 8)
         driver.event_time(6).record("a4", 7).record("a5", 6)
         # It is late if its time has passed. Otherwise it is dropped silently.
         assert driver.out() == [fired("a", 0, 5, "a1"), cleared("a", 0, 5), late("a5")]
 
     def test_offset_shifts_the_windows(self) -> None:
-        driver = told(WindowStrategy.sliding(ms(10), ms(5), offset=ms(1))).record("a1", 5).record("a2", 6).end()
+        driver = over(WindowStrategy.sliding(ms(10), ms(5), offset=ms(1))).record("a1", 5).record("a2", 6).end()
         assert driver.out()[::2] == [
             fired("a", -4, 6, "a1"),
             fired("a", 1, 11, "a1", "a2"),
@@ -166,7 +166,7 @@ class TestSliding:
 
 class TestSessions:
     def test_session_ends_with_the_gap(self) -> None:
-        driver = told(WindowStrategy.session(ms(10))).record("a1", 1).record("a2", 8).record("b1", 8).record("a3", 30)
+        driver = over(WindowStrategy.session(ms(10))).record("a1", 1).record("a2", 8).record("b1", 8).record("a3", 30)
         driver.event_time(17)
         assert driver.out() == [
             fired("a", 1, 18, "a1", "a2"),
@@ -177,11 +177,11 @@ class TestSessions:
         assert driver.end().out()[4:] == [fired("a", 30, 40, "a3"), cleared("a", 30, 40)]
 
     def test_adjacent_sessions_are_merged(self) -> None:
-        driver = told(WindowStrategy.session(ms(10))).record("a1", 0).record("a2", 10).record("a3", 21).end()
+        driver = over(WindowStrategy.session(ms(10))).record("a1", 0).record("a2", 10).record("a3", 21).end()
         assert driver.out()[::2] == [fired("a", 0, 20, "a1", "a2"), fired("a", 21, 31, "a3")]
 
     def test_record_between_sessions_merges_them(self) -> None:
-        driver = told(WindowStrategy.session(ms(10))).record("a1", 20).record("a2", 0).record("a3", 40)
+        driver = over(WindowStrategy.session(ms(10))).record("a1", 20).record("a2", 0).record("a3", 40)
         driver.record("a4", 10).record("a5", 30)
         assert driver.event_time(48).out() == []  # timers of the merged sessions are gone
         assert driver.event_time(49).out() == [
@@ -192,7 +192,7 @@ class TestSessions:
 
     def test_on_record_sees_the_session_of_its_record(self) -> None:
         # As in Flink: windows are merged after on_record.
-        driver = told(WindowStrategy.session(ms(10)), of_records=True).record("a1", 1).record("a2", 5).end()
+        driver = over(WindowStrategy.session(ms(10)), of_records=True).record("a1", 1).record("a2", 5).end()
         assert driver.out() == [
             ("record", "a", 1, 11, "a1"),
             ("record", "a", 5, 15, "a2"),
@@ -201,7 +201,7 @@ class TestSessions:
         ]
 
     def test_record_that_touches_a_live_session_is_not_late(self) -> None:
-        driver = told(WindowStrategy.session(ms(10))).record("a1", 10).event_time(15)
+        driver = over(WindowStrategy.session(ms(10))).record("a1", 10).event_time(15)
         driver.record("a2", 0).record("a3", 5).record("b1", 5)
         # [0, 10) touches a live session, although it is old. The session of "b1" is over.
         assert driver.out() == [late("b1")]
@@ -212,13 +212,13 @@ class TestSessions:
         with pytest.raises(
             UserFunctionError, match="ContractError: Windows in event time require records with timestamps"
         ):
-            told(WindowStrategy.session(ms(10))).record("a1")
+            over(WindowStrategy.session(ms(10))).record("a1")
 
 
 class TestGlobal:
     def test_it_fires_once_at_the_end_and_is_cleared(self) -> None:
         # Flink never calls on_clear here, although its documentation says so.
-        driver = told(WindowStrategy.global_()).record("a1", 5).record("b1").record("a2").event_time(10**6)
+        driver = over(WindowStrategy.global_()).record("a1", 5).record("b1").record("a2").event_time(10**6)
         assert driver.out() == []
         assert driver.end().stamped() == [
             (fired("a", -1, -1, "a1", "a2"), None),  # in Flink they have the maximum timestamp
@@ -228,7 +228,7 @@ class TestGlobal:
         ]
 
     def test_no_record_is_late(self) -> None:
-        driver = told(WindowStrategy.global_()).event_time(10**6).record("a1", 5).end()
+        driver = over(WindowStrategy.global_()).event_time(10**6).record("a1", 5).end()
         assert driver.out() == [fired("a", -1, -1, "a1"), cleared("a", -1, -1)]
 
 
@@ -236,13 +236,13 @@ class TestCount:
     """Flink's DataStream V2 has no count windows."""
 
     def test_window_fires_with_its_last_record(self) -> None:
-        driver = told(WindowStrategy.count(2)).record("a1", 7).record("b1").record("a2", 3).record("a3")
+        driver = over(WindowStrategy.count(2)).record("a1", 7).record("b1").record("a2", 3).record("a3")
         assert driver.stamped() == [(fired("a", -1, -1, "a1", "a2"), 3), (cleared("a", -1, -1), 3)]
         driver.record("a4")
         assert driver.out()[2:] == [fired("a", -1, -1, "a3", "a4"), cleared("a", -1, -1)]
 
     def test_incomplete_window_fires_at_the_end(self) -> None:
-        driver = told(WindowStrategy.count(3)).record("a1", 7).record("b1").record("a2", 8).end()
+        driver = over(WindowStrategy.count(3)).record("a1", 7).record("b1").record("a2", 8).end()
         assert driver.stamped() == [
             (fired("a", -1, -1, "a1", "a2"), None),
             (cleared("a", -1, -1), None),
@@ -251,21 +251,21 @@ class TestCount:
         ]
 
     def test_overlapping_windows(self) -> None:
-        driver = told(WindowStrategy.count(3, 2))
+        driver = over(WindowStrategy.count(3, 2))
         for number in range(1, 7):
             driver.record(f"a{number}")
         assert driver.out()[::2] == [fired("a", -1, -1, "a1", "a2", "a3"), fired("a", -1, -1, "a3", "a4", "a5")]
         assert driver.end().out()[4::2] == [fired("a", -1, -1, "a5", "a6")]
 
     def test_windows_with_gaps(self) -> None:
-        driver = told(WindowStrategy.count(1, 3))
+        driver = over(WindowStrategy.count(1, 3))
         for number in range(1, 6):
             driver.record(f"a{number}").restart()
         assert driver.out()[::2] == [fired("a", -1, -1, "a1"), fired("a", -1, -1, "a4")]
         assert len(driver.end().out()) == 4
 
     def test_complete_window_leaves_no_state(self) -> None:
-        driver = told(WindowStrategy.count(2)).record("x1").record("x2")
+        driver = over(WindowStrategy.count(2)).record("x1").record("x2")
         before = len(driver.state())
         for number in range(1000):
             driver.record(f"{chr(number + 200)}1").record(f"{chr(number + 200)}2")
@@ -274,7 +274,7 @@ class TestCount:
 
 class TestProcessingTime:
     def test_windows_follow_the_clock(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10), TimeType.PROCESSING)).clock(3).record("a1", 10**6).record("a2")
+        driver = over(WindowStrategy.tumbling(ms(10), TimeType.PROCESSING)).clock(3).record("a1", 10**6).record("a2")
         driver.clock(8).record("a3").event_time(10**6)
         assert driver.out() == []
         driver.clock(12)
@@ -284,7 +284,7 @@ class TestProcessingTime:
 
     def test_sliding(self) -> None:
         driver = (
-            told(WindowStrategy.sliding(ms(10), ms(5), TimeType.PROCESSING))
+            over(WindowStrategy.sliding(ms(10), ms(5), TimeType.PROCESSING))
             .clock(7)
             .record("a1")
             .clock(12)
@@ -298,7 +298,7 @@ class TestProcessingTime:
         ]
 
     def test_sessions(self) -> None:
-        driver = told(WindowStrategy.session(ms(10), TimeType.PROCESSING)).clock(7).record("a1").clock(12).record("a2")
+        driver = over(WindowStrategy.session(ms(10), TimeType.PROCESSING)).clock(7).record("a1").clock(12).record("a2")
         assert driver.clock(20).out() == []
         assert driver.clock(21).out() == [fired("a", 7, 22, "a1", "a2"), cleared("a", 7, 22)]
 
@@ -311,7 +311,7 @@ class TestProcessingTime:
     )
     def test_open_windows_fire_at_the_end_of_input(self, strategy: WindowStrategy, start: int) -> None:
         # Flink drops them.
-        driver = told(strategy).clock(3).record("a1").end()
+        driver = over(strategy).clock(3).record("a1").end()
         assert driver.stamped() == [(fired("a", start, 10, "a1"), 9), (cleared("a", start, 10), 9)]
 
 
@@ -363,7 +363,7 @@ class TestTwoInputs:
 
 class TestChannels:
     def test_event_time_is_the_minimum_of_the_channels(self) -> None:
-        driver = told(WindowStrategy.tumbling(ms(10)), channels=3).record("a1", 5, 0).event_time(50, 0).event_time(8, 1)
+        driver = over(WindowStrategy.tumbling(ms(10)), channels=3).record("a1", 5, 0).event_time(50, 0).event_time(8, 1)
         driver.event_time(60, 2).record("a2", 9, 1)
         assert driver.out() == []
         assert driver.event_time(9, 1).out() == [fired("a", 0, 10, "a1", "a2"), cleared("a", 0, 10)]
@@ -424,7 +424,7 @@ class TestRestart:
     )
     def test_windows_are_in_the_checkpoint(self, strategy: WindowStrategy) -> None:
         records = [("a1", 3), ("b1", 7), ("a2", 1), ("a3", 15), ("b2", 12), ("a4", 14), ("a5", 2), ("b3", 40)]
-        drivers = told(strategy), told(strategy)
+        drivers = over(strategy), over(strategy)
         for record, timestamp in records:
             for driver in drivers:
                 driver.record(record, timestamp).event_time(timestamp - 3)
