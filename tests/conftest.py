@@ -1,4 +1,4 @@
-"""What all tests share: the one Spark session of a test run, the real servers, and a folder for a checkpoint."""
+"""Shared fixtures: the one Spark session of a test run, the real servers, and a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile before tests are imported, because their settings begin with it."""
+    """Choose the profile before tests are imported, because their settings derive from it."""
     if config.getoption("--all"):
         settings.load_profile(NIGHTLY)
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
+@pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that use the session or a server, skip those that need Java where it is missing."""
+    """Mark the tests that use the session or a server, and skip those that need Java if it is missing."""
     if not config.getoption("--all"):
         _leave_out(config, items, "nightly")
     no_java = pytest.mark.skip(reason="Spark needs Java 17 or 21: there is none in JAVA_HOME or on the PATH.")
@@ -80,20 +80,20 @@ def _has_java() -> bool:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session: two cores, no user interface, hardly a word on the console."""
+    """The session: two cores, no user interface, and almost no console output."""
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
-        # Workers import what this process imports, whether the packages are installed or merely checked out.
+        # Workers import what this process imports, whether the packages are installed or checked out.
         environment.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         session = (
             SparkSession.builder.master("local[2]")
             .appName("dsv2 tests")
             .config("spark.ui.enabled", "false")
-            .config("spark.log.level", "FATAL")  # jobs that fail on purpose; the error tells what happened
-            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB of every stateful query that has ended
+            .config("spark.log.level", "FATAL")  # some jobs fail on purpose, and the error is enough
+            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for every ended stateful query
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.python.unix.domain.socket.enabled", "true")
@@ -105,7 +105,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @contextmanager
 def _running(make: Callable[[Path], ServerT]) -> Iterator[ServerT]:
-    """A server of its own, skipping where the machine lacks it. Its folder is short to name and open to all users."""
+    """A separate server. Skips if the machine lacks it. Its folder has a short name and is open to all users."""
     folder = Path(tempfile.mkdtemp(prefix="dsv2-"))
     try:
         server = make(folder)
@@ -121,35 +121,35 @@ def _running(make: Callable[[Path], ServerT]) -> Iterator[ServerT]:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[KafkaBroker]:
-    """The broker of a test run. Tests share it: each has topics of its own."""
+    """The broker of a test run. Tests share it and use their own topics."""
     with _running(KafkaBroker) as broker:
         yield broker
 
 
 @pytest.fixture
 def own_kafka_broker() -> Iterator[KafkaBroker]:
-    """A broker that a test may stop, kill and start again."""
+    """A broker that a test may stop, kill and restart."""
     with _running(KafkaBroker) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """The database server of a test run. Tests share it: each has tables of its own."""
+    """The database server of a test run. Tests share it and use their own tables."""
     with _running(PostgresServer) as server:
         yield server
 
 
 @pytest.fixture
 def own_postgres_server() -> Iterator[PostgresServer]:
-    """A database server that a test may stop, kill and start again."""
+    """A database server that a test may stop, kill and restart."""
     with _running(PostgresServer) as server:
         yield server
 
 
 @pytest.fixture
 def postgres_server_without_decoding() -> Iterator[PostgresServer]:
-    """A database server set up as they come, so that changes cannot be followed."""
+    """A database server with default settings, which has no logical decoding."""
     with _running(partial(PostgresServer, wal_level="replica")) as server:
         yield server
 
@@ -167,5 +167,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """A folder for ``checkpoint_location``; new for every test, and not made yet."""
+    """A new folder for ``checkpoint_location``, which does not exist yet."""
     return str(tmp_path / "checkpoint")

@@ -1,17 +1,17 @@
-"""The programs in the documents: all Python blocks of one are one program."""
+"""Programs in the documents: all Python blocks of a document are one program."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "said_by")
+__all__ = ("DOCUMENTS", "PROGRAMS", "ROOT", "program_of", "documented_output")
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def program_of(document: Path) -> str:
-    """The Python blocks of ``document``, each on the lines where it stands, so that errors point into the document."""
+    """The Python blocks of ``document``, each on its original lines, so that errors point into the document."""
     lines = []
     in_block = False
     for line in document.read_text().splitlines():
@@ -22,12 +22,12 @@ def program_of(document: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def said_by(program: str) -> list[str]:
-    """What the comments behind its ``print`` calls say that it prints."""
+def documented_output(program: str) -> list[str]:
+    """The output that the comments after its ``print`` calls document."""
     return [line.split("  # ")[1] for line in program.splitlines() if line.startswith(("print(", "    print("))]
 
 
 PROGRAMS = {
     str(document.relative_to(ROOT)): program for document in DOCUMENTS if (program := program_of(document)).strip()
 }
-"""By the path of the document."""
+"""Programs by the path of the document."""

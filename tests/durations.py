@@ -1,4 +1,4 @@
-"""Short ways to write durations in tests."""
+"""Short forms for durations in tests."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ("ms",)
 
 
 def ms(milliseconds: float) -> timedelta:
-    """A duration of so many milliseconds."""
+    """A duration in milliseconds."""
     return timedelta(milliseconds=milliseconds)

@@ -1,4 +1,4 @@
-"""The examples as programs that every runtime runs, each held against the same answer found in another way."""
+"""The examples as programs that every runtime runs. Each result is compared with one computed in another way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WordCount(Program):
 
 
 class NewsClicks(Program):
-    """Clicks that came too late for the hour, and clicks that came before their item, are there."""
+    """Includes clicks that are late for their hour, and clicks that arrive before their item."""
 
     EVENTS = tuple(news_clicks.some_events())
 
@@ -55,7 +55,7 @@ class NewsClicks(Program):
 
 
 class Sales(Program):
-    """By a watermark of its own, and in windows."""
+    """With its own watermark, and in windows."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(sales.count_sales(p.source(some_orders())), "by hour")
@@ -73,7 +73,7 @@ class Sales(Program):
 
 
 class Grades(Program):
-    """Somebody has two scores, somebody none, and somebody no grade."""
+    """Includes persons with two scores, without a score, and without a grade."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(grades.join_grades(p.source(grades.GRADES), p.source(grades.SCORES)))
@@ -84,7 +84,7 @@ class Grades(Program):
 
 
 class HotTopics(Program):
-    """One extractor, so that there is one answer for each topic."""
+    """One extractor, so each topic has one answer."""
 
     TWEETS = tuple(map(TweetGenerator(topics=20, interval=1000), range(2000)))
 
@@ -100,7 +100,7 @@ class HotTopics(Program):
 
 
 class FlightDelays(Program):
-    """``span``: from when to when the flights were scheduled, in ms."""
+    """``span``: the scheduled times of the flights, in ms."""
 
     def __init__(self, span: range) -> None:
         self.span = span
@@ -127,7 +127,7 @@ class FlightDelays(Program):
 
 
 class FlightWeather(Program):
-    """``span``: from when to when the flights were scheduled, in ms."""
+    """``span``: the scheduled times of the flights, in ms."""
 
     def __init__(self, span: range) -> None:
         self.span = span
@@ -144,7 +144,7 @@ class FlightWeather(Program):
 
 
 def days(first: int, count: int = 5) -> range:
-    """So many days of the year."""
+    """A range of days of the year."""
     return range(YEAR.start + first * DAY, YEAR.start + (first + count) * DAY)
 
 
@@ -155,5 +155,5 @@ EXAMPLES: Sequence[Program] = (
     Grades(),
     HotTopics(),
     FlightDelays(days(106)),  # an airport was closed for hours: some flights leave too late for their day
-    FlightWeather(days(231)),  # for some hours there is no weather
+    FlightWeather(days(231)),  # some hours have no weather observation
 )

@@ -1,4 +1,4 @@
-"""A PostgreSQL table that is followed, and jobs that are nothing but a ``PostgresSource`` of it."""
+"""A PostgreSQL table that is replicated, and jobs that consist of a ``PostgresSource`` only."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dsv2.sinks import CollectSink
 from tests.durations import ms
 from tests.support import local_environment, operator_named
 
-__all__ = ("Reader", "Run", "Table", "state_after", "told")
+__all__ = ("Reader", "Run", "Table", "state_after", "summaries")
 
 NUMBERS = itertools.count()
 
 
 class Table:
-    """A table of a test, and the slot by which it is followed."""
+    """A table of a test, and the slot by which it is replicated."""
 
     def __init__(self, conninfo: str, columns: str) -> None:
         self.conninfo = conninfo
@@ -30,7 +30,7 @@ class Table:
         self.execute(f"CREATE TABLE {self.name} ({columns})")
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements in one transaction; the rows of the last one, if it has any. ``{}`` is the table."""
+        """Run statements in one transaction and return the rows of the last one, if any. ``{}`` is the table."""
         with psycopg.connect(self.conninfo) as connection:
             for statement in statements:
                 cursor = connection.execute(statement.format(self.name).encode())
@@ -40,13 +40,13 @@ class Table:
         given = {"conninfo": self.conninfo, "table": self.name, "slot_name": self.name, **options}
         return PostgresSource(**{"decode": lambda row: row["name"], "retry_timeout": ms(20_000), **given})
 
-    def let_go(self) -> None:
-        """Drop what a source has made."""
+    def drop_replication_objects(self) -> None:
+        """Drop what a source has created."""
         drop_replication(self.conninfo, self.name, self.name)
 
 
 class Reader:
-    """What a reader sees of the job: nothing that it looks at."""
+    """The reader's context of the job, without any function."""
 
     subtask, parallelism = 0, 1
 
@@ -57,7 +57,7 @@ class Reader:
 
 
 class Run:
-    """A run of a job that is only this source: decides on micro-batches, and reads them."""
+    """A run of a job that consists of this source only: plans micro-batches and reads them."""
 
     def __init__(self, source: PostgresSource[Any], offset: SourceOffset = BEFORE_START, parallelism: int = 2) -> None:
         env = local_environment(parallelism)
@@ -67,11 +67,11 @@ class Run:
         self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), SystemClock())
 
     def batch(self) -> list[RowChange[Any]]:
-        """The changes of the next micro-batch, empty if nothing is new."""
-        return self.repeated() if self.goes_on() else []
+        """The changes of the next micro-batch, empty if there is no new data."""
+        return self.repeated() if self.plan_next() else []
 
-    def goes_on(self, *, commits: bool = True) -> bool:
-        """Decide on the next micro-batch; whether there is one. ``commits``: the one before is done for good then."""
+    def plan_next(self, *, commits: bool = True) -> bool:
+        """Plan the next micro-batch and return whether there is one. ``commits`` marks the previous one as complete."""
         there = self.driver.next(self.offset)
         if there == self.offset:
             return False
@@ -92,13 +92,13 @@ class Run:
         return found
 
     def snapshot(self) -> list[RowChange[Any]]:
-        """All of the snapshot, and the micro-batch in which readers are told that it is over."""
+        """The complete snapshot, and the micro-batch in which readers learn that it has ended."""
         found = self.batch()
-        while not self.told_to():
+        while not self.watermark_senders():
             found += self.batch()
         return found
 
-    def told_to(self) -> list[int]:
+    def watermark_senders(self) -> list[int]:
         """The readers that send a watermark in the last micro-batch."""
         return [
             order.subtask
@@ -107,17 +107,17 @@ class Run:
         ]
 
     def at(self) -> dict[str, int]:
-        """Where the splits stand."""
+        """The positions of the splits."""
         splits = (split["at"] for reader in self.offset["readers"] for split in reader["splits"])
         return {split["name"]: split["position"] for split in splits}
 
 
-def told(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
+def summaries(changes: list[RowChange[Any]]) -> list[tuple[str, Any, Any]]:
     return [(change.kind, change.key[0], change.row) for change in changes]
 
 
 def state_after(changes: list[RowChange[Any]], rows: dict[Any, Any] | None = None) -> dict[Any, Any]:
-    """The table as ``changes`` make it of ``rows``."""
+    """The table after applying ``changes`` to ``rows``."""
     rows = dict(rows or {})
     for change in changes:
         if change.row is None:

@@ -1,4 +1,4 @@
-"""What a checkpoint consists of, as bytes: a job's state, its manifest and the offsets of its sources.
+"""The parts of a checkpoint as bytes: a job's state, its manifest and the offsets of its sources.
 
 ``python -m tests.golden_format`` records them in ``tests/golden/format_VERSION.json``, once for each format version.
 """
@@ -44,7 +44,7 @@ BY_CLOCK = WindowStrategy.tumbling(timedelta(seconds=1), TimeType.PROCESSING)
 
 @dataclass
 class Note:
-    """A class of the user's, in a field."""
+    """A user class, in a field."""
 
     text: str
     size: int | None
@@ -58,7 +58,7 @@ class Order(NamedTuple):
 
 
 class Keep(OneInputStreamProcessFunction[Order, Any]):
-    """Keeps something of each kind, and emits all of it."""
+    """Keeps a value of each kind of state, and emits all of them."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -91,7 +91,7 @@ class Sum(OneInputWindowStreamProcessFunction[Order, Any]):
 
 
 class After(NamedTuple):
-    """What a job emits that goes on from stored state."""
+    """Output of a job that continues from stored state."""
 
     kept: list[Any]
     windows: list[Any]
@@ -119,7 +119,7 @@ SECOND = [Order(article, number) for number, article in enumerate("cbd", start=1
 
 
 def content() -> Content:
-    """What today's code writes."""
+    """The bytes that the current code writes."""
     plan = plan_of_job()
     kept, windows, entries = _drivers(plan)
     for driver in (kept, windows):
@@ -134,7 +134,7 @@ def content() -> Content:
 
 
 def after_restart(recorded: Content) -> After:
-    """What the job emits for further records, and as time passes, when it goes on from what is ``recorded``."""
+    """The job's output for further records, and as time passes, when it continues from ``recorded``."""
     kept, windows, entries = _drivers(plan_of_job())
     entries.kept = {(name, number): bytes.fromhex(data) for name, number, data in recorded["pages"]}
     for uid, driver in (("keep", kept), ("windows", windows)):
@@ -145,7 +145,7 @@ def after_restart(recorded: Content) -> After:
 
 
 def planners(plan: Plan) -> dict[str, Planner]:
-    """What decides about micro-batches, by the uid of the source."""
+    """The planners of micro-batches, by the uid of the source."""
     orders, spans = operator_named(plan, "orders"), operator_named(plan, "spans")
     assert isinstance(orders.body, CollectionSource)
     assert isinstance(spans.body, Spans)
@@ -157,7 +157,7 @@ def planners(plan: Plan) -> dict[str, Planner]:
 
 
 def _offsets(planner: Planner) -> list[SparkOffset]:
-    """All of a run, which comes to its end."""
+    """All offsets of a run that reaches its end."""
     found = [planner.initial()]
     while len(found) < 2 or found[-1] != found[-2]:
         found.append(json.loads(json.dumps(planner.latest(found[-1], only_available=False))))
@@ -165,7 +165,7 @@ def _offsets(planner: Planner) -> list[SparkOffset]:
 
 
 def _drivers(plan: Plan) -> tuple[Driver, Driver, KeptEntries]:
-    """Both functions, of which the first one keeps its pages in entries."""
+    """Both functions. The first one keeps its pages in map entries."""
     entries = KeptEntries()
     return Driver(plan, "keep", entries=entries), Driver(plan, "windows"), entries
 

@@ -1,4 +1,4 @@
-"""Decodes bytes that mean harm, in a process of its own: what happens there must be nothing but ``CorruptDataError``.
+"""Decodes hostile bytes in a separate process. The only allowed outcome other than data is ``CorruptDataError``.
 
 ``python -m tests.hostile SEED COUNT`` changes whole blobs at random. It prints one line of JSON: how many blobs were
 decoded and refused, every other outcome, and the memory of the process.
@@ -69,7 +69,7 @@ class Bag(dict[Any, Any]):
 
 
 class Armed:
-    """A class of the job's module that does harm whenever any of its code is run."""
+    """A class of the job's module that records any execution of its code as harm."""
 
     fired: list[str]
 
@@ -107,11 +107,11 @@ Armed.fired = []
 codec = Codec(TypeRegistry([Point, Pair, Colour, Access, Plain, Bag, Armed], [__name__]))
 
 _HARMLESS = ("open", "os.listdir", "os.scandir", "import", "compile", "exec", "marshal.loads", "object.__getattr__")
-"""Events of reading modules and time zones, when their files are the ones of the installation."""
+"""Events of reading modules and time zones from the installation."""
 
 
 def watched_events() -> list[str]:
-    """Events of Python from now on that decoding has no business with."""
+    """Python audit events from now on that decoding must not cause."""
     events: list[str] = []
     places = (sys.prefix, sys.base_prefix, "/usr/share/zoneinfo")
 
@@ -130,7 +130,7 @@ def watched_events() -> list[str]:
 
 
 def samples() -> list[bytes]:
-    """Payloads of every kind of node."""
+    """Payloads with every kind of node."""
     own: list[Any] = [1]
     own.append(own)
     table = pa.table({"x": [1, 2, 3], "y": [1.5, 2.5, 3.5]})
@@ -187,7 +187,7 @@ def samples() -> list[bytes]:
 
 
 def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
-    """``data`` with a few changes: of bytes, of pieces, or of the tree that it is."""
+    """``data`` with a few changes: of bytes, of parts, or of its tree."""
     if draw.random() < 0.5:
         return _other_tree(data, others, draw)
     changed = bytearray(data)
@@ -243,7 +243,7 @@ def _other_tree(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
 
 
 def _alike(value: Any, draw: random.Random) -> Any:
-    """A value of the same type: most likely to get far."""
+    """A value of the same type, which gets furthest."""
     if type(value) is int:
         return max(-(1 << 63), min(value + draw.choice((-256, -1, 1, 2, 1 << 20)), (1 << 64) - 1))
     if type(value) is str:
@@ -258,7 +258,7 @@ def main(seed: int, count: int) -> None:
     draw = random.Random(seed)
     payloads = samples()
     for payload in payloads:
-        assert decoded(payload) == "decoded"  # and all packages are loaded
+        assert decoded(payload) == "decoded"  # all packages are loaded now
     events, outcomes = watched_events(), Counter[str]()
     slowest = 0.0
     for _ in range(count):
@@ -271,7 +271,7 @@ def main(seed: int, count: int) -> None:
 
 
 def _megabytes() -> int:
-    """The most memory that this process has had. (What getrusage says includes the process that started it.)"""
+    """The peak memory of this process. (The value of getrusage includes the process that started it.)"""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20  # bytes on macOS
@@ -279,14 +279,14 @@ def _megabytes() -> int:
 
 
 def decoded(payload: bytes) -> str:
-    """What came of a payload that has a fitting checksum."""
+    """The outcome of a payload with a valid checksum."""
     blob = codec.wrap(BlobKind.STATE, payload)
     outcome = "refused"
     for read in (codec.unseal, codec.unseal_columns):
         try:
             value = read(BlobKind.STATE, blob, "test")
             outcome = "decoded"
-            with suppress(AttributeError):  # of an object that lacks a field
+            with suppress(AttributeError):  # of an object without a field
                 repr(value)
         except CorruptDataError:
             pass
@@ -296,6 +296,6 @@ def decoded(payload: bytes) -> str:
 
 
 if __name__ == "__main__":
-    from tests.hostile import main  # whose classes have names that bytes can use
+    from tests.hostile import main  # its classes have names that bytes can refer to
 
     main(int(sys.argv[1]), int(sys.argv[2]))

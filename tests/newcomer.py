@@ -1,8 +1,8 @@
-"""``./run newcomer``: what somebody runs who has just cloned the project, under every Python of this machine.
+"""``./run newcomer``: the checks that a new contributor runs after cloning, with every Python of this machine.
 
 The checkout is cloned into a new directory called ``dsv2``, and ``./run --python PYTHON test`` is run there: all tests
-under the oldest and the newest Python, the suites without Spark under those between. This module imports nothing but
-the standard library, because making the environments is part of what is tested.
+with the oldest and the newest Python, the suites without Spark with those in between. This module imports only the
+standard library, because creating the environments is part of the test.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOCAL = ("-m", "not spark")
 _UNITS, _PROGRAMS = ("tests/unit", "tests/property"), ("tests/conformance",)
 _CHECKED = (("test", *_LOCAL, *_UNITS, *_PROGRAMS),)
 _SIDE_BY_SIDE = tuple(("python", "-m", "pytest", "-q", *_LOCAL, *suites) for suites in (_PROGRAMS, _UNITS))
-_NOT_FOR_NEWCOMERS = re.compile(r"PYTHON|PYTEST|MYPY|VIRTUAL_ENV|SPARK_HOME|CONDA")  # beginnings of variables
+_NOT_FOR_NEWCOMERS = re.compile(r"PYTHON|PYTEST|MYPY|VIRTUAL_ENV|SPARK_HOME|CONDA")  # prefixes of variables
 
 
 @dataclass(frozen=True, order=True)
@@ -63,7 +63,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Step:
-    """What runs under one Python: ``commands`` are arguments of ``./run --python``, and run side by side."""
+    """The commands for one Python: arguments of ``./run --python``, which run side by side."""
 
     interpreter: Interpreter
     what: str
@@ -71,7 +71,7 @@ class Step:
 
 
 def find_interpreters(folders: Iterable[Path]) -> list[Interpreter]:
-    """The releases of CPython from 3.11 on in ``folders``, oldest first; one of each version, the first one found."""
+    """The releases of CPython from 3.11 on in ``folders``, oldest first. The first one found of each version."""
     found: dict[Version, Interpreter] = {}
     seen: set[Path] = set()
     for folder in folders:
@@ -103,9 +103,9 @@ def _folders() -> list[Path]:
 
 
 def plan_steps(interpreters: Sequence[Interpreter], *, short: bool, usual: Version) -> list[Step]:
-    """What to run under which of ``interpreters``, which are sorted.
+    """The steps for each of ``interpreters``, which are sorted.
 
-    ``short``: only the suites without Spark, under the oldest one that is not ``usual``, which ``./run test`` takes.
+    ``short``: only the suites without Spark, with the oldest one that is not ``usual``, which ``./run test`` uses.
     """
     if short:
         others = [interpreter for interpreter in interpreters if interpreter.version != usual]
@@ -120,7 +120,7 @@ def plan_steps(interpreters: Sequence[Interpreter], *, short: bool, usual: Versi
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 if every step succeeded."""
+    """Return the exit code: 0 if every step succeeded."""
     options = _parse(arguments)
     interpreters = find_interpreters(_folders())
     steps = plan_steps(interpreters, short=options.short, usual=_this_version())
@@ -165,7 +165,7 @@ def _clone(target: Path) -> Path:
 
 
 def run_step(step: Step, clone: Path) -> tuple[str, bool]:
-    """What became of ``step``, as a line; and whether it succeeded."""
+    """Return the outcome of ``step`` as a line, and whether it succeeded."""
     print(f"\n=== {step.interpreter}: {step.what}\n", flush=True)
     began = time.monotonic()
     succeeded = _run_commands(step, clone)
@@ -176,7 +176,8 @@ def run_step(step: Step, clone: Path) -> tuple[str, bool]:
 
 
 def _run_commands(step: Step, clone: Path) -> bool:
-    """Make the environment, and run the commands in it. The first one shows what it does, the others do at the end."""
+    """Create the environment, and run the commands in it. The first one shows its output at once, the others at the
+    end."""
     start = partial(_start, step.interpreter, clone)
     if start(("python", "-c", "")).wait() != 0:
         return False

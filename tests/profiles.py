@@ -1,7 +1,7 @@
 """Profiles of Hypothesis: ``ci`` tries the same examples in every run, ``nightly`` many more, and new ones each time.
 
 ``./run test`` uses ``ci`` and ``./run test --all`` uses ``nightly``. Neither has a deadline for an example, because a
-deadline measures what else the machine is doing. What ``nightly`` finds stays in Hypothesis' database until it passes.
+deadline depends on the load of the machine. Failures of ``nightly`` stay in Hypothesis' database until they pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ settings.register_profile(NIGHTLY, max_examples=_EXAMPLES * _FACTOR, deadline=No
 
 
 def factor() -> int:
-    """How many times as many examples as in ``ci`` the current profile tries."""
+    """How many times as many examples as ``ci`` the current profile tries."""
     return settings().max_examples // _EXAMPLES
 
 

@@ -1,7 +1,7 @@
-"""Programs run one after the other in one process, so that all of them use one JVM.
+"""Programs that run one after the other in one process, so that they share one JVM.
 
 Starting a JVM and compiling Spark takes longer than the short form of a benchmark or of a storm. Each program still
-makes and stops a session of its own.
+creates and stops its own session.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ProgramProcess:
         self._process: subprocess.Popen[str] | None = None
 
     def run(self, module: str, arguments: Sequence[str]) -> str:
-        """What ``module`` prints. Its exit code must be 0."""
+        """Return the output of ``module``. Its exit code must be 0."""
         process = self._process = self._process or self._start()
         assert process.stdin
         assert process.stdout
@@ -47,7 +47,7 @@ class ProgramProcess:
         return printed
 
     def stop(self) -> None:
-        """Kill the process and all that it has started."""
+        """Kill the process and all of its child processes."""
         if self._process:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
@@ -68,9 +68,9 @@ class ProgramProcess:
 
 
 def serve() -> None:
-    """Run the programs that are asked for on standard input, and answer on standard output."""
+    """Run the programs requested on standard input, and reply on standard output."""
     with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what else writes there, the JVM say, goes to the log
+        os.dup2(2, 1)  # other output, such as the JVM's, goes to the log
         for line in sys.stdin:
             module, *arguments = json.loads(line)
             answers.write(json.dumps(_run(module, arguments)) + "\n")

@@ -1,4 +1,4 @@
-"""A source with splits for tests: numbers of several spans, each a split."""
+"""A source with splits for tests: numbers of several spans. Each span is a split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ("Item", "Span", "Spans", "SpansInFile", "everything")
 
 @dataclass(frozen=True)
 class Span:
-    """The numbers from ``position`` on, of those below ``end``."""
+    """The numbers from ``position`` up to ``end``, exclusive."""
 
     name: str
     position: int
@@ -36,7 +36,7 @@ class Item(NamedTuple):
 
 
 class Spans(SplitSource[Item, Span]):
-    """``ends``: by the name of a span how many numbers it has."""
+    """``ends``: the number of records of each span, by name."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ def everything(ends: Mapping[str, int]) -> list[Item]:
 
 
 class SpansInFile(Spans):
-    """Spans whose ends stand in a JSON file, which may change while a job runs and between two runs of it."""
+    """Spans whose ends are in a JSON file, which may change while a job runs and between two runs."""
 
     def __init__(self, file: str, **options: Any) -> None:
         super().__init__({}, bounded=False, **options)

@@ -1,4 +1,4 @@
-"""What tests of the runtime share: channels as plain lists, functions from lambdas, one subtask driven by hand."""
+"""Shared helpers for tests of the runtime: channels as lists, functions from lambdas, one subtask driven by hand."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _OUR_PACKAGES = tuple(_CHECKOUT / name for name in ("dsv2", "runtime_spark"))
 
 
 class Signal(NamedTuple):
-    """A control element, as it stands between records."""
+    """A control element between records."""
 
     kind: int
     identifier: str = ""
@@ -81,7 +81,7 @@ def watermark(value: int | bool, identifier: str = "w") -> Signal:
 
 
 def packed(sequence: Iterable[Any]) -> tuple[RecordBatch[Any], list[Control]]:
-    """Records and controls as a frame holds them."""
+    """Records and controls as a frame stores them."""
     records: list[Any] = []
     controls: list[Control] = []
     for element in sequence:
@@ -93,7 +93,7 @@ def packed(sequence: Iterable[Any]) -> tuple[RecordBatch[Any], list[Control]]:
 
 
 def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
-    """The elements in their order."""
+    """The elements in order."""
     sequence, done = [], 0
     for position, kind, identifier, value in controls:
         sequence += [*records[done:position], Signal(kind, identifier, value)]
@@ -102,12 +102,13 @@ def unpacked(records: Sequence[Any], controls: list[Control]) -> list[Any]:
 
 
 def elements(frames: Iterable[Frame]) -> list[Any]:
-    """The elements of several frames of one channel, without those that only open a subtask."""
+    """The elements of several frames of one channel, without start signals."""
     return [element for f in frames for element in unpacked(f.batch.records, f.controls) if element != STARTED]
 
 
 def long_lists(elements: SearchStrategy[T], max_size: int) -> SearchStrategy[list[T]]:
-    """Lists of up to ``max_size``. Hypothesis alone draws about five elements, which is hardly a history."""
+    """Lists of up to ``max_size`` elements. Hypothesis alone draws about five elements, which is too short for a
+    history."""
     return st.lists(elements, max_size=max_size // 4) | st.lists(elements, min_size=max_size // 3, max_size=max_size)
 
 
@@ -117,7 +118,7 @@ def _scripted(kind: Any, **callbacks: Callable[..., Any]) -> Any:
     return type("Scripted", (kind,), {name: staticmethod(callback) for name, callback in body.items()})()
 
 
-# Functions that have the given callbacks (without ``self``), and do nothing in the others.
+# Functions with the given callbacks (without ``self``). The other callbacks do nothing.
 one_input: Callable[..., OneInputStreamProcessFunction[Any, Any]]
 one_input = partial(_scripted, OneInputStreamProcessFunction)
 two_output: Callable[..., TwoOutputStreamProcessFunction[Any, Any, Any]]
@@ -143,7 +144,7 @@ def job_context(plan: Plan) -> JobContext:
 
 
 class KeptEntries:
-    """The map that a runtime keeps for a subtask; counts the calls."""
+    """The map that a runtime keeps for a subtask. Records the calls."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, int], bytes] = {}
@@ -167,7 +168,7 @@ class KeptEntries:
 
 
 class CountingCodec(Codec):
-    """Counts the values (pages of a keyed store, say) that pass through."""
+    """Counts the values that pass through, for example pages of a keyed store."""
 
     def __init__(self) -> None:
         super().__init__(TypeRegistry())
@@ -191,16 +192,16 @@ class CountingCodec(Codec):
 
 
 class NoRows:
-    """Stands for a Spark DataFrame."""
+    """Replaces a Spark DataFrame."""
 
     isStreaming = False  # noqa: N815 - Spark's name
 
 
 class Driver:
-    """Subtask ``index`` of the chain that the operator ``uid`` leads: elements in, elements out."""
+    """Subtask ``index`` of the chain with the head ``uid``: elements in, elements out."""
 
     def __init__(self, plan: Plan, uid: str, index: int = 0, entries: KeptEntries | None = None) -> None:
-        """``entries``: where its pages are, if not in the blob."""
+        """``entries``: the store of its pages, if not in the blob."""
         self._plan = plan
         self._head = operator_named(plan, uid).id
         self._index = index
@@ -215,18 +216,18 @@ class Driver:
         return self
 
     def send(self, *sequence: Any, channel: int = 0) -> None:
-        """Hand over elements of one channel, and let out what they give."""
+        """Send elements of one channel, and flush the output."""
         self.subtask.receive(channel, *packed(sequence))
         self.subtask.flush()
 
     def pass_time(self, now_ms: int) -> None:
-        """Begin a micro-batch at a later time."""
+        """Start a micro-batch at a later time."""
         self._job.time.now_ms = now_ms
         self.subtask.begin_batch()
         self.subtask.flush()
 
     def sent_to(self, uid: str, subtask: int = 0) -> list[Any]:
-        """What that subtask has been sent so far."""
+        """Output to that subtask so far."""
         target = operator_named(self._plan, uid).id
         return elements(f for f in self.frames if (f.operator, f.subtask) == (target, subtask))
 
@@ -234,7 +235,7 @@ class Driver:
         return next(entry for entry in self.subtask.progress() if entry["uid"] == uid)
 
     def restart(self) -> None:
-        """Go on with a new subtask, made from the bytes of this one."""
+        """Continue with a new subtask that is restored from this one."""
         blob = self.subtask.snapshot()
         self.subtask = self._new_subtask()
         self.subtask.restore(blob)
@@ -245,9 +246,10 @@ class Driver:
 
 
 def driven(build: Callable[[Any], Any], uid: str = "f", channels: int = 1) -> Driver:
-    """A driver, opened, for the operator ``uid`` of what ``build`` puts between a source and the sink "out".
+    """An opened driver for the operator ``uid`` that ``build`` puts between a source and the sink "out".
 
-    The source has so many subtasks, and the operators one: each input has so many channels (unless it is forward).
+    ``channels`` is the parallelism of the source, and that of the operators is one. Each input has this number of
+    channels (unless it is forward).
     """
     env = local_environment()
     build(env.from_collection(list[Any](), "in").with_parallelism(channels)).to_sink(CollectSink()).with_uid("out")
@@ -255,6 +257,6 @@ def driven(build: Callable[[Any], Any], uid: str = "f", channels: int = 1) -> Dr
 
 
 def our_files(traceback_text: str) -> list[str]:
-    """The files of dsv2 itself in a traceback, wherever the checkout is: users should see none."""
+    """The files of dsv2 in a traceback, wherever the checkout is. Users should see none."""
     files = re.findall(r'^ *File "(.+)", line \d+', traceback_text, re.MULTILINE)
     return [file for file in files if any(Path(file).is_relative_to(package) for package in _OUR_PACKAGES)]

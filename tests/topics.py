@@ -1,4 +1,4 @@
-"""Topics of a real broker for tests: making them, filling them, reading what is committed."""
+"""Topics of a real broker for tests: create them, fill them, read committed messages."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ class Topics:
         self._producer = self._new_producer()
 
     def create(self, partitions: int = 1, name: str | None = None, **config: str) -> str:
-        """A new topic, which has a name of its own if none is given."""
+        """A new topic, with a unique name if none is given."""
         topic = name or f"topic-{next(_NUMBERS)}"
         new = NewTopic(topic, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         for future in self.admin.create_topics([new]).values():
             future.result(_SECONDS)
-        while topic not in self.admin.list_topics(timeout=_SECONDS).topics:  # the broker may learn of it a bit later
+        while topic not in self.admin.list_topics(timeout=_SECONDS).topics:  # the broker may see it slightly later
             pass
         return topic
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """Let ``topic`` have so many partitions."""
+        """Increase the number of partitions of ``topic``."""
         for future in self.admin.create_partitions([NewPartitions(topic, total)]).values():
             future.result(_SECONDS)
-        self._producer = self._new_producer()  # which knows of them
+        self._producer = self._new_producer()  # a new one has the new partitions
 
     def delete(self, topic: str) -> None:
-        """Delete ``topic``, and wait until nobody sees it any more."""
+        """Delete ``topic``, and wait until it is no longer visible."""
         for future in self.admin.delete_topics([topic]).values():
             future.result(_SECONDS)
         while topic in self.admin.list_topics(timeout=_SECONDS).topics:
@@ -54,7 +54,7 @@ class Topics:
             future.result(_SECONDS)
 
     def send(self, topic: str, values: Iterable[bytes | None], partition: int = 0, **options: Any) -> None:
-        """Append messages to a partition, and wait until they are there."""
+        """Append messages to a partition, and wait until they are delivered."""
         for value in values:
             while len(self._producer) >= _UNSENT:
                 self._producer.poll(0.1)
@@ -62,7 +62,7 @@ class Topics:
         assert self._producer.flush(_SECONDS) == 0
 
     def _new_producer(self) -> Producer:
-        """Keeps to the order of messages even if some have to be sent again."""
+        """Keeps the order of messages even if some have to be sent again."""
         return Producer({**self.config, "enable.idempotence": True})
 
     def transaction(self, topic: str, partition: int = 0) -> Transaction:
@@ -70,7 +70,7 @@ class Topics:
         return Transaction(self.config, topic, partition)
 
     def committed(self, topic: str) -> dict[int, list[bytes]]:
-        """What readers of committed messages see: the values of each partition."""
+        """The values of each partition that readers of committed messages see."""
         consumer = Consumer({**self.config, "group.id": "tests", "enable.partition.eof": True})
         partitions = self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -87,14 +87,14 @@ class Topics:
         return seen
 
     def end(self, topic: str, partition: int = 0) -> int:
-        """The offset behind the last message, whether or not it is committed."""
+        """The offset after the last message, committed or not."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.latest()}
         (future,) = self.admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED).values()
         offset: int = future.result(_SECONDS).offset
         return offset
 
     def group_offsets(self, group: str, topic: str) -> Mapping[int, int]:
-        """What a consumer group has committed for the partitions of ``topic``."""
+        """The offsets of a consumer group for the partitions of ``topic``."""
         consumer = Consumer({**self.config, "group.id": group})
         partitions = self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
         found = consumer.committed([TopicPartition(topic, number) for number in partitions], _SECONDS)
@@ -119,7 +119,7 @@ class Transaction:
         return self
 
     def set_group_offset(self, group: str, offset: int) -> Transaction:
-        """A consumer group is to commit it for the partition, together with the messages."""
+        """Commit the offset of a consumer group for the partition, together with the messages."""
         consumer = Consumer({**self._config, "group.id": group})
         place = TopicPartition(self._topic, self._partition, offset)
         self._producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), _SECONDS)

@@ -1,4 +1,4 @@
-"""``./run wheel``: build the wheel, install it into a fresh environment, and use it there as users do.
+"""``./run wheel``: build the wheel, install it into a fresh environment, and use it as users do.
 
 A user has the wheel and the documents. The examples are not part of the wheel, but they need no more than it does, so
 they are copied. This checks, in an empty directory and with nothing of the checkout on the path:
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.documents import program_of, said_by
+from tests.documents import documented_output, program_of
 
 __all__ = ("Environment", "WheelError", "build_wheel", "check_contents", "main")
 
@@ -40,7 +40,7 @@ _FILES_OF_SUITES = ("pyproject.toml", "README.md")
 
 
 class WheelError(Exception):
-    """The wheel is not what it should be."""
+    """The wheel is incomplete, contains unexpected files, or does not work."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Environment:
         return cls(folder)
 
     def python(self, *arguments: str, cwd: Path) -> str:
-        """Run this environment's Python; what it prints. Raises ``WheelError`` if it fails."""
+        """Run this environment's Python and return its output. Raises ``WheelError`` if it fails."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         variables["PATH"] = f"{self.folder / 'bin'}{os.pathsep}{variables['PATH']}"
         command = [str(self.folder / "bin" / "python"), *arguments]
@@ -69,7 +69,7 @@ class Environment:
 
 
 def build_wheel(work: Path) -> Path:
-    """Build the source distribution, and the wheel from that. Returns the wheel."""
+    """Build the source distribution, and the wheel from it. Return the wheel."""
     environment = Environment.create(work / "build-env")
     environment.install("build>=1.2", cwd=work)
     environment.python("-m", "build", "--outdir", str(work / "dist"), str(_ROOT), cwd=work)
@@ -78,7 +78,7 @@ def build_wheel(work: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> None:
-    """Raises ``WheelError`` if something is missing, or something is there that users should not get."""
+    """Raise ``WheelError`` if a file is missing or unexpected."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     packages = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
@@ -94,8 +94,8 @@ def _run_readme(environment: Environment, work: Path) -> None:
     program = work / "readme.py"
     program.write_text(readme)
     printed = environment.python(str(program), cwd=work).splitlines()
-    if printed != said_by(readme):
-        raise WheelError(f"The program in the README prints {printed}, and says {said_by(readme)}.")
+    if printed != documented_output(readme):
+        raise WheelError(f"The program in the README prints {printed}, and says {documented_output(readme)}.")
 
 
 def _run_example(environment: Environment, work: Path) -> None:
@@ -118,7 +118,7 @@ def _run_suites(environment: Environment, work: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code: 0 if the wheel is all right."""
+    """Return the exit code: 0 if the wheel passes."""
     options = _parse(arguments)
     with tempfile.TemporaryDirectory(prefix="wheel-", ignore_cleanup_errors=True) as folder:
         work = Path(folder)
@@ -135,7 +135,7 @@ def _check(options: argparse.Namespace, work: Path) -> None:
     check_contents(wheel)
     environment, user = Environment.create(work / "env"), work / "user"
     user.mkdir()
-    environment.install("pip>=25.1", cwd=user)  # knows dependency groups
+    environment.install("pip>=25.1", cwd=user)  # supports dependency groups
     environment.install(f"dsv2[{_EXTRAS}] @ {wheel.as_uri()}", *options.require, cwd=user)
     environment.python("-m", "pip", "check", cwd=user)
     if not environment.python("-c", _IMPORTED, cwd=user).startswith(str(environment.folder.resolve())):

@@ -1,4 +1,5 @@
-"""What tests of windows share: a generator that emits as Flink's does, and window functions that tell what they see."""
+"""Shared helpers for tests of windows: a generator that emits as Flink's does, and window functions that emit their
+calls."""
 
 from __future__ import annotations
 
@@ -46,16 +47,16 @@ __all__ = (
 T = TypeVar("T")
 
 Event: TypeAlias = tuple[Any, ...]
-"""What happened, the key, the window if there is one, and records."""
+"""The kind of event, the key, the window if there is one, and records."""
 
 EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 
 
 class FlinkGenerator(OneInputStreamProcessFunction[T, T], Generic[T]):
-    """Per record a watermark of the greatest timestamp so far, less ``out_of_order`` ms.
+    """Emits for each record a watermark of the maximum timestamp so far, less ``out_of_order`` ms.
 
-    That is what Flink's generator does, and what its recordings and tests rest on. Ours emits one less, so that another
-    record with the greatest timestamp is not late.
+    Flink's generator does the same, and its recordings and tests depend on it. dsv2's generator emits one less, so that
+    another record with the maximum timestamp is not late.
     """
 
     def __init__(self, timestamp_of: Callable[[T], int], out_of_order: int = 0) -> None:
@@ -76,7 +77,7 @@ class FlinkGenerator(OneInputStreamProcessFunction[T, T], Generic[T]):
 
 
 class Told(OneInputWindowStreamProcessFunction[Any, Event]):
-    """Tells of every trigger, of every removal, and of late records. ``of_records``: also of records, as they come."""
+    """Emits every trigger, every removal and late records. With ``of_records`` it also emits records as they arrive."""
 
     def __init__(self, of_records: bool = False) -> None:
         self.of_records = of_records
@@ -105,7 +106,7 @@ class Told(OneInputWindowStreamProcessFunction[Any, Event]):
 
 
 class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]):
-    """Tells of every trigger, of every removal, and of late records."""
+    """Emits every trigger, every removal and late records."""
 
     def on_trigger(
         self, output: Collector[Event], ctx: PartitionedContext[Event], window: TwoInputWindowContext[Any, Any]
@@ -127,7 +128,7 @@ class ToldOfTwo(TwoInputNonBroadcastWindowStreamProcessFunction[Any, Any, Event]
 
 
 class ToldTwice(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
-    """Tells of every trigger, and to the second output of every removal and of late records."""
+    """Emits every trigger, and to the second output every removal and late records."""
 
     def on_trigger(
         self,
@@ -160,7 +161,7 @@ class ToldTwice(TwoOutputWindowStreamProcessFunction[Any, Event, Event]):
 
 
 class ToldOfState(Told):
-    """Tells the same, but the records are in a state of the window."""
+    """Emits the same, but keeps the records in a state of the window."""
 
     RECORDS = StateDeclarations.list_state("records", object)
 
@@ -180,20 +181,20 @@ class ToldOfState(Told):
 
 
 def key_of(record: Any) -> Any:
-    """Records of these tests are strings: the key, and what tells them apart."""
+    """Records of these tests are strings: the key, followed by a distinguishing part."""
     return record[0]
 
 
 @dataclass
 class Tally:
-    """An accumulator with a name of its own."""
+    """An accumulator of a named class."""
 
     records: int = 0
     letters: str = ""
 
 
 class CountLetters(AggregateFunction[str, Tally, str]):
-    """Of records like "a1" it counts, and strings together, what follows the key."""
+    """Counts records like "a1", and concatenates the parts after the key."""
 
     def create_accumulator(self) -> Tally:
         return Tally()
@@ -213,7 +214,7 @@ class CountLetters(AggregateFunction[str, Tally, str]):
 class WindowDriver:
     """One subtask of a window function, driven by hand: elements in, records with their timestamps out.
 
-    ``key`` None: of global streams. Each input has so many ``channels``; those of the second one come behind those of
+    ``key`` None is for global streams. Each input has that many ``channels``. Those of the second one follow those of
     the first. A second output goes to the uid "second".
     """
 
@@ -238,61 +239,61 @@ class WindowDriver:
         self._driver = Driver(self._plan, next(o.uid for o in self._plan.operators if o.body is function)).open()
 
     def record(self, record: Any, timestamp: int | None = None, channel: int = 0) -> Self:
-        """Hand over a record."""
+        """Push a record."""
         return self.records([record], [timestamp], channel)
 
     def records(self, records: list[Any], timestamps: list[int | None], channel: int = 0) -> Self:
-        """Hand over records of one frame."""
+        """Push records of one frame."""
         stamped = any(timestamp is not None for timestamp in timestamps)
         self._driver.subtask.receive(channel, RecordBatch(records, timestamps if stamped else None), [])
         self._driver.subtask.flush()
         return self
 
     def event_time(self, time: int, channel: int = 0) -> Self:
-        """Hand over a watermark."""
+        """Push a watermark."""
         self._driver.send(watermark(time, EVENT_TIME.identifier), channel=channel)
         return self
 
     def idle(self, is_idle: bool, channel: int = 0) -> Self:
-        """Hand over that a channel is idle, or active again."""
+        """Push the idle status of a channel."""
         self._driver.send(IDLE if is_idle else ACTIVE, channel=channel)
         return self
 
     def end(self, channel: int = 0) -> Self:
-        """Hand over the end of a channel."""
+        """Push the end of a channel."""
         self._driver.send(ENDED, channel=channel)
         return self
 
     def clock(self, now_ms: int) -> Self:
-        """Begin a micro-batch at a later time."""
+        """Start a micro-batch at a later time."""
         self._driver.pass_time(now_ms)
         return self
 
     def restart(self) -> Self:
-        """Go on with a new subtask, made from the bytes of this one."""
+        """Continue with a new subtask that is restored from this one."""
         self._driver.restart()
         return self
 
     def state(self) -> bytes:
-        """The state as it is checkpointed."""
+        """The checkpointed state."""
         return self._driver.subtask.snapshot()
 
     def keys(self) -> int:
-        """Number of keys of which anything is kept."""
-        self.state()  # at snapshots what is empty goes
+        """The number of keys with state."""
+        self.state()  # snapshots remove empty entries
         return len(self._driver.subtask._head._store)
 
     def times(self) -> list[int]:
-        """Where event time has been so far: it may move more than once at a time."""
+        """The event times so far. Event time may advance more than once at a time."""
         kinds = [element for element in self._driver.sent_to("out") if isinstance(element, Signal)]
         return [LONG_MAX if kind == ENDED else int(kind.value) for kind in kinds if kind.kind != STATUS]
 
     def out(self, uid: str = "out") -> list[Any]:
-        """What has been sent there so far."""
+        """The output so far."""
         return [record for record, _ in self.stamped(uid)]
 
     def stamped(self, uid: str = "out") -> list[tuple[Any, int | None]]:
-        """What has been sent there so far, with timestamps."""
+        """The output so far, with timestamps."""
         sink = operator_named(self._plan, uid).id
         frames = [frame for frame in self._driver.frames if frame.operator == sink]
         return [pair for frame in frames for pair in frame.batch.pairs()]

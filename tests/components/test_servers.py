@@ -1,4 +1,4 @@
-"""The real servers: they keep what they were told, end with whoever started them, and say what they lack."""
+"""The real servers: they keep their data, end with their starter, and name missing components."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def eventually(happened: Callable[[], bool]) -> bool:
     return happened()
 
 
-def test_a_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
+def test_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", SERVE_AND_WAIT, str(port), str(tmp_path / "log")]
@@ -50,7 +50,7 @@ def test_a_server_ends_when_its_starter_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
-def test_a_server_dies_with_its_guard() -> None:
+def test_server_ends_with_its_guard() -> None:
     (port,) = free_ports(1)
     serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
     command = [sys.executable, "-m", "components.guard", "SIGTERM", "", *serve]
@@ -63,9 +63,7 @@ def test_a_server_dies_with_its_guard() -> None:
 
 @pytest.mark.parametrize("ignores", ["trap '' TERM", ":"])
 @pytest.mark.parametrize("end", [Server.stop, Server.kill])
-def test_a_server_ends_with_all_that_it_has_started(
-    end: Callable[[Server], None], ignores: str, tmp_path: Path
-) -> None:
+def test_server_ends_with_its_child_processes(end: Callable[[Server], None], ignores: str, tmp_path: Path) -> None:
     port, other = free_ports(2)
     serve = f"{sys.executable} -m http.server --bind 127.0.0.1"
     script = f"trap '' HUP; {serve} {other} & {ignores}; {serve} {port}; :"
@@ -77,13 +75,13 @@ def test_a_server_ends_with_all_that_it_has_started(
     assert eventually(lambda: not listens(other))
 
 
-def test_a_server_that_does_not_run_shows_its_last_words(tmp_path: Path) -> None:
+def test_failed_server_shows_its_last_output(tmp_path: Path) -> None:
     server = Server(["bash", "-c", "echo no room on the disk; exit 3"], free_ports(1)[0], tmp_path / "log")
     with pytest.raises(RuntimeError, match="no room on the disk"):
         server.start()
 
 
-def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+def test_port_in_use_is_refused(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)]
     first = Server(command, port, tmp_path / "log")
@@ -95,7 +93,7 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         first.stop()
 
 
-def test_without_maven_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_maven_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -107,7 +105,7 @@ def test_without_maven_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pyt
         KafkaBroker(tmp_path)
 
 
-def test_without_postgresql_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_postgresql_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("components.postgres._PLACES", ())
     with pytest.raises(MissingComponentError, match="apt-get install postgresql"):
@@ -127,7 +125,7 @@ def secured(broker: KafkaBroker, password: str) -> AdminClient:
     )
 
 
-def test_a_broker_keeps_its_topics_over_a_crash(own_kafka_broker: KafkaBroker) -> None:
+def test_broker_keeps_its_topics_over_a_crash(own_kafka_broker: KafkaBroker) -> None:
     broker = own_kafka_broker
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic("kept", 3, 1)])["kept"].result(DEADLINE_SECONDS)
@@ -136,12 +134,12 @@ def test_a_broker_keeps_its_topics_over_a_crash(own_kafka_broker: KafkaBroker) -
     assert len(secured(broker, PASSWORD).list_topics(timeout=DEADLINE_SECONDS).topics["kept"].partitions) == 3
 
 
-def test_the_secured_listener_asks_for_the_password(kafka_broker: KafkaBroker) -> None:
+def test_secured_listener_requires_the_password(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(KafkaException):
         secured(kafka_broker, "wrong").list_topics(timeout=2.0)
 
 
-def test_a_database_keeps_what_was_committed_over_a_crash(own_postgres_server: PostgresServer) -> None:
+def test_database_keeps_committed_data_over_a_crash(own_postgres_server: PostgresServer) -> None:
     server = own_postgres_server
     with psycopg.connect(server.conninfo) as connection:
         connection.execute("create table kept as select 7 as number")

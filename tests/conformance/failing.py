@@ -1,4 +1,4 @@
-"""What a program that fails is, and the pipelines that such programs begin with."""
+"""The definition of a failing program, and the pipelines with which such programs begin."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Failure:
     operator: str = "Process (uid 'bad')"
     callback: str = "process_record"
     subtask: int | None = 1
-    """None: where the key belongs; of a key that belongs nowhere, the one that has the record at that moment."""
+    """None stands for the subtask that owns the key or, if the key is invalid, that has the record."""
 
 
 def numbers(env: ExecutionEnvironment) -> Any:
-    """0 to 11, dealt out to two subtasks: 7 is in subtask 1."""
+    """0 to 11, distributed over two subtasks: 7 is in subtask 1."""
     return env.from_collection(NUMBERS)
 
 
@@ -38,6 +38,6 @@ def stamped(env: ExecutionEnvironment) -> Any:
 
 
 def by3(env: ExecutionEnvironment, function: Any = None) -> Any:
-    """Numbers by key, behind ``function`` if there is one."""
+    """Numbers by key, after ``function`` if there is one."""
     stream = numbers(env)
     return (stream if function is None else stream.process(function)).key_by(mod3)

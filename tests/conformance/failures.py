@@ -1,4 +1,4 @@
-"""Programs whose callbacks raise, and what the error must say: the same on every runtime."""
+"""Programs whose callbacks raise, and the error message, which is the same on every runtime."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seven(number: int, output: Any, ctx: Any) -> None:
 
 
 class Failing(OneInputStreamProcessFunction[int, int]):
-    """Fails in the callback that it is told, in subtask 1."""
+    """Fails in the given callback, in subtask 1."""
 
     def __init__(self, callback: str) -> None:
         self.callback = callback
@@ -78,7 +78,7 @@ class Failing(OneInputStreamProcessFunction[int, int]):
 
 
 class FailingInTime(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Fails in the callback that it is told: in subtask 1, or for the key of the number 7."""
+    """Fails in the given callback: in subtask 1, or for the key of the number 7."""
 
     def __init__(self, callback: str) -> None:
         self.callback = callback
@@ -140,7 +140,7 @@ def not_with_seven(left: Any, right: Any, output: Any, ctx: Any) -> None:
 
 
 class Folding(OneInputStreamProcessFunction[int, int]):
-    """Fails in the function that a state reduces with."""
+    """Fails in the reduce function of a state."""
 
     def uses_states(self) -> list[StateDeclaration]:
         return [FOLDED]
@@ -163,7 +163,7 @@ def signal(number: int, output: Any, ctx: Any) -> None:
 
 
 def time_of(number: int) -> int:
-    """The time of all numbers but one."""
+    """The time of all numbers except one."""
     if number == 7:
         fail()
     return number

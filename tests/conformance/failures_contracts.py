@@ -1,4 +1,4 @@
-"""Programs that break a rule, which shows only while they run, and what is said: the same on every runtime."""
+"""Programs that break a rule at run time, and the error message, which is the same on every runtime."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ GLOBAL, TEN = WindowStrategy.global_(), WindowStrategy.tumbling(ms(10))
 
 
 def undeclared(number: int, output: Any, ctx: Any) -> None:
-    """Emits what nothing declares."""
+    """Emits an undeclared watermark."""
     if number == 7:
         ctx.non_partitioned_context.watermark_manager.emit_watermark(LongWatermark(1, "nowhere"))
 
 
 def current_key(number: int, output: Any, ctx: Any) -> None:
-    """Asks for a key where there is none."""
+    """Accesses a key where there is none."""
     if number == 7:
         output.collect(ctx.state_manager.current_key)
 
 
 def undeclared_state(number: int, output: Any, ctx: Any) -> None:
-    """Asks for a state that it does not declare."""
+    """Accesses a state that it does not declare."""
     if number == 7:
         ctx.state_manager.get_state(StateDeclarations.value_state("nowhere", int))
 
@@ -55,7 +55,7 @@ class StateWithoutKey(OneInputStreamProcessFunction[int, int]):
 
 
 def other_key(number: int, output: Any, ctx: Any) -> None:
-    """Leaves the key of the record."""
+    """Changes the key of the record."""
     output.collect(number + 1 if number == 7 else number)
 
 
@@ -65,7 +65,7 @@ def unless_seven(key: Any) -> Callable[[int], Any]:
 
 
 def times_but_of_seven(number: int, output: Any, ctx: Any) -> None:
-    """Gives records timestamps, all but one."""
+    """Assigns timestamps to all records except one."""
     if number == 7:
         output.collect(number)
     else:
@@ -73,7 +73,7 @@ def times_but_of_seven(number: int, output: Any, ctx: Any) -> None:
 
 
 class CollectingOnWatermark(Pass[int]):
-    """Emits where there is no key that the record could have to have, in subtask 1."""
+    """Emits a record in subtask 1 without a current key, although the stream stays keyed."""
 
     def declare_watermarks(self) -> list[WatermarkDeclaration]:
         return [SIGNAL]
@@ -94,13 +94,13 @@ def signal(number: int, output: Any, ctx: Any) -> None:
 
 
 def processing_timer(number: int, output: Any, ctx: Any) -> None:
-    """Sets a timer where there is no key."""
+    """Registers a timer where there is no key."""
     if number == 7:
         ctx.processing_time_manager.register_timer(1)
 
 
 class EventTimer(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Sets a timer where there is no key."""
+    """Registers a timer where there is no key."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -111,7 +111,7 @@ class EventTimer(OneInputEventTimeStreamProcessFunction[int, int]):
 
 
 class UndeclaredWindowState(OneInputWindowStreamProcessFunction[int, int]):
-    """Asks for a state that it does not declare, in the window of one key."""
+    """Accesses a state that it does not declare, in the window of one key."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
         if ctx.state_manager.current_key == 1:

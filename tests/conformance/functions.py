@@ -53,12 +53,12 @@ def parity(number: int) -> int:
 
 
 def is_of_others(watermark: Watermark) -> bool:
-    """Whether a program that has no event time is shown it all the same, because others of the job have it."""
+    """Whether the watermark comes from other programs of the job, because they use event time."""
     return EventTimeExtension.is_event_time_watermark(watermark)
 
 
 class Seen(NamedTuple):
-    """A record as a function saw it. ``key``: the current key; ``input``: 1 or 2, or 0 at the end of input."""
+    """A record as a function saw it. ``key`` is the current key. ``input`` is 1 or 2, or 0 at the end of input."""
 
     value: Any
     subtask: int
@@ -79,14 +79,14 @@ def value_of(seen: Seen) -> int:
 
 
 class Pass(OneInputStreamProcessFunction[T, T], Generic[T]):
-    """Sends its input on."""
+    """Forwards its input."""
 
     def process_record(self, record: T, output: Collector[T], ctx: PartitionedContext[T]) -> None:
         output.collect(record)
 
 
 class PassBoth(TwoOutputStreamProcessFunction[Any, Any, Any]):
-    """Sends its input on, twice."""
+    """Forwards its input to both outputs."""
 
     def process_record(self, record: Any, first_output: Any, second_output: Any, ctx: Any) -> None:
         first_output.collect(record)
@@ -94,7 +94,7 @@ class PassBoth(TwoOutputStreamProcessFunction[Any, Any, Any]):
 
 
 class PassEither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Sends its first input on."""
+    """Forwards its first input."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -103,7 +103,7 @@ class PassEither(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
 
 
 class PassMain(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
-    """Sends its main input on."""
+    """Forwards its main input."""
 
     def process_record_from_non_broadcast_input(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -112,7 +112,7 @@ class PassMain(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
 
 
 class Located(OneInputStreamProcessFunction[Any, Seen]):
-    """Says where each record was seen; ``keyed``: and under which key."""
+    """Emits where each record was seen and, if ``keyed``, under which key."""
 
     def __init__(self, keyed: bool = False) -> None:
         self.keyed = keyed
@@ -122,7 +122,7 @@ class Located(OneInputStreamProcessFunction[Any, Seen]):
 
 
 class Split(TwoOutputStreamProcessFunction[Any, Seen, Seen]):
-    """Even numbers to the first output, odd ones to the second; 0 to both."""
+    """Emits even numbers to the first output, odd ones to the second, and 0 to both."""
 
     def __init__(self, keyed: bool = False) -> None:
         self.keyed = keyed
@@ -143,7 +143,7 @@ class Split(TwoOutputStreamProcessFunction[Any, Seen, Seen]):
 
 
 class Merge(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Seen]):
-    """Says where each record of either input was seen; ``keyed``: and under which key."""
+    """Emits where each record of either input was seen and, if ``keyed``, under which key."""
 
     def __init__(self, keyed: bool = False) -> None:
         self.keyed = keyed
@@ -160,7 +160,8 @@ class Merge(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Seen]):
 
 
 class Rules(TwoInputBroadcastStreamProcessFunction[Any, Any, Seen]):
-    """Says where each record was seen, and each rule in every partition; at the end all rules in every partition."""
+    """Emits where each record was seen, and each rule in every partition. At the end it emits all rules in every
+    partition."""
 
     def __init__(self, keyed: bool = False) -> None:
         self.keyed = keyed
@@ -197,7 +198,7 @@ def _seen(value: Any, ctx: PartitionedContext[Seen], keyed: bool, input_number: 
 
 
 def check_keys(parallelism: int, seen: list[Seen], key: Callable[[int], Hashable] = mod3) -> None:
-    """Every record was seen under its key, and every key in one subtask."""
+    """Check that every record was seen under its key, and every key in one subtask."""
     assert all(record.key == key(record.value) for record in seen)
     assert len({(record.key, record.subtask) for record in seen}) == len({record.key for record in seen})
     assert all(0 <= record.subtask < parallelism for record in seen)
@@ -206,7 +207,7 @@ def check_keys(parallelism: int, seen: list[Seen], key: Callable[[int], Hashable
 def check_rules(
     parallelism: int, seen: list[Seen], *, rules: Sequence[int], main: Sequence[int], keys: set[int] | None = None
 ) -> None:
-    """What ``Rules`` must have said of ``main``, with ``keys`` if that is keyed by ``mod3``, and ``rules``."""
+    """Check the output of ``Rules`` for ``main``, with ``keys`` if that is keyed by ``mod3``, and ``rules``."""
     records = [record for record in seen if record.input == 1]
     shown = Counter((record.value, record.subtask, record.key) for record in seen if record.input == 2)
     final = [record for record in seen if record.input == 0]
@@ -216,7 +217,7 @@ def check_rules(
         assert sorted(record.subtask for record in final) == list(range(parallelism))
         assert shown == Counter((rule, subtask, None) for rule in rules for subtask in range(parallelism))
         return
-    # A rule reaches the keys that are there when it comes; at the end all are there.
+    # A rule reaches the keys that exist when it arrives. At the end all keys exist.
     assert {record.key: 1 for record in final} == Counter(record.key for record in final)
     owners = {record.key: record.subtask for record in final}
     assert set(owners) == keys

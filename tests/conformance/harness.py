@@ -1,4 +1,4 @@
-"""What a program is, and the ways to run one: the same pipelines on every runtime, held to the same facts."""
+"""Programs, and the settings to run them with: the same pipelines and expected results on every runtime."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ AnyStream: TypeAlias = NonKeyedPartitionStream[T] | KeyedPartitionStream[Any, T]
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to run programs. ``batch``: records of each source in a micro-batch; None: all in one."""
+    """One way to run programs. ``batch`` is the number of records of each source in a micro-batch, or None for all in
+    one."""
 
     parallelism: int
     batch: int | None = None
     mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING
     seed: int = 0
     fast: bool = False
-    """Whether the local runtime leaves out its checks."""
+    """Whether the local runtime skips its checks."""
     maps: bool = False
     """Whether Spark keeps pages of keyed state in maps."""
 
@@ -69,16 +70,16 @@ LOCAL_SETTINGS = [
     *(Setting(p, batch, seed=seed, fast=fast) for p in (1, 2, 4) for batch, seed, fast in _CUTS),
     *(Setting(p, mode=RuntimeExecutionMode.BATCH, seed=5) for p in (1, 2, 4)),
 ]
-# On Spark each setting takes minutes. Each of these takes a way through the code that no other takes: several subtasks
-# in one task, which take turns; pages of state in a map; and batch mode, without a state store. (Records of a
-# micro-batch are counted over all subtasks of a source here, over each of them locally.)
+# On Spark each setting takes minutes. Each of these covers a path that no other does: several subtasks in one task,
+# which take turns; pages of state in a map; batch mode without a state store. (Records of a micro-batch are counted
+# over all subtasks of a source on Spark, and over each of them locally.)
 SPARK_SETTINGS = [
     Setting(4, 7),
     Setting(2, 5, maps=True),
     Setting(2, mode=RuntimeExecutionMode.BATCH),
 ]
-# The same ways with other numbers: one micro-batch, a task for each subtask, one channel, more of them. That one
-# channel keeps the order of all records on Spark is also what tests/property/test_random_dags.py finds.
+# The same paths with other numbers: one micro-batch, a task for each subtask, one channel, more subtasks.
+# tests/property/test_random_dags.py also checks that one channel keeps the order of all records on Spark.
 NIGHTLY_SPARK_SETTINGS = [
     Setting(1),
     Setting(1, 5),
@@ -89,7 +90,7 @@ NIGHTLY_SPARK_SETTINGS = [
 
 
 class Pipeline:
-    """What a program builds with."""
+    """The interface with which programs build."""
 
     def __init__(
         self, program: Program, env: ExecutionEnvironment, setting: Setting, folder: Path, sources: Sources
@@ -106,10 +107,10 @@ class Pipeline:
         self.folder.mkdir()
 
     def source(self, items: Collection[T], parallelism: int | None = None) -> ConfiguredStream[T]:
-        """A stream of ``items``, cut as the setting wants it.
+        """Return a stream of ``items``, divided into micro-batches by the setting.
 
-        Programs that run side by side read one source together, for each costs Spark about a second. Within a program
-        every call gives a source of its own.
+        Programs that run side by side share one source, because each source costs about a second on Spark. Within a
+        program every call returns its own source.
         """
         parallelism = parallelism or self.parallelism
         use = f"{items!r} {parallelism}"
@@ -121,18 +122,18 @@ class Pipeline:
         return self._sources[place]
 
     def collect(self, stream: AnyStream[Any], name: str = "out") -> None:
-        """Make what ``stream`` carries a result of the run."""
+        """Make the records of ``stream`` a result of the run."""
         self.sinks[name] = CollectSink()
         stream.to_sink(self.sinks[name])
 
     def uid(self, name: str) -> str:
-        """A uid that no other program has, under which ``Run.progress`` is found."""
+        """Return a uid that no other program has. ``Run.progress`` finds the operator by ``name``."""
         return f"{self._program.name}/{name}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one program."""
+    """The results of one program."""
 
     program: str
     setting: Setting
@@ -146,21 +147,21 @@ class Run:
         return self.setting.parallelism
 
     def out(self, name: str = "out") -> list[Any]:
-        """What reached the sink ``name``, in order."""
+        """The records of the sink ``name``, in order."""
         return self.results[name]
 
     def expect(self, *expected: Any, name: str = "out") -> None:
-        """These records, in this order if nothing runs in parallel: for programs whose inputs have one channel."""
+        """Check for these records, in this order if the parallelism is 1 (for inputs with one channel)."""
         if self.parallelism == 1:
             assert self.out(name) == list(expected)
         self.expect_all(*expected, name=name)
 
     def expect_all(self, *expected: Any, name: str = "out") -> None:
-        """These records, in any order."""
+        """Check for these records, in any order."""
         assert alike(self.out(name), expected)
 
     def expect_channel_order(self, number: Callable[[Any], int], name: str = "out") -> None:
-        """Numbers that one source subtask has read (every n-th) and that took one way have kept their order."""
+        """Check that numbers of one source subtask (every n-th) that took the same path kept their order."""
         for lane in range(self.parallelism):
             numbers = [number(record) for record in self.out(name) if number(record) % self.parallelism == lane]
             assert numbers == sorted(numbers)
@@ -173,17 +174,17 @@ class Run:
         return groups
 
     def progress(self, name: str) -> OperatorProgress:
-        """What the operator with ``Pipeline.uid(name)`` has done."""
+        """Progress of the operator with ``Pipeline.uid(name)``."""
         return self.operators[f"{self.program}/{name}"]
 
 
 def alike(found: Iterable[Any], expected: Iterable[Any]) -> bool:
-    """Whether both hold the same, however often each; for records that cannot be hashed as well."""
+    """Whether both have the same elements equally often. Also for records that cannot be hashed."""
     return Counter(map(repr, found)) == Counter(map(repr, expected))
 
 
 class Program(ABC):
-    """A pipeline and the facts that hold however it is run. Without state of its own: it is run many times."""
+    """A pipeline, and the facts that hold however it is run. It has no state because it is run many times."""
 
     @property
     def name(self) -> str:
@@ -192,11 +193,11 @@ class Program(ABC):
 
     @abstractmethod
     def build(self, p: Pipeline) -> None:
-        """Write the pipeline."""
+        """Build the pipeline."""
 
     @abstractmethod
     def check(self, run: Run) -> None:
-        """Assert what must be true of the results."""
+        """Assert the expected results."""
 
 
 def run_programs(
@@ -212,7 +213,7 @@ def run_programs(
     for program in programs:
         first = len(nodes)
         program.build(pipelines[program.name])
-        for number, node in enumerate(nodes[first:]):  # programs may hold operators that nothing else tells apart
+        for number, node in enumerate(nodes[first:]):  # programs may contain identical operators
             node.uid = node.uid or f"{program.name}/operator {number}"
     result = env.execute("conformance", checkpoint_location=checkpoint)
     return {

@@ -40,7 +40,7 @@ PROGRAMS = (
     *programs_ends.PROGRAMS,
 )
 
-# Those that keep states, timers, windows and what waits for partners.
+# Programs with states, timers, windows and join buffers.
 WITH_KEYED_STATE = (
     *programs_state.PROGRAMS,
     *programs_joins.PROGRAMS,

@@ -1,4 +1,4 @@
-"""Programs for event time that is the wall clock, and for the join that waits for it (FLIP-326)."""
+"""Programs in which event time is the wall clock, and the temporal join that waits for it (FLIP-326)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 
 
 class Alarms(OneInputEventTimeStreamProcessFunction[int, Any]):
-    """Sets event timers of which one is due, and one will not be; tells what time it is."""
+    """Registers event timers, one that is due and one that never is. Emits the current time."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -40,8 +40,8 @@ class Alarms(OneInputEventTimeStreamProcessFunction[int, Any]):
         output.collect(("time", ctx.task_info.index_of_this_subtask, timestamp, by_clock))
 
 
-class HearFlag(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
-    """Tells of each watermark."""
+class WatermarkRecorder(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
+    """Emits each watermark."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 
@@ -51,14 +51,14 @@ class HearFlag(OneInputStreamProcessFunction[Any, tuple[int, str, int | bool]]):
 
 
 class ByTheClock(Program):
-    """Event timers fire by the wall clock behind generators without watermarks, through two inputs and a shuffle."""
+    """Event timers fire by the wall clock downstream of generators without watermarks, two inputs and a shuffle."""
 
     def build(self, p: Pipeline) -> None:
         builder = EventTimeExtension.new_watermark_generator_builder(mod3).no_watermark()
         live, other = (p.source(NUMBERS).process(builder.build_as_process_function()) for _ in range(2))
         both = live.connect_and_process(other.shuffle(), PassEither())
         p.collect(both.key_by(parity).process(Alarms()))
-        p.collect(both.shuffle().process(HearFlag()), "heard")
+        p.collect(both.shuffle().process(WatermarkRecorder()), "heard")
 
     def check(self, run: Run) -> None:
         timers = [told[1:] for told in run.out() if told[0] == "timer"]
@@ -75,14 +75,14 @@ class ByTheClock(Program):
 
 
 class Sale(NamedTuple):
-    """Of the probe side."""
+    """A record of the probe side."""
 
     article: int
     number: int
 
 
 class Price(NamedTuple):
-    """Of the build side; below 0: the article is not sold any more. Article -1 stands for the end of the snapshot."""
+    """A record of the build side. Below 0 the article is no longer sold. Article -1 marks the end of the snapshot."""
 
     article: int
     cents: int
@@ -97,7 +97,7 @@ AT_THE_END = {0: 12, 1: 30, 3: 51}
 
 
 class UntilTheMark(OneInputStreamProcessFunction[Price, Price]):
-    """Says that the snapshot is over when its mark comes."""
+    """Declares the end of the snapshot at its mark."""
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [BY_CLOCK]
@@ -115,7 +115,7 @@ def article_of(record: Sale | Price) -> int:
 
 
 def is_gone(price: Price) -> bool:
-    """A row that takes one away."""
+    """Whether a row deletes one."""
     return price.cents < 0
 
 
@@ -133,7 +133,7 @@ class Stamped(OneInputStreamProcessFunction[Any, Any]):
 
 @dataclass(frozen=True)
 class TemporalJoinOf(Program):
-    """No sale misses the snapshot, which ends with the table or goes before changes (``marked``)."""
+    """No sale misses the snapshot, which ends with the table, or before the changes (``marked``)."""
 
     join_type: Literal[JoinType.INNER, JoinType.LEFT]
     marked: bool

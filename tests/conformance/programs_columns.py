@@ -1,4 +1,4 @@
-"""Programs for functions that take Arrow tables, among those that take single records."""
+"""Programs for functions on Arrow tables, together with functions on single records."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Total:
 
 
 def reading(number: int) -> Reading:
-    """Reading number so and so."""
+    """The reading with this number."""
     return Reading(f"device {number % 4}", number, None if number % 7 == 3 else number / 2)
 
 
@@ -61,7 +61,7 @@ READINGS = [reading(number) for number in range(60)]
 
 
 def totals() -> list[Total]:
-    """What the windows have to give."""
+    """The expected output of the windows."""
     sums: dict[tuple[str, int], float] = {}
     for device, time, value in READINGS:
         place = device, time // 10 * 10
@@ -70,7 +70,7 @@ def totals() -> list[Total]:
 
 
 class Sums(ArrowEventTimeProcessFunction[Reading, Total]):
-    """Adds up by window; tables in its fields wait for event time."""
+    """Adds up by window. Tables wait for event time in its fields."""
 
     def __init__(self) -> None:
         self.waiting: list[pa.Table] = []
@@ -90,8 +90,8 @@ class Sums(ArrowEventTimeProcessFunction[Reading, Total]):
         self.waiting = [rows.filter(pc.invert(closed))]
 
 
-class Tell(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
-    """A function of single records, which tells their timestamps."""
+class EmitsTimestamps(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
+    """A function on single records. Emits their timestamps."""
 
     def process_record(self, record: Total, output: Any, ctx: Any) -> None:
         output.collect((record, ctx.timestamp))
@@ -99,14 +99,14 @@ class Tell(OneInputStreamProcessFunction[Total, tuple[Total, int | None]]):
 
 @dataclass(frozen=True)
 class Lane:
-    """Each ``step``-th reading, from ``first`` on."""
+    """Every ``step``-th reading, starting at ``first``."""
 
     first: int
     step: int
 
     @property
     def split_id(self) -> str:
-        """Even or odd, or all."""
+        """First number and step."""
         return str(self.first % self.step)
 
 
@@ -140,7 +140,7 @@ class Tables(SplitSource[Reading, Lane]):
 
 
 class WindowsOnTables(Program):
-    """Tables from rows, and from a source that reads tables: the same windows, with event time and keys as ever."""
+    """Tables made from rows, and tables read by a source, give the same windows with event time and keys."""
 
     def build(self, p: Pipeline) -> None:
         times = EventTimeExtension.new_watermark_generator_builder(attrgetter("time"))
@@ -152,7 +152,7 @@ class WindowsOnTables(Program):
         }
         for name, timed in ways.items():
             sums = timed.key_by(attrgetter("device")).process(Sums())
-            p.collect(sums.key_by(attrgetter("device")).process(Tell()), name)
+            p.collect(sums.key_by(attrgetter("device")).process(EmitsTimestamps()), name)
 
     def check(self, run: Run) -> None:
         for name in ("rows", "one split", "two splits"):
@@ -161,7 +161,7 @@ class WindowsOnTables(Program):
 
 @dataclass(frozen=True)
 class Seen:
-    """A reading, and the subtask that it came to."""
+    """A reading, and the subtask that received it."""
 
     device: str
     time: int
@@ -169,7 +169,7 @@ class Seen:
 
 
 class Locate(ArrowProcessFunction[Reading, Seen]):
-    """Tells where readings come."""
+    """Emits where readings arrive."""
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Seen], ctx: PartitionedContext[Seen]) -> None:
         subtask = ctx.task_info.index_of_this_subtask
@@ -177,7 +177,7 @@ class Locate(ArrowProcessFunction[Reading, Seen]):
 
 
 class KeysOfTables(Program):
-    """Keys in columns meet those of single records, in one subtask each, in the order of their channel."""
+    """Keys in columns and keys of single records meet in one subtask each, in the order of their channel."""
 
     def build(self, p: Pipeline) -> None:
         rows, columns = p.source(READINGS), p.source(READINGS).process(map_tables(same, Reading, Reading))
@@ -192,7 +192,7 @@ class KeysOfTables(Program):
         for name in ("one", "two", "one by one", "two by one", "shuffled", "global"):
             assert sorted((seen.device, seen.time) for seen in run.out(name)) == sorted(r[:2] for r in READINGS)
         for of_device in run.grouped(attrgetter("device"), "one").values():
-            for lane in range(run.parallelism):  # what one source subtask has read
+            for lane in range(run.parallelism):  # read by one source subtask
                 times = [seen.time for seen in of_device if seen.time % run.parallelism == lane]
                 assert times == sorted(times)
         for name in ("one", "two"):
@@ -201,12 +201,12 @@ class KeysOfTables(Program):
 
 
 def same(table: pa.Table) -> pa.Table:
-    """Nothing new."""
+    """Return the same table."""
     return table
 
 
 class Signals(ArrowProcessFunction[Reading, Total]):
-    """Emits one total for all readings since the last watermark of event time."""
+    """Emits one total for all readings since the last event-time watermark."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
@@ -224,7 +224,7 @@ class Signals(ArrowProcessFunction[Reading, Total]):
 
 
 class WatermarksBetweenTables(Program):
-    """A watermark behind each record cuts the tables just there."""
+    """Tables are split at a watermark after each record."""
 
     def build(self, p: Pipeline) -> None:
         generator = EventTimeExtension.new_watermark_generator_builder(attrgetter("time")).per_event_watermark()
@@ -263,7 +263,7 @@ class Folder(ArrowSink[Seen]):
 
 
 class LocateEach(Locate):
-    """Tells it one by one of the first of each table."""
+    """Emits single records for the first of each table."""
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Seen], ctx: PartitionedContext[Seen]) -> None:
         first = batch.slice(0, 1).to_pylist()[0]
@@ -272,7 +272,7 @@ class LocateEach(Locate):
 
 
 class TablesForSinks(Program):
-    """Sinks get what was emitted as tables and what was emitted one by one, in tables, each subtask its own."""
+    """Sinks receive tables and single records as tables, separately for each subtask."""
 
     def build(self, p: Pipeline) -> None:
         located = p.source(READINGS).key_by(attrgetter("device")).process(LocateEach())
@@ -289,7 +289,7 @@ class TablesForSinks(Program):
                 found += table.to_pylist()
             assert sorted((row["device"], row["time"]) for row in found) == sorted(r[:2] for r in READINGS)
             for device in {reading.device for reading in READINGS}:
-                for lane in range(run.parallelism):  # what one source subtask has read
+                for lane in range(run.parallelism):  # read by one source subtask
                     of_lane = [row["time"] for row in found if row["device"] == device]
                     times = [time for time in of_lane if time % run.parallelism == lane]
                     assert times == sorted(times)

@@ -1,6 +1,6 @@
-"""Programs on which Flink 2.3 loses data, hangs or fails, and that do what is meant here; each says what Flink does.
+"""Programs on which Flink 2.3 loses data, hangs or fails. Each docstring describes Flink's behaviour.
 
-Other differences stand with what they are about: ``docs/architecture.md`` lists all of them with their tests.
+Other differences are tested together with their subject: ``docs/architecture.md`` lists all of them with their tests.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def in_order(p: Pipeline, *records: Any) -> Any:
 
 
 def itself(record: Any) -> Any:
-    """The time of a time, or the key of a key."""
+    """Time or key: the record itself."""
     return record
 
 
@@ -54,7 +54,8 @@ def one_key(record: Any) -> int:
 
 @dataclass(frozen=True)
 class Released(Program):
-    """One subtask of many sends; who waits for all of them gets it when the others have ended (Flink: never)."""
+    """Only one of many subtasks sends. Its value is delivered when the others have ended, even if all are waited for
+    (Flink: never)."""
 
     aligned: bool
 
@@ -80,9 +81,10 @@ class Released(Program):
 
 
 class ChainedOrNot(Program):
-    """The same values are heard whether or not there is an exchange, in BATCH as in STREAMING.
+    """The same values arrive with and without an exchange, in BATCH as in STREAMING.
 
-    In Flink who is chained hears 5 twice (E5b), and in BATCH nobody behind an exchange hears anything (E14b).
+    In Flink a chained operator receives 5 twice (E5b), and in BATCH no operator after an exchange receives anything
+    (E14b).
     """
 
     DECLARATION = new_builder("chained").type_long().build()
@@ -98,7 +100,7 @@ class ChainedOrNot(Program):
 
 
 class Now(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
-    """Tells with each record what time it is."""
+    """Emits each record with the current event time."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -108,7 +110,7 @@ class Now(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
 
 
 class TimeGoesOnInBatch(Program):
-    """Event time moves between the records in BATCH as in STREAMING.
+    """Event time advances between the records in BATCH as in STREAMING.
 
     Flink's BATCH goes from key to key instead, and has no event time before the end (F12b).
     """
@@ -121,7 +123,7 @@ class TimeGoesOnInBatch(Program):
 
 
 class Remind(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Emits each record when the time has come that it tells, one per key."""
+    """Emits each record at the event time that it names, one per key."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -134,10 +136,9 @@ class Remind(OneInputEventTimeStreamProcessFunction[int, int]):
 
 
 class WindowsBehindTimers(Program):
-    """What event timers emit has their time, and comes before the watermark: windows behind them get all of it.
+    """Output of event timers has their time and comes before the watermark, so downstream windows receive all of it.
 
-    In Flink it has no timestamp, so that the window fails (H2), and comes behind the watermark, so that it would be
-    late (E10).
+    In Flink it has no timestamp, so the window fails (H2), and it comes after the watermark, so it would be late (E10).
     """
 
     def build(self, p: Pipeline) -> None:
@@ -152,7 +153,7 @@ class WindowsBehindTimers(Program):
 
 
 class ShortPeriodicInput(Program):
-    """An input that ends before its generator has said anything: all windows fire at the end, and all are told of it.
+    """An input ends before its generator has emitted anything: all windows fire at the end, and functions are notified.
 
     Flink's windows fire as well, but ``on_event_time_watermark`` is never called (E10d).
     """
@@ -170,7 +171,7 @@ class ShortPeriodicInput(Program):
 
 
 class TheEnd(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Tells its number when all time is over."""
+    """Emits its number at the end of event time."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
 
@@ -184,7 +185,7 @@ MARKED = new_builder("marked").type_long().build()
 
 
 class Announcing(OneInputWindowStreamProcessFunction[int, int]):
-    """Announces the end of each window as a watermark; notes its own life, and the watermarks that it hears."""
+    """Sends the end of each window as a watermark, and logs its lifecycle and the watermarks that it receives."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -210,9 +211,9 @@ class Announcing(OneInputWindowStreamProcessFunction[int, int]):
 
 
 class HooksOfWindowFunctions(Program):
-    """A window function may declare watermarks, hears those of others, and is closed.
+    """A window function may declare watermarks, receives those of others, and is closed.
 
-    In Flink its declarations are not read, so that what it emits fails as undeclared, and it is never closed (F5).
+    In Flink its declarations are not read, so its watermarks fail as undeclared, and it is never closed (F5).
     """
 
     def build(self, p: Pipeline) -> None:
@@ -237,7 +238,7 @@ class Counting(Told):
 
 
 class WindowsThatNobodyReads(Program):
-    """They run all the same. In Flink windows on a global stream are left out of the job then (E15e)."""
+    """Windows without a consumer run. In Flink windows on a global stream are then left out of the job (E15e)."""
 
     def build(self, p: Pipeline) -> None:
         timed = in_order(p, 1, 12).process(FlinkGenerator(itself)).with_parallelism(1)
@@ -248,9 +249,9 @@ class WindowsThatNobodyReads(Program):
 
 
 class LateForOneSide(Program):
-    """A late record fires its window with what that has of the other side.
+    """A late record fires its window with the other side of the same window.
 
-    Flink takes the other side of whichever window was touched last: here 12, which is of the next one (G1).
+    Flink takes the other side of the last accessed window: here 12, which belongs to the next window (G1).
     """
 
     def build(self, p: Pipeline) -> None:

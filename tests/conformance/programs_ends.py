@@ -1,4 +1,4 @@
-"""Programs for what is sent at the edges of a subtask's life: in ``open``, in ``end_input``, while it is idle."""
+"""Programs for watermarks at the edges of a subtask's life: in ``open``, in ``end_input``, and while idle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST = 3
 
 
 class Once(OneInputStreamProcessFunction[int, int]):
-    """Sends one watermark, a number of its subtask: in ``open`` or in ``end_input``; may be idle from the beginning."""
+    """Sends one watermark, a number of its subtask, in ``open`` or in ``end_input``. May be idle from the start."""
 
     def __init__(self, declaration: WatermarkDeclaration, callback: str, *, idle: bool = False) -> None:
         self.declaration = declaration
@@ -48,9 +48,9 @@ class Once(OneInputStreamProcessFunction[int, int]):
 
 @dataclass(frozen=True)
 class OneFromEach(Program):
-    """The first combination is that of all values, whichever channel is read first, and though it has ended by then.
+    """The first combination includes all values, in any reading order, even of channels that have ended.
 
-    Flink never forgets the value of a channel that has ended.
+    Flink never drops the value of a channel that has ended.
     """
 
     function: str
@@ -84,7 +84,7 @@ class OneFromEach(Program):
 
 @dataclass(frozen=True)
 class FromIdleSubtasks(Program):
-    """What a subtask sends while it is idle is delivered, chained and unchained, waited for or not."""
+    """Watermarks of an idle subtask are delivered, chained and unchained, waited for or not."""
 
     wait: bool
 
@@ -108,15 +108,15 @@ class FromIdleSubtasks(Program):
         for subtask in range(run.parallelism):
             received = self._received(run, "exchanged", subtask)
             assert max(received) == max(sent)
-            assert self.wait or sorted(received) == sent  # else several may count together
+            assert self.wait or sorted(received) == sent  # otherwise several may be combined
 
     def _received(self, run: Run, name: str, subtask: int) -> list[int]:
-        """Without the idle status, which is a watermark as well."""
+        """The watermarks received without the idle status, which is a watermark as well."""
         return [signal.value for signal in signals(run, name, subtask) if signal.identifier == self.name]
 
 
 class LastTimers(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Has a timer by the wall clock that is never due before the end, and that sets one in event time."""
+    """Has a processing timer that is never due before the end, and registers an event timer when it fires."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -132,7 +132,7 @@ class LastTimers(OneInputEventTimeStreamProcessFunction[int, int]):
 
 
 class EventTimersOfTheLastTimers(Program):
-    """They fire, before ``end_input``."""
+    """They fire before ``end_input``."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).key_by(mod3).process(LastTimers()))

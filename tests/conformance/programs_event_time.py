@@ -1,4 +1,4 @@
-"""Programs for timers, timestamps and idleness: what Flink's ``EventTimeExtensionITCase`` leaves out."""
+"""Programs for timers, timestamps and idleness that Flink's ``EventTimeExtensionITCase`` does not cover."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dsv2.watermark import WatermarkDeclaration
 from tests.conformance.functions import FEW, NUMBERS, Pass, PassBoth, PassEither, PassMain, mod3, parity
 from tests.conformance.harness import Pipeline, Program, Run
 from tests.conformance.programs_lifecycle import Diary, diaries
-from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, HearTime, per_event
+from tests.conformance.timing import END_OF_TIME, EVENT_TIME, IDLE_STATUS, TimeRecorder, per_event
 
 __all__ = ("PROGRAMS",)
 
 
 class Delay(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
-    """Emits each number when its time, five more than ten times itself, has come."""
+    """Emits each number at its time, which is five more than ten times its value."""
 
     def __init__(self) -> None:
         self.due: dict[int, int] = {}
@@ -34,7 +34,7 @@ class Delay(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
 
 
 class Punctual(OneInputEventTimeStreamProcessFunction[tuple[int, int], tuple[int, int, bool]]):
-    """Tells whether a record is late."""
+    """Emits whether a record is late."""
 
     def init_event_time_process_function(self, manager: EventTimeManager) -> None:
         self.event_time = manager
@@ -44,10 +44,10 @@ class Punctual(OneInputEventTimeStreamProcessFunction[tuple[int, int], tuple[int
 
 
 class TimersBeforeWatermarks(Program):
-    """What timers emit is not late for the next function.
+    """Output of timers is not late downstream.
 
-    In Flink the watermark goes first, and so it is: two windows one after the other lose most of their data (E1), and
-    what a timer emits has no timestamp at all (H2).
+    In Flink the watermark comes first, so the output is late: two windows in a row lose most of their data (E1). Output
+    of a timer has no timestamp either (H2).
     """
 
     def build(self, p: Pipeline) -> None:
@@ -65,7 +65,7 @@ def tenfold(number: int) -> int:
 
 
 class Stamp(OneInputStreamProcessFunction[int, int]):
-    """Gives every number but each third one a timestamp."""
+    """Assigns a timestamp to every number except each third one."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         if record % 3 == 0:
@@ -75,14 +75,14 @@ class Stamp(OneInputStreamProcessFunction[int, int]):
 
 
 class ReadStamp(OneInputStreamProcessFunction[int, tuple[int, int | None]]):
-    """Tells the timestamp of each number."""
+    """Emits the timestamp of each number."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         output.collect((record, ctx.timestamp))
 
 
 class Timestamps(Program):
-    """They go with their records, whichever way; records without one have none."""
+    """Timestamps stay with their records on every path. Records without one have none."""
 
     def build(self, p: Pipeline) -> None:
         stamped = p.source(NUMBERS).process(Stamp())
@@ -105,7 +105,7 @@ class Timestamps(Program):
 
 
 class Silent(OneInputStreamProcessFunction[int, int]):
-    """Falls idle before it has said anything."""
+    """Becomes idle before it has emitted anything."""
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [EVENT_TIME, IDLE_STATUS]
@@ -117,28 +117,28 @@ class Silent(OneInputStreamProcessFunction[int, int]):
 
 
 class Idleness(Program):
-    """Who is idle holds nobody up, and says so: through two operators with two inputs each."""
+    """An idle channel holds nothing back, and idleness is forwarded: through two operators with two inputs each."""
 
     def build(self, p: Pipeline) -> None:
         silent, other = (p.source(FEW).process(Silent()) for _ in range(2))
         neither = silent.connect_and_process(other, PassEither())
-        p.collect(neither.shuffle().process(HearTime()), "nobody speaks")
+        p.collect(neither.shuffle().process(TimeRecorder()), "nobody speaks")
         speaking = p.source(NUMBERS, parallelism=1).process(per_event(tenfold)).with_parallelism(1)
         one = speaking.global_().connect_and_process(neither.global_(), PassEither())
-        p.collect(one.process(HearTime()), "one speaks")
+        p.collect(one.process(TimeRecorder()), "one speaks")
 
     def check(self, run: Run) -> None:
         end = [(subtask, "time", END_OF_TIME) for subtask in range(run.parallelism)]
         idle = [(subtask, "idle", True) for subtask in range(run.parallelism)]
         run.expect_all(*idle, *end, name="nobody speaks")
         times = [value for _, what, value in run.out("one speaks") if what == "time"]
-        # If the speaker has ended before the others are known to be idle, there is nothing left but the end.
+        # If the active channel ends before the others are known to be idle, only the end remains.
         assert times[-1] == END_OF_TIME
         assert times[:-1] in ([], [tenfold(number) - 1 for number in NUMBERS][-len(times) + 1 :])
 
 
 class Reminding(OneInputStreamProcessFunction[int, tuple[str, int]]):
-    """Sets processing-time timers that are due, and such that will not be before the job ends; some are taken back."""
+    """Registers processing timers, some due and some not due before the job ends, and deletes some."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         timers = ctx.processing_time_manager
@@ -153,7 +153,7 @@ class Reminding(OneInputStreamProcessFunction[int, tuple[str, int]]):
         key: Any = ctx.state_manager.current_key
         output.collect(("due" if timestamp < 10 else "left", key))
         if timestamp > 10:
-            ctx.processing_time_manager.register_timer(2 * timestamp)  # in vain: it is over
+            ctx.processing_time_manager.register_timer(2 * timestamp)  # has no effect at the end
 
     def end_input(self, ctx: Any) -> None:
         def visit(output: Any, partition: Any) -> None:
@@ -163,9 +163,9 @@ class Reminding(OneInputStreamProcessFunction[int, tuple[str, int]]):
 
 
 class ProcessingTimers(Program):
-    """Due ones fire, those that are left fire at the end of bounded input, once, before ``end_input``.
+    """Due timers fire, and the remaining ones fire once at the end of bounded input, before ``end_input``.
 
-    Flink drops the latter in STREAMING, and never ends in BATCH if they set themselves anew.
+    Flink drops the latter in STREAMING, and never ends in BATCH if they register themselves again.
     """
 
     def build(self, p: Pipeline) -> None:
@@ -178,13 +178,13 @@ class ProcessingTimers(Program):
             assert told[-1] == "end"
             assert told.count("end") == 1
             assert told.count("left") == 1
-            # Two for each micro-batch that has the key.
+            # Two for each micro-batch with the key.
             assert told.count("due") in range(2, 2 * len(NUMBERS[key::3]) + 1, 2)
 
 
 @no_output_until_end_of_input
 class Largest(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
-    """The largest number of each key, when all is over."""
+    """Emits the largest number of each key at the end."""
 
     def __init__(self) -> None:
         self.largest: dict[int, int] = {}
@@ -203,7 +203,7 @@ class Largest(OneInputEventTimeStreamProcessFunction[int, tuple[int, int]]):
 
 
 class NothingBeforeTheEnd(Program):
-    """A function that promises to wait for the end of input may emit from timers that fire there."""
+    """A function without output until the end of input may emit from timers that fire there."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).process(per_event(tenfold)).key_by(mod3).process(Largest()))
@@ -213,7 +213,7 @@ class NothingBeforeTheEnd(Program):
 
 
 class EventTimeDiary(OneInputEventTimeStreamProcessFunction[int, int]):
-    """Notes its life."""
+    """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -239,9 +239,9 @@ class EventTimeDiary(OneInputEventTimeStreamProcessFunction[int, int]):
 
 
 class EventTimeLifecycle(Program):
-    """Init, open, and at the end the end of time, ``end_input`` and ``close``; without any watermark, too.
+    """Init, open, and at the end the end of event time, ``end_input`` and ``close``. Also without any watermark.
 
-    Flink's functions are not told of the end of time.
+    Flink does not notify functions of the end of event time.
     """
 
     def build(self, p: Pipeline) -> None:

@@ -1,7 +1,7 @@
 """Programs for event time in functions of every kind: all of Flink's ``EventTimeExtensionITCase``.
 
-The generator's watermarks are one less than Flink's, on purpose: where Flink's tests expect 1, 2, 3, these expect
-0, 1, 2. At the end event time is the greatest there is, which Flink's functions are not told.
+Watermarks of the generator are deliberately one less than Flink's: where Flink's tests expect 1, 2, 3, these expect 0,
+1, 2. At the end event time is the maximum, of which Flink does not notify functions.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkDeclaration, WatermarkHandlingResult, new_builder
 from tests.conformance.functions import Pass, PassBoth, PassEither, PassMain
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME, HearTime, per_event
+from tests.conformance.timing import END_OF_TIME, TimeRecorder, per_event
 
 __all__ = ("PROGRAMS",)
 
 
 class Click(NamedTuple):
-    """Flink's own input."""
+    """Flink's input."""
 
     time: int
     name: str
@@ -38,7 +38,7 @@ CLICKS = (Click(1, "a"), Click(2, "b"), Click(3, "c"))
 
 
 class Event(NamedTuple):
-    """What a function was told. ``value``: a click, or a time."""
+    """A call of a function. ``value`` is a click or a time."""
 
     subtask: int
     what: Literal["record", "time", "timer"]
@@ -46,12 +46,12 @@ class Event(NamedTuple):
 
 
 def time_of(click: Click) -> int:
-    """When it was, in ms."""
+    """Its time in ms."""
     return click.time
 
 
-class Telling:
-    """Tells what it is told, to every output, and sets a timer for one more than each record's time."""
+class EmitsCalls:
+    """Emits its calls to every output, and registers a timer for one more than each record's time."""
 
     event_time: EventTimeManager
 
@@ -62,18 +62,18 @@ class Telling:
         assert self.event_time.current_time() < record.time, "no record is late"
         assert args[-1].timestamp == record.time
         self.event_time.register_timer(record.time + 1)
-        self.tell("record", record, *args)
+        self.emit_call("record", record, *args)
 
     def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
         assert self.event_time.current_time() == timestamp
-        self.tell("time", timestamp, *args)
+        self.emit_call("time", timestamp, *args)
 
     def on_event_timer(self, timestamp: int, *args: Any) -> None:
         assert args[-1].timestamp == timestamp <= self.event_time.current_time()
         assert args[-1].state_manager.current_key == timestamp - 1
-        self.tell("timer", timestamp, *args)
+        self.emit_call("timer", timestamp, *args)
 
-    def tell(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
+    def emit_call(self, what: Literal["record", "time", "timer"], value: Any, *args: Any) -> None:
         *outputs, ctx = args
         for output in outputs:
             output.collect(Event(ctx.task_info.index_of_this_subtask, what, value))
@@ -82,26 +82,26 @@ class Telling:
         raise AssertionError("event time is not told as a watermark")
 
 
-# Under these types they are every kind's.
-RECORD: Any = Telling.record
-REFUSE: Any = Telling.refuse
+# Typed Any so that every kind can use them.
+RECORD: Any = EmitsCalls.record
+REFUSE: Any = EmitsCalls.refuse
 
 
-class TellOne(Telling, OneInputEventTimeStreamProcessFunction[Click, Event]):
+class OneInput(EmitsCalls, OneInputEventTimeStreamProcessFunction[Click, Event]):
     """With one input."""
 
     process_record = RECORD
     on_watermark = REFUSE
 
 
-class TellTwoOutputs(Telling, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
+class TwoOutputs(EmitsCalls, TwoOutputEventTimeStreamProcessFunction[Click, Event, Event]):
     """With two outputs."""
 
     process_record = RECORD
     on_watermark = REFUSE
 
 
-class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+class TwoInputs(EmitsCalls, TwoInputNonBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
     """With two inputs."""
 
     process_record_from_first_input = RECORD
@@ -110,7 +110,7 @@ class TellTwoInputs(Telling, TwoInputNonBroadcastEventTimeStreamProcessFunction[
     on_watermark_from_second_input = REFUSE
 
 
-class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
+class BroadcastInput(EmitsCalls, TwoInputBroadcastEventTimeStreamProcessFunction[Click, Click, Event]):
     """With a broadcast input."""
 
     process_record_from_non_broadcast_input = RECORD
@@ -121,23 +121,23 @@ class TellBroadcast(Telling, TwoInputBroadcastEventTimeStreamProcessFunction[Cli
 
 
 class TimelyPass(Pass[Any], OneInputEventTimeStreamProcessFunction[Any, Any]):
-    """Sends its input on, and has event time."""
+    """Forwards its input, with event time."""
 
 
 class TimelyPassBoth(PassBoth, TwoOutputEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its input on, twice, and has event time."""
+    """Forwards its input to both outputs, with event time."""
 
 
 class TimelyPassEither(PassEither, TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its first input on, and has event time."""
+    """Forwards its first input, with event time."""
 
 
 class TimelyPassMain(PassMain, TwoInputBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Sends its main input on, and has event time."""
+    """Forwards its main input, with event time."""
 
 
-class Hear(HearTime):
-    """Tells of records, too."""
+class TimeAndRecordRecorder(TimeRecorder):
+    """Emits records, too."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect((ctx.task_info.index_of_this_subtask, "record", record))
@@ -159,7 +159,7 @@ def clicks_of(p: Pipeline) -> Any:
 
 
 def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
-    """Clicks behind a function of that kind on streams without keys, which has event time (``timely``) or is plain."""
+    """Clicks after a function of that kind on non-keyed streams, which has event time (``timely``) or is plain."""
     clicks, function = clicks_of(p), FORWARDERS[kind][timely]()
     if kind == "one":
         return clicks.shuffle().process(function)
@@ -171,10 +171,10 @@ def forwarded(kind: Kind, p: Pipeline, timely: bool) -> Any:
 
 
 class GeneratedEventTime(Program):
-    """testWatermarkGeneratorGenerateEventTimeWatermark: what stands behind a generator hears records and watermarks."""
+    """testWatermarkGeneratorGenerateEventTimeWatermark: records and watermarks arrive downstream of a generator."""
 
     def build(self, p: Pipeline) -> None:
-        p.collect(clicks_of(p).process(Hear()).with_parallelism(1))
+        p.collect(clicks_of(p).process(TimeAndRecordRecorder()).with_parallelism(1))
 
     def check(self, run: Run) -> None:
         told: list[tuple[str, Any]] = []
@@ -185,7 +185,7 @@ class GeneratedEventTime(Program):
 
 @dataclass(frozen=True)
 class ForwardedEventTime(Program):
-    """test…ForwardEventTimeWatermark: a function of each kind sends event time on, whether or not it knows of it."""
+    """test…ForwardEventTimeWatermark: a function of each kind forwards event time, whether or not it uses it."""
 
     kind: Kind
     timely: bool
@@ -195,7 +195,7 @@ class ForwardedEventTime(Program):
         return f"event-time-forwarded-{self.kind}{'-timely' * self.timely}"
 
     def build(self, p: Pipeline) -> None:
-        p.collect(forwarded(self.kind, p, self.timely).shuffle().process(Hear()))
+        p.collect(forwarded(self.kind, p, self.timely).shuffle().process(TimeAndRecordRecorder()))
 
     def check(self, run: Run) -> None:
         heard = [event[1:] for event in run.out()]
@@ -203,7 +203,7 @@ class ForwardedEventTime(Program):
         assert sorted(clicks) == list(CLICKS)
         for subtask in range(run.parallelism):
             times = [value for index, what, value in run.out() if (index, what) == (subtask, "time")]
-            # That of two inputs is the lesser one; a plain function sends on what is combined, too.
+            # Two inputs forward the minimum. A plain function also forwards the combined value.
             assert times == [0, 1, 2, END_OF_TIME]
         if run.parallelism == 1:
             assert clicks == list(CLICKS)
@@ -213,8 +213,8 @@ class ForwardedEventTime(Program):
 class EventTimeOf(Program):
     """test…ReceiveEventTimeWatermarkAndRegisterTimer: a keyed function of each kind with timers.
 
-    It stands behind the generator, or behind another function of that kind, which is plain or has event time itself
-    (testOneInputEventTimeProcessFunctionForwardEventTimeWatermark and its kin).
+    It follows the generator, or another function of that kind, which is plain or has event time itself
+    (testOneInputEventTimeProcessFunctionForwardEventTimeWatermark and similar tests).
     """
 
     kind: Kind
@@ -228,15 +228,15 @@ class EventTimeOf(Program):
         clicks = clicks_of(p) if self.behind == "generator" else forwarded(self.kind, p, self.behind == "timely")
         keyed = clicks.key_by(time_of)
         if self.kind == "one":
-            p.collect(keyed.process(TellOne()))
+            p.collect(keyed.process(OneInput()))
         elif self.kind == "two-outputs":
-            both = keyed.process(TellTwoOutputs())
+            both = keyed.process(TwoOutputs())
             p.collect(both.first)
             p.collect(both.second, "second")
         elif self.kind == "two-inputs":
-            p.collect(keyed.connect_and_process(clicks_of(p).key_by(time_of), TellTwoInputs()))
+            p.collect(keyed.connect_and_process(clicks_of(p).key_by(time_of), TwoInputs()))
         else:
-            p.collect(keyed.connect_and_process(clicks_of(p).broadcast(), TellBroadcast()))
+            p.collect(keyed.connect_and_process(clicks_of(p).broadcast(), BroadcastInput()))
 
     def check(self, run: Run) -> None:
         self.check_output(run, run.out())
@@ -254,7 +254,7 @@ class EventTimeOf(Program):
             assert times == [0, 1, 2, END_OF_TIME]
             for what, value in own:
                 if what == "timer":
-                    # Fired at the first watermark that is as late, and before that is told.
+                    # The timer fires at the first watermark that reaches it, before that watermark is shown.
                     due = min(time for time in times if time >= value)
                     before, after = own[: own.index((what, value))], own[own.index((what, value)) :]
                     assert ("time", due) in after
@@ -283,8 +283,8 @@ class Signalling(OneInputStreamProcessFunction[Any, Any]):
         ctx.watermark_manager.emit_watermark(SIGNAL.new_watermark(self.value))
 
 
-class TellInputs(TimelyPassEither):
-    """Tells which watermark came from which input."""
+class EmitsInputs(TimelyPassEither):
+    """Emits which watermark came from which input."""
 
     def on_watermark_from_first_input(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         output.collect(("first", watermark.identifier, watermark.value))
@@ -295,7 +295,7 @@ class TellInputs(TimelyPassEither):
         return WatermarkHandlingResult.PEEK
 
 
-class TellSides(TimelyPassMain):
+class EmitsSides(TimelyPassMain):
     """The same for a function with a broadcast input."""
 
     def on_watermark_from_non_broadcast_input(
@@ -310,15 +310,15 @@ class TellSides(TimelyPassMain):
 
 
 class WatermarksOfEachInput(Program):
-    """A function with event time hears a watermark of the program's own in the callback of the input that it is from.
+    """A function with event time receives a watermark of the program in the callback of the input that it came from.
 
-    Flink's wrapper of broadcast functions hands those of the main input to the callback of the broadcast one (F2).
+    Flink's wrapper of broadcast functions passes those of the main input to the callback of the broadcast input (F2).
     """
 
     def build(self, p: Pipeline) -> None:
         main, side = (p.source(CLICKS, 1).process(Signalling(value)).with_parallelism(1) for value in (1, 2))
-        p.collect(main.connect_and_process(side, TellInputs()).with_parallelism(1), "inputs")
-        p.collect(main.connect_and_process(side.broadcast(), TellSides()).with_parallelism(1), "broadcast")
+        p.collect(main.connect_and_process(side, EmitsInputs()).with_parallelism(1), "inputs")
+        p.collect(main.connect_and_process(side.broadcast(), EmitsSides()).with_parallelism(1), "broadcast")
 
     def check(self, run: Run) -> None:
         for name in ("inputs", "broadcast"):

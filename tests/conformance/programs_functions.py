@@ -45,7 +45,7 @@ class NonKeyedProcess(Program):
 
 
 class NonKeyedTwoOutputs(Program):
-    """Records go to the output that they were collected to."""
+    """Records go to the output to which they were emitted."""
 
     def build(self, p: Pipeline) -> None:
         both = p.source(NUMBERS).process(Split())
@@ -60,7 +60,7 @@ class NonKeyedTwoOutputs(Program):
 
 
 class KeyedProcess(Program):
-    """A key is in one subtask only and is current there; per channel its records keep their order."""
+    """A key is in one subtask only and is the current key there. In each channel its records keep their order."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).key_by(mod3).process(Located(keyed=True)))
@@ -75,7 +75,7 @@ class KeyedProcess(Program):
 
 
 class KeyPreservingProcess(Program):
-    """With a key selector for the output the stream stays keyed, where it is."""
+    """With a key selector for the output the stream stays keyed, in the same subtask."""
 
     def build(self, p: Pipeline) -> None:
         kept = p.source(NUMBERS).key_by(mod3).process(Located(keyed=True), key_of)
@@ -97,7 +97,7 @@ class KeyedTwoOutputs(Program):
         p.collect(lost.first, "first")
         p.collect(lost.second, "second")
         p.collect(kept.first.process(Located(keyed=True)), "kept-first")
-        # Of two streams that stayed keyed alike, equal keys still meet.
+        # Equal keys of two streams that stayed keyed still meet.
         p.collect(kept.first.connect_and_process(kept.second, Merge(keyed=True)), "joined")
 
     def check(self, run: Run) -> None:
@@ -112,7 +112,7 @@ class KeyedTwoOutputs(Program):
 
 
 class GlobalProcess(Program):
-    """One subtask sees everything, in as many steps as it likes."""
+    """One subtask sees everything."""
 
     def build(self, p: Pipeline) -> None:
         everything = p.source(NUMBERS).global_()
@@ -129,7 +129,7 @@ class GlobalProcess(Program):
 
 @dataclass(frozen=True)
 class Connected(Program):
-    """Two inputs without broadcast: each record comes through its own input, each channel keeps its order."""
+    """Two inputs without broadcast: each record arrives on its own input, and each channel keeps its order."""
 
     kind: Literal["non-keyed", "keyed", "keyed-kept", "global"]
 
@@ -170,7 +170,7 @@ class Connected(Program):
 
 @dataclass(frozen=True)
 class WithBroadcast(Program):
-    """A stream and a broadcast one, connected from either side: every partition sees every rule."""
+    """A stream connected with a broadcast one, from either side: every partition sees every rule."""
 
     main: Literal["non-keyed", "keyed", "keyed-kept"]
     broadcast_first: bool
@@ -204,7 +204,7 @@ class WithBroadcast(Program):
 
 
 class Join(TwoInputNonBroadcastStreamProcessFunction[int, int, tuple[int, int]]):
-    """Inner join by key, with both sides kept in instance fields."""
+    """Inner join by key, with both sides in instance fields."""
 
     def __init__(self) -> None:
         self.left: dict[Any, list[int]] = {}
@@ -224,7 +224,7 @@ class Join(TwoInputNonBroadcastStreamProcessFunction[int, int, tuple[int, int]])
 
 
 class Joined(Program):
-    """Every pair with equal keys comes out once, whenever its halves come in."""
+    """Every pair with equal keys is emitted once, in any order of arrival."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).key_by(mod3).connect_and_process(p.source(NUMBERS).key_by(mod3), Join()))
@@ -234,7 +234,7 @@ class Joined(Program):
 
 
 class PlusOne(OneInputStreamProcessFunction[int, int]):
-    """Flink's own operator tests: 1, 2, 3 become 2, 3, 4; at the end every key comes out once more."""
+    """Flink's operator tests: 1, 2, 3 become 2, 3, 4. At the end every key is emitted once more."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         output.collect(record + 1)
@@ -244,7 +244,7 @@ class PlusOne(OneInputStreamProcessFunction[int, int]):
 
 
 class Double(TwoOutputStreamProcessFunction[int, int, int]):
-    """Flink's own operator tests: 1, 2, 3 to the first output and 2, 4, 6 to the second; the end goes to both."""
+    """Flink's operator tests: 1, 2, 3 to the first output and 2, 4, 6 to the second. The end goes to both."""
 
     def process_record(self, record: int, first_output: Any, second_output: Any, ctx: Any) -> None:
         first_output.collect(record)
@@ -259,7 +259,7 @@ class Double(TwoOutputStreamProcessFunction[int, int, int]):
 
 
 class Both(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
-    """Flink's own operator tests: records pass; at the end of each input every key so far comes out once more."""
+    """Flink's operator tests: records are forwarded. At the end of each input every key so far is emitted once more."""
 
     def process_record_from_first_input(self, record: int, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -275,7 +275,7 @@ class Both(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
 
 
 def itself(number: int) -> int:
-    """The key of Flink's own operator tests."""
+    """The key of Flink's operator tests."""
     return number
 
 
@@ -298,12 +298,12 @@ class FlinkOperatorTests(Program):
         run.expect_all(2, 4, 6, -2, -4, -6, name="second")
         numbers = run.out("two")
         assert sorted(number for number in numbers if number > 0) == [1, 2, 3, 4]
-        # The input that ends last finds all keys of its subtask, the one before it those that are there by then.
+        # The input that ends last visits all keys of its subtask. The other one visits the keys that exist by then.
         assert all(1 <= numbers.count(-key) <= 2 for key in (1, 2, 3, 4))
 
 
 class Unread(Program):
-    """What nobody reads is dropped, and the operator runs all the same."""
+    """Records of an unread output are dropped, and the operator still runs."""
 
     def build(self, p: Pipeline) -> None:
         both = p.source(NUMBERS).process(Split())

@@ -1,4 +1,4 @@
-"""Programs for sources that have nothing for some time: through two operators with two inputs each."""
+"""Programs for sources that have no data for some time: through two operators with two inputs each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.sources import Portion, RoundRobinSplitAssigner, SplitEnumerator, SplitEnumeratorContext
 from tests.conformance.functions import PassEither
 from tests.conformance.harness import Pipeline, Program, Run
-from tests.conformance.timing import END_OF_TIME, HearTime
+from tests.conformance.timing import END_OF_TIME, TimeRecorder
 from tests.spans import Item, Span, Spans
 
 __all__ = ("PROGRAMS",)
@@ -21,8 +21,8 @@ _LOOKS = 10
 
 
 class Pausing(Spans):
-    """Has nothing behind the first ``before`` numbers, and gives out its second split only then: for long enough to be
-    found idle, which is ten looks after twice the timeout."""
+    """Pauses after the first ``before`` numbers, and returns its second split only afterwards. The pause is long enough
+    to become idle: ten polls after twice the timeout."""
 
     def __init__(self, ends: Mapping[str, int], before: int, limit: int | None) -> None:
         super().__init__(ends, limit=limit, assigner=RoundRobinSplitAssigner())
@@ -58,7 +58,7 @@ def number_of(item: Item) -> int:
 
 
 def read(p: Pipeline, ends: Mapping[str, int], before: int, *, falls_idle: bool) -> NonKeyedPartitionStream[Item]:
-    """What a pausing source brings, with all of its readers in each subtask behind."""
+    """Records of a pausing source, with all of its readers upstream of each subtask."""
     builder = EventTimeExtension.new_watermark_generator_builder(number_of)
     if falls_idle:
         builder.with_idleness(timedelta(milliseconds=_IDLE_MS))
@@ -67,39 +67,39 @@ def read(p: Pipeline, ends: Mapping[str, int], before: int, *, falls_idle: bool)
 
 
 def heard(run: Run, what: str) -> list[list[Any]]:
-    """By subtask what it has heard of one kind."""
+    """Output of one kind by subtask."""
     return [[value for index, kind, value in run.out() if (index, kind) == (n, what)] for n in range(run.parallelism)]
 
 
 class NobodyWaitsForIdleSplits(Program):
-    """A split that has nothing, and readers that have no split, hold nobody up; active again, they do no harm."""
+    """Splits without data and readers without splits hold nothing back. Becoming active does not lose records."""
 
     def build(self, p: Pipeline) -> None:
         quiet = read(p, {"a": 4, "b": 2}, 2, falls_idle=True)
         steady = read(p, {"c": 20}, 10, falls_idle=False)
         third = read(p, {"d": 30}, 15, falls_idle=False)
         first = quiet.connect_and_process(steady, PassEither())
-        p.collect(first.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+        p.collect(first.shuffle().connect_and_process(third, PassEither()).process(TimeRecorder()))
 
     def check(self, run: Run) -> None:
         for times in heard(run, "time"):
             assert times == sorted(set(times))
             assert times[-1] == END_OF_TIME
-            assert run.setting.mode is RuntimeExecutionMode.BATCH or 8 in times  # the steady one's, while it waits
+            assert run.setting.mode is RuntimeExecutionMode.BATCH or 8 in times  # from the steady split, while it waits
         assert heard(run, "idle") == [[]] * run.parallelism
 
 
 class AllAreIdle(Program):
-    """When all are idle the operators behind are, and say so; with the first one that is active they are, too."""
+    """If all inputs are idle, the downstream operators are idle too. They become active with the first active input."""
 
     def build(self, p: Pipeline) -> None:
         first, second, third = (read(p, {"a": 4, "b": 2}, 2, falls_idle=True) for _ in range(3))
         both = first.connect_and_process(second, PassEither())
-        p.collect(both.shuffle().connect_and_process(third, PassEither()).process(HearTime()))
+        p.collect(both.shuffle().connect_and_process(third, PassEither()).process(TimeRecorder()))
 
     def check(self, run: Run) -> None:
         for statuses in heard(run, "idle"):
-            # Those that end before others are active again leave these alone for a moment.
+            # Inputs that end before others are active again leave these alone for a moment.
             assert statuses == [number % 2 == 0 for number in range(len(statuses))]
             assert run.setting.mode is RuntimeExecutionMode.BATCH or len(statuses) >= 2
         assert all(times[-1] == END_OF_TIME for times in heard(run, "time"))

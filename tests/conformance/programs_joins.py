@@ -34,7 +34,7 @@ def key_of(pair: Pair) -> str:
 
 
 def is_none(pair: Pair) -> bool:
-    """Lets nothing through."""
+    """Drops every record."""
     return False
 
 
@@ -62,7 +62,7 @@ class TupleOf(JoinFunction[Pair, Pair, tuple[str, int, int]]):
 class InnerJoins(Program):
     """testInnerJoinWithSameKey, …WithWrappedJoinProcessFunction, …WithKeyedStream, …WithNonKeyedStream, …WithTuple.
 
-    With its selector for the output "kept" emits nothing at all in Flink.
+    In Flink "kept", which has a key selector for the output, emits nothing.
     """
 
     def build(self, p: Pipeline) -> None:
@@ -99,7 +99,7 @@ class LinesOf:
 
 
 def with_key(text: str, output: Collector[tuple[Any, str]], ctx: PartitionedContext[tuple[Any, str]]) -> None:
-    """Shows the key that the join has kept."""
+    """Emits the key that the join has kept."""
     output.collect((ctx.state_manager.current_key, text))
 
 
@@ -124,14 +124,14 @@ LOWER, UPPER = -6, 9
 
 
 class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Records with their timestamps."""
+    """Emits records with their timestamps."""
 
     def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect((record, ctx.timestamp))
 
 
 class PairOf(JoinFunction[Any, Any, tuple[Any, Any]]):
-    """Joins to a pair; with None for what is missing."""
+    """Joins to a pair, with None for a missing side."""
 
     def process_record(self, left: Any, right: Any, output: Collector[tuple[Any, Any]], ctx: RuntimeContext) -> None:
         output.collect((left, right))
@@ -148,17 +148,17 @@ def row_time(row: Row) -> int:
 
 
 def rows_by_key(p: Pipeline, rows: Sequence[Row]) -> KeyedPartitionStream[str, Row]:
-    """Each channel has its rows in order, so none is late, and there is one answer."""
+    """Each channel has its rows in order, so none is late, and the result is deterministic."""
     builder = EventTimeExtension.new_watermark_generator_builder(row_time).per_event_watermark()
     return p.source(rows).process(builder.build_as_process_function()).key_by(row_key)
 
 
-any_interval_join: Any = interval_join  # their overloads each take one type
+any_interval_join: Any = interval_join  # each of their overloads accepts one type
 any_window_join: Any = window_join
 
 
 class IntervalJoins(Program):
-    """Of every type."""
+    """Interval joins of every type."""
 
     def build(self, p: Pipeline) -> None:
         left, right = rows_by_key(p, LEFT_ROWS), rows_by_key(p, RIGHT_ROWS)
@@ -175,14 +175,14 @@ class IntervalJoins(Program):
             expected += slow.move_to(LONG_MAX)
             assert expected
             assert "late_records_dropped" not in run.progress(join_type.value).counters
-            if join_type is JoinType.SEMI:  # whom a row meets first is a matter of chance
+            if join_type is JoinType.SEMI:  # the first partner of a row is random
                 assert alike([pair for pair, _ in run.out("semi")], [pair for pair, _ in expected])
             else:
                 run.expect_all(*expected, name=join_type.value)
 
 
 class WindowJoins(Program):
-    """Of every type, in sliding windows; and an inner one in sessions."""
+    """Window joins of every type in sliding windows, and an inner one in sessions."""
 
     SLIDING = WindowStrategy.sliding(ms(20), ms(10))
     SESSION = WindowStrategy.session(ms(8))
@@ -203,7 +203,7 @@ class WindowJoins(Program):
 
 
 def results_at_the_end(slow: SlowWindowJoin) -> list[Joined]:
-    """All rows, and then the end."""
+    """The results of all rows and of the end."""
     for side, rows in enumerate((LEFT_ROWS, RIGHT_ROWS)):
         for row in rows:
             assert not slow.take(side, row)

@@ -1,4 +1,4 @@
-"""Programs for what lasts from the first micro-batch to the last: lifecycle, fields, keys, counters."""
+"""Programs for lifecycle, fields, keys and counters over all micro-batches."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ __all__ = ("PROGRAMS",)
 
 
 class Diary:
-    """Notes calls in a file for each subtask: what a function does when it cannot emit, on any runtime."""
+    """Logs calls to a file for each subtask, for callbacks that cannot emit. Works on any runtime."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = str(folder / name)
         self.subtask = -1
 
     def opened(self, ctx: Any) -> None:
-        """Note ``open``; only then is the subtask known."""
+        """Log ``open``. The subtask is known only from here on."""
         self.subtask = ctx.task_info.index_of_this_subtask
         self.note("open")
 
     def note(self, event: str) -> None:
-        """Note ``event``."""
+        """Log ``event``."""
         with open(f"{self.path}.{self.subtask}", "a", encoding="utf-8") as file:
             file.write(f"{event}\n")
 
 
 def diaries(run: Run, name: str) -> dict[int, list[str]]:
-    """What each subtask has noted."""
+    """The log of each subtask."""
     return {int(file.suffix[1:]): file.read_text(encoding="utf-8").split() for file in run.folder.glob(f"{name}.*")}
 
 
 class OneInput(OneInputStreamProcessFunction[int, int]):
-    """Notes its life."""
+    """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -65,7 +65,7 @@ class OneInput(OneInputStreamProcessFunction[int, int]):
 
 
 class TwoOutputs(TwoOutputStreamProcessFunction[int, int, int]):
-    """Notes its life."""
+    """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -85,7 +85,7 @@ class TwoOutputs(TwoOutputStreamProcessFunction[int, int, int]):
 
 
 class TwoInputs(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
-    """Notes its life."""
+    """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -110,7 +110,7 @@ class TwoInputs(TwoInputNonBroadcastStreamProcessFunction[int, int, int]):
 
 
 class Broadcast(TwoInputBroadcastStreamProcessFunction[int, int, int]):
-    """Notes its life."""
+    """Logs its lifecycle."""
 
     def __init__(self, diary: Diary) -> None:
         self.diary = diary
@@ -135,9 +135,9 @@ class Broadcast(TwoInputBroadcastStreamProcessFunction[int, int, int]):
 
 
 class Lifecycle(Program):
-    """Opened once, ended once for each input, closed once: in every subtask, of every kind of function.
+    """Functions of every kind are opened once, ended once for each input and closed once, in every subtask.
 
-    Subtasks that get no record live as well. The chained ones are opened before what feeds them.
+    This includes subtasks without records. Chained functions are opened before their upstream functions.
     """
 
     def build(self, p: Pipeline) -> None:
@@ -179,7 +179,7 @@ class Lifecycle(Program):
 
 
 class Remembering(OneInputStreamProcessFunction[int, Any]):
-    """Fields of many kinds: set before, in ``open`` and later, changed in place, shared, deleted."""
+    """Fields of many kinds: set before, in ``open`` and later, modified in place, shared, deleted."""
 
     def __init__(self, step: int) -> None:
         self.step = step
@@ -207,7 +207,7 @@ class Remembering(OneInputStreamProcessFunction[int, Any]):
 
 
 class Custom(OneInputStreamProcessFunction[int, Any]):
-    """Says itself what is kept: a file handle is not."""
+    """Decides itself what is kept: not its file handle."""
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
@@ -230,7 +230,7 @@ class Custom(OneInputStreamProcessFunction[int, Any]):
 
 
 class Fields(Program):
-    """What a function keeps in its fields is there in the next micro-batch."""
+    """Fields of a function are kept in the next micro-batch."""
 
     def build(self, p: Pipeline) -> None:
         p.collect(p.source(NUMBERS).process(Remembering(step=2)), "plain")
@@ -249,7 +249,7 @@ MARK = new_builder("mark").type_long().combine_function_max().combine_wait_for_a
 
 
 class Marker(OneInputStreamProcessFunction[int, int]):
-    """Sends a mark behind everything."""
+    """Sends a watermark at the end."""
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [MARK]
@@ -262,7 +262,8 @@ class Marker(OneInputStreamProcessFunction[int, int]):
 
 
 class Dumping(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
-    """Counts per key; on the mark and at the end it visits every key, and the key of a record once more meanwhile."""
+    """Counts per key. On the watermark and at the end it visits every key. The key of a record is visited in between as
+    well."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
@@ -274,7 +275,7 @@ class Dumping(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
         ctx.non_partitioned_context.apply_to_all_partitions(
             lambda output, partition: visited.append(partition.state_manager.current_key)
         )
-        # The visit is over: the current key is that of the record again.
+        # After the visit, the current key is the key of the record again.
         output.collect(("record", ctx.state_manager.current_key, record, tuple(sorted(visited))))
 
     def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
@@ -294,9 +295,9 @@ class Dumping(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
 
 
 class AllKeys(Program):
-    """``apply_to_all_partitions`` visits every key so far, of earlier micro-batches too, each with itself current.
+    """``apply_to_all_partitions`` visits every key so far, also of earlier micro-batches, each as the current key.
 
-    Flink skips keys from before a restart until there is a record of theirs (G2).
+    After a restart Flink skips keys until they have a new record (G2).
     """
 
     def build(self, p: Pipeline) -> None:
@@ -348,7 +349,7 @@ class Metrics(Program):
 
 
 class LastWatermark(Program):
-    """Progress shows the watermark last delivered in each subtask."""
+    """Progress shows the last delivered watermark of each subtask."""
 
     def build(self, p: Pipeline) -> None:
         marker = p.source(NUMBERS).process(Marker()).with_uid(p.uid("marker"))
@@ -360,7 +361,7 @@ class LastWatermark(Program):
 
 
 class Facts(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
-    """Says what the context tells of the job and the task."""
+    """Emits the job and task information of its context."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         job, task = ctx.job_info, ctx.task_info
@@ -379,7 +380,7 @@ class Facts(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
 
 
 class TaskFacts(Program):
-    """Contexts tell the truth about job and task."""
+    """Contexts have the right information about job and task."""
 
     def build(self, p: Pipeline) -> None:
         facts = p.source(NUMBERS).process(Facts()).with_name("Facts").with_max_parallelism(64)
@@ -392,7 +393,7 @@ class TaskFacts(Program):
 
 
 class Interleaved(OneInputStreamProcessFunction[Any, tuple[int, Any]]):
-    """Numbers the records of the subtask, across everything."""
+    """Numbers the records of the subtask, over both inputs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -403,7 +404,7 @@ class Interleaved(OneInputStreamProcessFunction[Any, tuple[int, Any]]):
 
 
 class NothingTwice(Program):
-    """Several exchanges one after the other, each numbered by its receivers: no gap and no repetition anywhere."""
+    """Several exchanges in a row, each numbered by its receivers: no gap and no repetition."""
 
     def build(self, p: Pipeline) -> None:
         first = p.source(NUMBERS).shuffle().process(Interleaved())

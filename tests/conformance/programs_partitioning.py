@@ -1,4 +1,4 @@
-"""Programs for the partitioning conversions, the edges between operators and the shapes of graphs."""
+"""Programs for the partitioning conversions, the edges between operators, and the shapes of graphs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Repartitioned(Program):
         elif self.conversion == "global":
             assert {record.subtask for record in seen} == {0}
         elif self.origin == "global":
-            # One subtask spreads all of them, in turn.
+            # One subtask distributes all of them in turn.
             spread = Counter(record.subtask for record in seen)
             assert sorted(spread.values()) == [len(NUMBERS) // run.parallelism] * run.parallelism
         if run.parallelism == 1:
@@ -73,9 +73,9 @@ class Repartitioned(Program):
 
 
 class ShuffleSpreadsEvenly(Program):
-    """Every source subtask deals its records to the subtasks in turn, whatever the micro-batches.
+    """Every source subtask sends its records to the subtasks in turn, in any micro-batches.
 
-    Flink deals at random.
+    Flink distributes at random.
     """
 
     def build(self, p: Pipeline) -> None:
@@ -110,7 +110,7 @@ class ForwardStays(Program):
 
 
 class Parallelisms(Program):
-    """Operators of different parallelism: records are dealt anew, and all arrive."""
+    """Operators of different parallelism: records are redistributed, and all arrive."""
 
     def build(self, p: Pipeline) -> None:
         stream = p.source(NUMBERS).map(int).with_parallelism(3)
@@ -125,7 +125,7 @@ class Parallelisms(Program):
 
 
 class KeyedAcrossParallelisms(Program):
-    """A stream that stays keyed moves by its key when the next operator has another parallelism."""
+    """A stream that stays keyed is partitioned by its key when the next operator has another parallelism."""
 
     def build(self, p: Pipeline) -> None:
         kept = p.source(NUMBERS).key_by(mod3).process(Located(keyed=True), key_of).with_parallelism(3)
@@ -139,7 +139,7 @@ class KeyedAcrossParallelisms(Program):
 
 
 class RunningCount(OneInputStreamProcessFunction[Any, Seen]):
-    """Per key, how many records so far; in an instance field."""
+    """The number of records per key, in an instance field."""
 
     def __init__(self) -> None:
         self.counts: Counter[Any] = Counter()
@@ -166,7 +166,7 @@ class Rekeyed(Program):
 
 
 class FanOut(Program):
-    """One stream with many readers: operators of all kinds, and sinks."""
+    """One stream with many consumers: operators of all kinds, and sinks."""
 
     def build(self, p: Pipeline) -> None:
         stream = p.source(NUMBERS).map(lambda number: number + 100)
@@ -185,7 +185,7 @@ class FanOut(Program):
 
 
 class Diamond(Program):
-    """Two ways from one stream meet in one function; on each the records keep their order."""
+    """Two paths from one stream meet in one function. Records keep their order on each path."""
 
     def build(self, p: Pipeline) -> None:
         stream = p.source(NUMBERS).map(int)
@@ -204,7 +204,7 @@ class Diamond(Program):
 
 
 class SelfConnected(Program):
-    """A stream connected with itself comes in through both inputs."""
+    """A stream connected with itself arrives on both inputs."""
 
     def build(self, p: Pipeline) -> None:
         keyed = p.source(NUMBERS).key_by(mod3)
@@ -235,7 +235,7 @@ class SeveralSources(Program):
 
 
 class StraightToSinks(Program):
-    """A sink takes a source, a keyed stream and a global one, with no operator between; one stream has two sinks."""
+    """A sink reads a source, a keyed stream and a global one, without an operator in between."""
 
     def build(self, p: Pipeline) -> None:
         source = p.source(NUMBERS)
@@ -265,7 +265,7 @@ class Sugar(Program):
 
 
 class Deep(Program):
-    """Six exchanges one after the other."""
+    """Six exchanges in a row."""
 
     def build(self, p: Pipeline) -> None:
         stream: Any = p.source(NUMBERS)

@@ -1,4 +1,4 @@
-"""Programs for what records and keys may be."""
+"""Programs for the types of records and keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass
 class Basket:
-    """A dataclass that may change."""
+    """A mutable dataclass."""
 
     owner: str
     fruits: list[str]
@@ -59,7 +59,7 @@ RECORDS: list[Any] = [
 
 
 class AnyRecord(Program):
-    """Records of every built-in kind and of the program's own classes come out as they went in."""
+    """Records of every built-in type and of the program's own classes arrive unchanged."""
 
     def build(self, p: Pipeline) -> None:
         numbered = p.source(list(enumerate(RECORDS))).shuffle().process(Pass[Any]())
@@ -73,7 +73,7 @@ class AnyRecord(Program):
 
 
 def to_place(number: int) -> Place:
-    """A function with a name, which makes records of a class that nothing else in the pipeline mentions."""
+    """A named function that creates records of a class that nothing else in the pipeline mentions."""
     return Place(str(number), Point(number, -number))
 
 
@@ -97,7 +97,7 @@ def main_class() -> type:
 
 
 class OwnClasses(Program):
-    """Classes of the program's script, of a function, and of a module of which only a function is mentioned."""
+    """Classes of the program's script, of a function, and of a module that is mentioned only by a function."""
 
     def build(self, p: Pipeline) -> None:
         posting: Any = main_class()
@@ -108,7 +108,7 @@ class OwnClasses(Program):
         p.collect(p.source(NUMBERS).map(lambda number: inner(number)).key_by(lambda i: i).process(Pass()), "local")
         p.collect(p.source(NUMBERS).map(lambda number: posting(number)).key_by(lambda i: i).process(Pass()), "main")
         p.collect(p.source(NUMBERS).process(KeepsOwn(inner, posting)), "fields")
-        # Keys that source and operator have found meet, in whatever processes those are.
+        # Keys computed by the source and by the operator are equal, in any processes.
         found = p.source(NUMBERS).key_by(lambda number: inner(mod3(number)))
         p.collect(
             found.connect_and_process(p.source(NUMBERS).map(int).key_by(lambda number: inner(mod3(number))), Merge()),
@@ -170,7 +170,7 @@ def every_key(number: int) -> list[tuple[int, Any]]:
 
 
 class AnyKey(Program):
-    """Keys of every kind; those that are equal are one key."""
+    """Keys of every type. Equal keys are one key."""
 
     def build(self, p: Pipeline) -> None:
         stream = p.source(FEW).flat_map(every_key).shuffle().map(tuple)
@@ -186,7 +186,7 @@ class AnyKey(Program):
 
 
 class WideFrames(Program):
-    """More records at once than a frame takes, and records larger than a frame."""
+    """More records at once than fit into a frame, and records larger than a frame."""
 
     COUNT = 20_000
     LARGE = 700_000
@@ -214,7 +214,7 @@ def inflate(number: int) -> str:
 
 
 class Adding(OneInputStreamProcessFunction[int, tuple[int, int]]):
-    """Sum and number of its records, at the end."""
+    """The sum and number of its records, at the end."""
 
     def __init__(self) -> None:
         self.total = 0

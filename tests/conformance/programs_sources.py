@@ -22,7 +22,7 @@ LIVE = new_builder("sources/live").type_bool().combine_function_and().combine_wa
 
 
 class Counting(Spans):
-    """Its readers send after each run the number of its last record, and stamp the records with theirs."""
+    """Its readers send the number of the last record of each batch, and use the numbers as timestamps."""
 
     def declare_watermarks(self) -> list[WatermarkDeclaration]:
         return [READ]
@@ -50,13 +50,13 @@ class Noted(OneInputStreamProcessFunction[Item, Any]):
     def on_watermark(
         self, watermark: Watermark, output: Collector[Any], ctx: NonPartitionedContext[Any]
     ) -> WatermarkHandlingResult:
-        if watermark.identifier == READ.identifier:  # other programs of the job have event time, which ends
+        if watermark.identifier == READ.identifier:  # other programs of the job have event time, whose end arrives here
             output.collect((watermark.value, None, ctx.task_info.index_of_this_subtask))
         return WatermarkHandlingResult.PEEK
 
 
 class SplitsAreReadOnceAndInOrder(Program):
-    """Every record of every split comes once, each split in order; timestamps and watermarks come with them."""
+    """Every record of every split is read once, each split in order, with timestamps and watermarks."""
 
     def build(self, p: Pipeline) -> None:
         source = Counting(ENDS, limit=p.records_per_batch, assigner=RoundRobinSplitAssigner())
@@ -72,12 +72,12 @@ class SplitsAreReadOnceAndInOrder(Program):
             assert len({subtask for record, _, subtask in records if record.span == name}) <= 1
         for subtask in range(run.parallelism):
             own = [what for what, _, where in run.out() if where == subtask]
-            for before, what in pairwise(own):  # a watermark stands where its reader sent it
+            for before, what in pairwise(own):  # a watermark arrives where its reader sent it
                 assert isinstance(what, Item) or before.number == what
 
 
 class SplitsGoTheirWay(Program):
-    """A function that is chained to the source, and an exchange by key behind it."""
+    """A function that is chained to the source, followed by an exchange by key."""
 
     def build(self, p: Pipeline) -> None:
         source = Spans(ENDS, limit=p.records_per_batch)
@@ -92,7 +92,7 @@ class SplitsGoTheirWay(Program):
 
 
 class Followed(OneInputStreamProcessFunction[Item, Any]):
-    """Passes records on, and tells when history is over."""
+    """Forwards records, and emits the end of history."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect(record)
@@ -106,7 +106,7 @@ class Followed(OneInputStreamProcessFunction[Item, Any]):
 
 
 class EnumeratorsSendWatermarksBetweenSplits(Program):
-    """Every reader sends what the enumerator has it send where it belongs: behind history, before the stream."""
+    """Every reader sends the enumerator's watermark between history and the stream."""
 
     def build(self, p: Pipeline) -> None:
         limit, dealt = p.records_per_batch, RoundRobinSplitAssigner()

@@ -1,4 +1,4 @@
-"""Programs for declared state: of every kind, in every place, with and without a time to live."""
+"""Programs for declared state of every kind, in every kind of function, with and without a time to live."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from tests.conformance.harness import Pipeline, Program, Run
 
 __all__ = ("PROGRAMS",)
 
-# Flink's source of StatefulDataStreamV2ITCase is 1, 1, 1; here are other keys between.
+# Flink's source of StatefulDataStreamV2ITCase is 1, 1, 1. Here other keys come in between.
 REPEATED = [1, 2, 1, 3, 2, 1, 2, 2, 1]
 
 
 @dataclass
 class Sum:
-    """An accumulator of a class of its own."""
+    """An accumulator class of the program."""
 
     total: int = 0
 
 
 class Summing(AggregateFunction[int, Sum, int]):
-    """Changes its accumulator in place."""
+    """Modifies its accumulator in place."""
 
     def create_accumulator(self) -> Sum:
         return Sum()
@@ -67,7 +67,7 @@ def declarations(ttl: StateTtl | None) -> dict[str, Any]:
 
 
 def use_all(record: int, states: dict[str, Any]) -> tuple[Any, ...]:
-    """Add ``record`` to each of the states; what is in them."""
+    """Add ``record`` to each of the states and return their contents."""
     states["value"].update((states["value"].value() or 0) + record)
     states["default"].update(states["default"].value() + record)
     states["list"].add(record)
@@ -85,7 +85,7 @@ def use_all(record: int, states: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def used_all(records: list[int]) -> list[tuple[Any, ...]]:
-    """What ``use_all`` gives for equal records of one key."""
+    """The results of ``use_all`` for equal records of one key."""
     totals, products = list(accumulate(records)), list(accumulate(records, mul))
     return [
         (total, 100 + total, records[: n + 1], [(records[0], n + 1)], product, total)
@@ -94,7 +94,7 @@ def used_all(records: list[int]) -> list[tuple[Any, ...]]:
 
 
 class All(OneInputStreamProcessFunction[int, Any]):
-    """Uses a state of every kind, asked for at each record."""
+    """Accesses a state of every kind for each record."""
 
     def __init__(self, ttl: StateTtl | None = None) -> None:
         self.declarations = declarations(ttl)
@@ -121,7 +121,7 @@ class AllInFields(All):
 
 
 class KeyedState(Program):
-    """Each key has a state of every kind to itself (Flink's StatefulDataStreamV2ITCase)."""
+    """Each key has its own state of every kind (Flink's StatefulDataStreamV2ITCase)."""
 
     def build(self, p: Pipeline) -> None:
         keyed = p.source(REPEATED).key_by(lambda number: number)
@@ -139,7 +139,7 @@ COUNT = StateDeclarations.value_state("count", int, default=0)
 
 
 def counted(record: Any, ctx: Any) -> tuple[Any, int]:
-    """``record``, and how many of its key there were."""
+    """``record`` and the number of records of its key so far."""
     count = ctx.state_manager.get_state(COUNT)
     count.update(count.value() + 1)
     return record, count.value()
@@ -180,7 +180,7 @@ class CountedTogether(TwoInputNonBroadcastStreamProcessFunction[int, int, tuple[
 
 
 class StateOfEveryFunction(Program):
-    """Keyed functions of all kinds have state, and two operators have nothing of each other's."""
+    """Keyed functions of all kinds have state, and two operators share none."""
 
     def build(self, p: Pipeline) -> None:
         keyed = p.source(NUMBERS).key_by(mod3)
@@ -212,7 +212,7 @@ class StateOfEveryFunction(Program):
 
 
 class Totals(OneInputStreamProcessFunction[int, Any]):
-    """Adds up per key; tells at the end, by visiting all keys. Forgets a key at 9 unless it is to remember keys."""
+    """Adds up per key, and emits all sums at the end. Removes a key at 9 unless it remembers keys."""
 
     def __init__(self, remember_keys: bool) -> None:
         self.dsv2_remember_keys = remember_keys
@@ -234,9 +234,9 @@ class Totals(OneInputStreamProcessFunction[int, Any]):
 
 
 class StateOfAllKeys(Program):
-    """``apply_to_all_partitions`` finds the state of every key, also that of earlier micro-batches.
+    """``apply_to_all_partitions`` finds the state of every key, also of earlier micro-batches.
 
-    In Flink's BATCH the state of all keys is gone when the input has ended (H3).
+    In Flink's BATCH the state of all keys is gone at the end of input (H3).
     """
 
     def build(self, p: Pipeline) -> None:
@@ -253,7 +253,7 @@ SHARED = StateDeclarations.list_state_builder("shared", int).redistribute_by(Red
 
 
 class Sharing(OneInputStreamProcessFunction[int, Any]):
-    """Collects what the subtask gets, whatever its key; tells at the end."""
+    """Collects the records of the subtask under any key, and emits them at the end."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
         return [SHARED]
@@ -269,7 +269,7 @@ class Sharing(OneInputStreamProcessFunction[int, Any]):
 
 
 class SharedList(Program):
-    """A list that is redistributed belongs to the subtask: it is shared by the keys, and needs none."""
+    """A redistributable list belongs to the subtask: keys share it, and it needs no key."""
 
     def build(self, p: Pipeline) -> None:
         numbers = p.source(NUMBERS)
@@ -293,7 +293,7 @@ RULES = StateDeclarations.map_state_builder("rules", int, str).build_broadcast()
 
 
 class Ruled(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
-    """Stores rules in broadcast state as they come, and again at the end; then tells what each partition sees."""
+    """Stores rules in broadcast state as they arrive, and again at the end. Then it emits what each partition sees."""
 
     def __init__(self) -> None:
         self.rules: list[int] = []
@@ -318,7 +318,7 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
     def _end(self, ctx: Any) -> None:
         self.inputs_left -= 1
         if self.inputs_left == 0:
-            # Rules that came before the first key had no partition to be stored through.
+            # Rules that came before the first key could not be stored through a partition.
             ctx.apply_to_all_partitions(lambda output, partition: self._store(partition, self.rules))
             ctx.apply_to_all_partitions(self._tell)
 
@@ -332,7 +332,7 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
 
 
 class BroadcastRules(Program):
-    """Broadcast state: one map per subtask for all of its keys, the same everywhere, written by the broadcast side."""
+    """Broadcast state: one map per subtask for all of its keys, equal everywhere, written by the broadcast side."""
 
     def build(self, p: Pipeline) -> None:
         numbers, rules = p.source(NUMBERS), p.source(range(100, 105)).broadcast()
@@ -358,7 +358,7 @@ WAITING = StateDeclarations.list_state("waiting", int)
 
 
 class Completed(Pass[int]):
-    """Says behind its records that there are no more."""
+    """Sends a watermark after its last record."""
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return [COMPLETE]
@@ -368,9 +368,10 @@ class Completed(Pass[int]):
 
 
 class Joined(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
-    """Gives each record its rule, whichever came first; tells once all rules are there what the subtask has of them.
+    """Joins each record with its rule, in any order of arrival. Once all rules have arrived, it emits those of the
+    subtask.
 
-    The rule of 0 is there from the beginning.
+    The rule of 0 exists from the start.
     """
 
     def __init__(self) -> None:
@@ -407,9 +408,9 @@ class Joined(TwoInputBroadcastStreamProcessFunction[int, int, Any]):
 
 
 class RulesBeforeKeys(Program):
-    """What is broadcast before a subtask has seen a key is in its broadcast state all the same.
+    """Broadcast records that arrive before the first key of a subtask are in its broadcast state.
 
-    In Flink it is lost: the broadcast side reaches state through the keys that were seen.
+    In Flink they are lost: the broadcast side accesses state through the keys that were seen.
     """
 
     def build(self, p: Pipeline) -> None:

@@ -39,7 +39,7 @@ __all__ = ("PROGRAMS",)
 
 @dataclass(frozen=True)
 class Combined(Program):
-    """Values that go up and down, over several channels and on over a second exchange."""
+    """Values that go up and down, over several channels and a second exchange."""
 
     function: str
     wait: bool
@@ -58,7 +58,7 @@ class Combined(Program):
         return built
 
     def value_of(self, number: int) -> int:
-        """5, 5, 7, 3 in the first channel, and others in the others."""
+        """5, 5, 7, 3 in the first channel, and other values in the others."""
         if self.function in ("and", "or"):
             return number // 4 % 2 == 0
         return (5, 5, 7, 3, 8, 8)[number // 4 + number % 4]
@@ -88,7 +88,7 @@ class Combined(Program):
 class WatermarkITCase(Program):
     """Flink's ``WatermarkITCase``: two subtasks send one watermark each, before all records.
 
-    There the test unblocks the first subtask before the second; here which comes first is open.
+    Flink's test unblocks the first subtask before the second. Here the order is open.
     """
 
     case: str
@@ -142,9 +142,9 @@ class OpenSender(OneInputStreamProcessFunction[int, int]):
 
 @dataclass(frozen=True)
 class Answered(Program):
-    """PEEK or POLL against FORWARD or IGNORE, as in Flink: only PEEK and FORWARD lets a watermark on.
+    """PEEK or POLL combined with FORWARD or IGNORE, as in Flink: only PEEK with FORWARD forwards a watermark.
 
-    One hop it always goes.
+    It always takes the first hop.
     """
 
     answer: WatermarkHandlingResult
@@ -206,7 +206,7 @@ class Everywhere(TwoOutputStreamProcessFunction[int, Any, Any]):
     ) -> WatermarkHandlingResult:
         if watermark.identifier == EVERYWHERE.identifier or is_of_others(watermark):
             return PEEK
-        first_output.collect(watermark.value)  # before the watermark is let on
+        first_output.collect(watermark.value)  # before the watermark is forwarded
         self._emit(ctx, watermark.value + 1000)
         return PEEK
 
@@ -220,7 +220,8 @@ class Everywhere(TwoOutputStreamProcessFunction[int, Any, Any]):
 
 
 class EmittedEverywhere(Program):
-    """In ``open``, with a record, on a watermark and at the end: on both outputs, in place between the records."""
+    """In ``open``, with a record, on a watermark and at the end: on both outputs, at the right place between the
+    records."""
 
     def build(self, p: Pipeline) -> None:
         numbers = p.source(NUMBERS, 1).filter(lambda number: number in (1, 2)).with_parallelism(1)
@@ -283,9 +284,9 @@ class BroadcastSided(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
 
 @dataclass(frozen=True)
 class TwoInputs(Program):
-    """Inputs that say 5, 6 and 1, 2: separate callbacks; let on one by one, or combined over both inputs if declared.
+    """Inputs with 5, 6 and 1, 2: separate callbacks, forwarded separately, or combined over both inputs if declared.
 
-    Flink only does the first: its receivers see a value that jumps between 5, 6 and 1, 2.
+    Flink only does the former: its receivers see a value that jumps between 5, 6 and 1, 2.
     """
 
     across: bool
@@ -308,7 +309,7 @@ class TwoInputs(Program):
         else:
             both = left.connect_and_process(right, TwoSided())
         p.collect(both, "both")
-        # One subtask, whose channels each carry what one subtask of ``both`` let on.
+        # One subtask. Each of its channels has the output of one subtask of ``both``.
         p.collect(both.global_().process(Recorder()).second, "behind")
 
     def check(self, run: Run) -> None:
@@ -329,7 +330,7 @@ class TwoInputs(Program):
 
 
 class HeldForLong(Program):
-    """A channel that is ahead is held back over micro-batches, until the slowest has sent its watermark, or ended."""
+    """A channel that is ahead is held back over micro-batches until the slowest has sent its watermark or ended."""
 
     DECLARATION = new_builder("held").type_long().combine_wait_for_all_channels(True).aligned().build()
 
@@ -344,7 +345,7 @@ class HeldForLong(Program):
         ahead = list(NUMBERS[::p])
         for subtask in range(p):
             seen = [seen for index, seen in run.out() if index == subtask]
-            # The first round has the least of the watermarks sent first; then the first subtask is alone.
+            # The first round has the minimum of the first watermarks. Then only the first subtask is left.
             assert values(run, "out", subtask) == ahead
             for lane in range(p):
                 numbers = [element for element in seen if isinstance(element, int) and element % p == lane]
@@ -356,7 +357,7 @@ class HeldForLong(Program):
 
 
 class ManyRounds(Program):
-    """Hundreds of aligned watermarks meet in one micro-batch; records never pass them."""
+    """Hundreds of aligned watermarks meet in one micro-batch. Records never pass them."""
 
     EACH = 100
     DECLARATION = new_builder("rounds").type_long().combine_wait_for_all_channels(True).aligned().build()
@@ -384,7 +385,7 @@ class ManyRounds(Program):
 
 
 class OnEveryEdge(Program):
-    """A watermark reaches every subtask behind it, however records are partitioned; in Flink's BATCH none does."""
+    """A watermark reaches every downstream subtask over every kind of edge. In Flink's BATCH it reaches none."""
 
     DECLARATION = new_builder("edges").type_long().combine_function_max().combine_wait_for_all_channels(True).build()
 
@@ -404,7 +405,7 @@ class OnEveryEdge(Program):
 
 
 class DeclaredElsewhere(Program):
-    """A declaration holds for the whole job, as in Flink: a function may emit what only a later one declares (E3b)."""
+    """A declaration applies to the whole job, as in Flink: a function may emit what only a later one declares (E3b)."""
 
     DECLARATION = new_builder("elsewhere").type_bool().combine_function_or().build()
 
@@ -430,7 +431,7 @@ PROGRAMS: tuple[Program, ...] = (
         new_builder("it-aligned").type_bool().combine_wait_for_all_channels(True).aligned().build(),
         (True, True),
     ),
-    # Flink delivers whichever came last here, and true may well be.
+    # Flink delivers the last value to arrive here, which may be true.
     WatermarkITCase(
         "aligned-mixed",
         new_builder("it-mixed").type_bool().combine_wait_for_all_channels(True).aligned().build(),

@@ -1,7 +1,7 @@
-"""Programs for windows (FLIP-501): those of Flink's ``WindowITCase``, and what was observed of Flink 2.3.0.
+"""Programs for windows (FLIP-501): those of Flink's ``WindowITCase``, and observations of Flink 2.3.0.
 
-The first ones read element ``i`` at ``i`` seconds, as Flink's do, but fewer elements. The channels are in order, so
-that nothing is late, however many there are. The others read one channel.
+The first ones read element ``i`` at ``i`` seconds, as Flink's do, but fewer elements. Each channel is in order, so
+nothing is late for any number of channels. The others read one channel.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def seconds(element: int) -> int:
 
 
 def with_breaks(element: int) -> int:
-    """The time of an element, in ms, with a break of five seconds behind each five elements."""
+    """The time of an element in ms, with a break of five seconds after every five elements."""
     return (element + element // 5 * 5) * SECOND
 
 
@@ -53,13 +53,13 @@ def one_key(record: Any) -> int:
 
 
 def fired(events: Iterable[Event]) -> list[Event]:
-    """Key, start, end and records of each firing; the records of several channels come in any order, so sorted."""
+    """Key, start, end and records of each firing. The records are sorted because several channels come in any order."""
     triggers = [event[1:] for event in events if event[0] == "trigger"]
     return sorted((key, start, end, *map(sorted, records)) for key, start, end, *records in triggers)
 
 
 def in_windows(*spans: tuple[int, int], inputs: int = 1) -> list[Event]:
-    """What must fire of the elements, keyed by parity, in windows of these seconds."""
+    """The expected firings for the elements, keyed by parity, in windows of these seconds."""
     windows = [(k, s, e, [n for n in ELEMENTS if s <= n < e and n % 2 == k]) for s, e in spans for k in (0, 1)]
     return sorted((k, s * SECOND, e * SECOND, *[found] * inputs) for k, s, e, found in windows if found)
 
@@ -84,7 +84,7 @@ class OneInputWindows(Program):
         five = [(0, s * SECOND, (s + 5) * SECOND, [*range(s, s + 5)]) for s in range(0, 20, 5)]
         assert fired(run.out("global stream")) == five
         for name in ("global", "tumbling", "sliding", "global stream"):
-            # Every window is cleared once, after it has fired; Flink forgets that of the global window.
+            # Every window is cleared once, after it has fired. Flink never clears the global window.
             for key in (0, 1):
                 events = [event[:4] for event in run.out(name) if event[1] == key]
                 assert all(events.index(("clear", *e[1:])) > events.index(e) for e in events if e[0] == "trigger")
@@ -151,28 +151,28 @@ class TwoInputWindows(Program):
 
     def check(self, run: Run) -> None:
         assert fired(run.out("tumbling")) == in_windows((0, 10), (10, 20), inputs=2)
-        # Elements of one parity are two seconds apart, so that their sessions touch.
+        # Elements of one parity are two seconds apart, so their sessions touch.
         evens, odds = [*range(0, 20, 2)], [*range(1, 20, 2)]
         assert fired(run.out("session")) == [(0, 0, 20000, evens, evens), (1, 1000, 21000, odds, odds)]
         assert fired(run.out("global")) == [(0, -1, -1, [*ELEMENTS], [*ELEMENTS])]
-        # With a key selector for its output the same function emits nothing at all in Flink.
+        # In Flink the same function with a key selector for its output emits nothing.
         assert fired(event for _, event in run.out("kept")) == fired(run.out("tumbling"))
         assert all(key == event[1] for key, event in run.out("kept"))
 
 
 def second_part(event: Event) -> int:
-    """The key that an event tells of."""
+    """The key of an event."""
     key: int = event[1]
     return key
 
 
 def with_key(event: Event, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-    """Shows under which key a record travels."""
+    """Emits the key of a record."""
     output.collect((ctx.state_manager.current_key, event))
 
 
 class ToBoth(TwoOutputWindowStreamProcessFunction[int, Event, Event]):
-    """What a window holds, to both outputs."""
+    """Emits the contents of a window to both outputs."""
 
     def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
         event = "trigger", ctx.state_manager.current_key, window.start_time, window.end_time, window.get_all_records()
@@ -195,24 +195,24 @@ class TwoOutputWindows(Program):
 
 
 class FoldingWindows(Program):
-    """Windows that keep no records, over processing time as well: what is open fires when the input ends."""
+    """Windows that keep no records, also in processing time: open windows fire at the end of input."""
 
     def build(self, p: Pipeline) -> None:
         timed = p.source(ELEMENTS).process(FlinkGenerator(seconds))
         keyed = timed.key_by(parity)
         total = aggregate_of(int, add, int)
-        p.collect(keyed.process(aggregate(TEN_SECONDS, total, told_result)), "aggregate")
+        p.collect(keyed.process(aggregate(TEN_SECONDS, total, result_event)), "aggregate")
         p.collect(keyed.process(reduce(WindowStrategy.session(ms(2 * SECOND)), max)), "reduce")
-        # The first window from the epoch on, which holds all times that this will ever run at.
+        # The first window since the epoch, which contains all current times.
         ages = WindowStrategy.tumbling(ms(10**15), TimeType.PROCESSING)
-        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, told_result)), "processing time")
+        p.collect(p.source(ELEMENTS).key_by(parity).process(aggregate(ages, total, result_event)), "processing time")
         p.collect(timed.process(aggregate(WindowStrategy.global_(), total)), "of each subtask")
 
     def check(self, run: Run) -> None:
         sums = [(key, s, e, sum(found)) for key, s, e, found in in_windows((0, 10), (10, 20))]
         run.expect_all(*sums, name="aggregate")
         run.expect_all(18, 19, name="reduce")
-        # Flink drops windows of processing time that are open when the input ends.
+        # Flink drops windows of processing time that are open at the end of input.
         run.expect_all((0, 0, 10**15, 90), (1, 0, 10**15, 100), name="processing time")
         run.expect_all(
             *(sum(ELEMENTS[first :: run.parallelism]) for first in range(run.parallelism)), name="of each subtask"
@@ -224,35 +224,35 @@ def add(element: int, total: int) -> int:
     return total + element
 
 
-def told_result(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
+def result_event(total: int, window: WindowContext, ctx: PartitionedContext[Any]) -> tuple[object, int, int, int]:
     """A result with its key and window."""
     return ctx.state_manager.current_key, window.start_time, window.end_time, total
 
 
 class Stamped(OneInputStreamProcessFunction[Any, Any]):
-    """Records with their timestamps."""
+    """Emits records with their timestamps."""
 
     def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect((record, ctx.timestamp))
 
 
 def trigger(start: int, end: int, *times: int) -> Event:
-    """A window fires."""
+    """The firing of a window."""
     return ("trigger", 0, start, end, times)
 
 
 def clear(start: int, end: int) -> Event:
-    """A window is removed."""
+    """The removal of a window."""
     return ("clear", 0, start, end)
 
 
 def late(time: int) -> Event:
-    """A record comes too late."""
+    """A late record."""
     return ("late", 0, time)
 
 
 def one_channel(p: Pipeline, program: Program) -> Any:
-    """The times that are given to ``program``, in order through one channel."""
+    """The times for ``program``, in order through one channel."""
     times = OBSERVED_TIMES if isinstance(program, Observed) else OTHER_TIMES
     return p.source(times, 1).filter(OfProgram(program.name)).with_parallelism(1).map(time_of).with_parallelism(1)
 
@@ -342,9 +342,9 @@ OBSERVED = (
 
 
 class WindowsBehindWindows(Program):
-    """E1: the watermark that fires a window goes on behind what that emits.
+    """E1: the watermark that fires a window is forwarded after the window's output.
 
-    In Flink it goes on first, so that the second window drops what the first one emits, all but the last.
+    In Flink it is forwarded first, so the second window drops all output of the first one except the last.
     """
 
     TIMES = (1, 2, 12, 25)
@@ -361,7 +361,7 @@ class WindowsBehindWindows(Program):
 
 
 class TimestampsOfWindows(Program):
-    """What windows emit has their last ms as timestamp (as in Flink), late records keep theirs."""
+    """Output of windows has their last ms as timestamp (as in Flink). Late records keep theirs."""
 
     TIMES = (1, 2, 12, 3)
 
@@ -377,7 +377,7 @@ class TimestampsOfWindows(Program):
 
 
 class OwnGenerator(Program):
-    """The same as H1 with our generator, whose watermarks leave room for records of equal time."""
+    """The same as H1 with dsv2's generator, whose watermarks allow records of equal time."""
 
     TIMES = (9, 9, 19, 10, 8)
 
@@ -392,7 +392,7 @@ class OwnGenerator(Program):
 
 
 class GlobalWindowWithoutKeys(Program):
-    """E15b: on a stream without keys the global window of a subtask fires once, at the end, and is cleared.
+    """E15b: on a non-keyed stream the global window of a subtask fires once, at the end, and is cleared.
 
     In Flink ``on_clear`` is never called for global windows.
     """
@@ -408,7 +408,7 @@ class GlobalWindowWithoutKeys(Program):
 
 
 class TwoInputsOfOneChannel(Program):
-    """F3c: both sides of each window; where one has no records there is an empty list, and null in Flink."""
+    """F3c: both sides of each window. A side without records is an empty list, and null in Flink."""
 
     LEFT, RIGHT = (1, 2, 12), (3, 4)
     TIMES = LEFT + RIGHT
@@ -431,7 +431,7 @@ class TwoInputsOfOneChannel(Program):
 
 @dataclass(frozen=True)
 class OfProgram:
-    """Whether a record is of the program ``name``."""
+    """Whether a record belongs to the program ``name``."""
 
     name: str
 
@@ -440,12 +440,12 @@ class OfProgram:
 
 
 def time_of(record: tuple[str, int]) -> int:
-    """What a program is to get of it."""
+    """The time of a record."""
     return record[1]
 
 
 def itself(time: int) -> int:
-    """The time of a time."""
+    """Time: the record itself."""
     return time
 
 
@@ -456,7 +456,7 @@ OTHERS = (
     GlobalWindowWithoutKeys(),
     TwoInputsOfOneChannel(),
 )
-# One source for all of them would be the longest of all sources, and have the most micro-batches.
+# A single source for all of them would be the longest of all sources and have the most micro-batches.
 OBSERVED_TIMES = [(program.name, time) for program in OBSERVED for time in program.times]
 OTHER_TIMES = [(program.name, time) for program in OTHERS for time in program.TIMES]
 

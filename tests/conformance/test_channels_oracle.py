@@ -1,4 +1,4 @@
-"""The oracle for inputs allows what Flink was seen to do, and nothing that it cannot do."""
+"""The oracle for inputs allows what was observed of Flink, and refuses what Flink cannot do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def legal(rule: Rule, channels: Sequence[Sequence[int | Record]], received: Sequ
 def test_two_channels_with_a_watermark_each(
     rule: Rule, sent: tuple[int, int], allowed: list[list[int]], refused: list[list[int]]
 ) -> None:
-    """Those of Flink's ``WatermarkITCase``, with the ends that it does not reach: what they release is no less."""
+    """The cases of Flink's ``WatermarkITCase``, and the ends, which release further watermarks."""
     channels = [[value] for value in sent]
     assert [received for received in allowed if not legal(rule, channels, received)] == []
     assert [received for received in refused if legal(rule, channels, received)] == []
@@ -49,17 +49,17 @@ def test_records_keep_their_place_in_their_channel() -> None:
     assert not legal(Rule("MAX"), [[A], []], [A, A])
 
 
-def test_an_aligned_watermark_holds_its_channel_back() -> None:
+def test_aligned_watermark_holds_its_channel_back() -> None:
     aligned = Rule("MIN", wait=True, aligned=True)
     assert legal(aligned, [[1, A], [B, 2]], [B, 1, A])
     assert not legal(aligned, [[1, A], [B, 2]], [A, B, 1])
     assert not legal(aligned, [[1, A], [B, 2]], [B, A, 1])
-    # The end of the other channel lets it go on.
+    # The end of the other channel releases it.
     assert legal(aligned, [[1, A], [B]], [B, 1, A])
     assert not legal(aligned, [[1, A], [B]], [1, A, B])
 
 
-def test_who_waits_for_all_hears_a_channel_that_is_left_alone() -> None:
+def test_remaining_channel_is_delivered_to_wait_for_all() -> None:
     wait = Rule("MIN", wait=True)
     assert legal(wait, [[5, 6], []], [5, 6])
     assert legal(wait, [[5, 6], []], [6])  # both before the other ended

@@ -1,4 +1,4 @@
-"""Aligned watermarks that cross fail the job on every runtime: none ends as if its records had been processed."""
+"""Aligned watermarks that cross fail the job on every runtime. No job ends as if its records had been processed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A callback that raises gives the same error on every runtime: operator, callback, subtask, key, record, place."""
+"""A failing callback gives the same error on every runtime: operator, callback, subtask, key, record, location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FAILURES = (*failures.FAILURES, *failures_contracts.FAILURES)
 EVERY = pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: failure.name)
-# A job on Spark takes seconds. These fail in every place that an error travels from; the others are nightly.
+# A job on Spark takes seconds. These cover every path of an error. The others are nightly.
 EVERYWHERE = (
     "keyed",
     "on_watermark",

@@ -1,4 +1,4 @@
-"""The programs of idleness: on the local runtime in every setting, and on Spark in one of their own, for they wait."""
+"""The idleness programs, on the local runtime in every setting, and on Spark in their own setting because they wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Steps:
-    """A clock on which every look takes a millisecond, however long the machine makes it wait."""
+    """A clock on which every reading takes one millisecond, no matter how slow the machine is."""
 
     def __init__(self) -> None:
         self._looks = itertools.count()
@@ -28,14 +28,14 @@ class Steps:
 
 @pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_program_keeps_its_facts(program: Program, setting: Setting, tmp_path: Path) -> None:
+def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
     runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast, clock=Steps())
     program.check(run_programs([program], setting, runtime, tmp_path)[program.name])
 
 
 @pytest.mark.spark
-def test_programs_keep_their_facts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_programs_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     from runtime_spark import SparkRuntime
 
     runs = run_programs(PROGRAMS, Setting(2, 6), SparkRuntime(spark), tmp_path, str(tmp_path / "checkpoint"))

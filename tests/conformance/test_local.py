@@ -13,7 +13,7 @@ from tests.conformance.programs import PROGRAMS
 
 @pytest.mark.parametrize("setting", LOCAL_SETTINGS, ids=str)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-def test_a_program_keeps_its_facts(program: Program, setting: Setting, tmp_path: Path) -> None:
+def test_program(program: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
     runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
     program.check(run_programs([program], setting, runtime, tmp_path)[program.name])

@@ -1,4 +1,4 @@
-"""Every program on Spark. All of them run side by side in one query for each setting, most settings nightly."""
+"""Every program on Spark. In each setting all of them run side by side in one query. Most settings are nightly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def programs_of(setting: Setting) -> Sequence[Program]:
-    """Where state is differs only for those that keep some."""
+    """Settings of state matter only for programs with state."""
     return WITH_KEYED_STATE if setting.maps else PROGRAMS
 
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(900)  # the first test of a setting runs all pr
 
 @pytest.fixture(scope="module")
 def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Setting], dict[str, Run]]:
-    """Gives the runs of all programs in a setting; the first call for it runs them."""
+    """Returns the runs of all programs in a setting. The first call for a setting runs them."""
     from runtime_spark import SparkRuntime, StateLayout
 
     done: dict[Setting, dict[str, Run] | Dsv2Error] = {}
@@ -41,7 +41,7 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
             try:
                 done[setting] = run_programs(programs_of(setting), setting, runtime, folder, checkpoint)
             except Dsv2Error as error:
-                done[setting] = error  # every program of the setting fails with it, and none runs them again
+                done[setting] = error  # every program of the setting fails with it, and is not run again
         result = done[setting]
         if isinstance(result, Dsv2Error):
             pytest.fail(f"The job of all programs failed: {result}", pytrace=False)
@@ -59,7 +59,5 @@ def runs_of(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ca
         for program in programs_of(setting)
     ],
 )
-def test_a_program_keeps_its_facts(
-    setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]
-) -> None:
+def test_program(setting: Setting, program: Program, runs_of: Callable[[Setting], dict[str, Run]]) -> None:
     program.check(runs_of(setting)[program.name])

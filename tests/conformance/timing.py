@@ -1,4 +1,4 @@
-"""What programs of event time share: how they get it, and a function that tells what it hears of it."""
+"""Common parts of event-time programs: the generator, and a function that emits what it receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dsv2.extension.event_time import EventTimeExtension
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 
-__all__ = ("END_OF_TIME", "EVENT_TIME", "IDLE_STATUS", "HearTime", "per_event")
+__all__ = ("END_OF_TIME", "EVENT_TIME", "IDLE_STATUS", "TimeRecorder", "per_event")
 
 T = TypeVar("T")
 
@@ -19,13 +19,13 @@ IDLE_STATUS = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
 
 
 def per_event(extract: Callable[[T], int]) -> OneInputStreamProcessFunction[T, T]:
-    """A generator with a watermark behind every record that moves event time on."""
+    """A generator with a watermark after every record that advances event time."""
     builder = EventTimeExtension.new_watermark_generator_builder(extract)
     return builder.per_event_watermark().build_as_process_function()
 
 
-class HearTime(OneInputStreamProcessFunction[Any, tuple[int, str, Any]]):
-    """A plain function, to which event time and idleness are watermarks like any other: (subtask, what, value)."""
+class TimeRecorder(OneInputStreamProcessFunction[Any, tuple[int, str, Any]]):
+    """A plain function that sees event time and idleness like any other watermark. Emits (subtask, what, value)."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 

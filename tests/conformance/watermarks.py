@@ -1,7 +1,7 @@
-"""What programs of watermarks share: functions that emit and log them, and what may come of several channels.
+"""Common parts of watermark programs: functions that emit and log them, and the legal results of several channels.
 
-Which of several channels is heard first is left open, and a channel that has ended counts no more: where that makes a
-difference, what was received is held against all that may be (``tests.oracles.channels``).
+The reading order of several channels is open, and ended channels no longer count. Where that makes a difference, the
+result is compared with all legal ones (``tests.oracles.channels``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PEEK, POLL = WatermarkHandlingResult.PEEK, WatermarkHandlingResult.POLL
 
 
 def send(ctx: Any, declaration: WatermarkDeclaration, value: int) -> None:
-    """Emit ``value``, as a bool where that is declared."""
+    """Emit ``value``, as a bool if declared so."""
     if isinstance(declaration, BoolWatermarkDeclaration):
         ctx.watermark_manager.emit_watermark(declaration.new_watermark(bool(value)))
     else:
@@ -36,7 +36,7 @@ def send(ctx: Any, declaration: WatermarkDeclaration, value: int) -> None:
 
 
 class Sender(OneInputStreamProcessFunction[int, int]):
-    """Sends each record on, and ``value_of(record)`` behind it as a watermark, unless that is None."""
+    """Forwards each record, followed by ``value_of(record)`` as a watermark, unless that is None."""
 
     def __init__(self, declaration: WatermarkDeclaration, value_of: Callable[[int], int | None]) -> None:
         self.declaration = declaration
@@ -52,9 +52,9 @@ class Sender(OneInputStreamProcessFunction[int, int]):
 
 
 class Recorder(TwoOutputStreamProcessFunction[Any, Any, tuple[int, Any]]):
-    """Sends records on to its first output; logs all that it sees to its second, as (subtask, what was seen).
+    """Forwards records to its first output, and logs everything to its second, as (subtask, element).
 
-    ``answer``: what it answers to watermarks.
+    ``answer``: its result for watermarks.
     """
 
     def __init__(self, answer: WatermarkHandlingResult = PEEK) -> None:
@@ -95,7 +95,7 @@ def values(run: Run, name: str, subtask: int) -> list[int]:
 def check_received(
     run: Run, declaration: WatermarkDeclaration, name: str, sent: Sequence[Sequence[int]], subtasks: int
 ) -> None:
-    """Every subtask received a legal combination of what the channels, one for each of ``sent``, carried."""
+    """Check that every subtask received a legal combination of the channels, one for each of ``sent``."""
     rules = {declaration.identifier: Rule.of(declaration)}
     channels = [[Signal(declaration.identifier, value) for value in channel] for channel in sent]
     for subtask in range(subtasks):

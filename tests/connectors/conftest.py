@@ -1,4 +1,4 @@
-"""What tests of connectors share."""
+"""Shared fixtures of connector tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.followed import Table
 
 @pytest.fixture
 def new_table(postgres_server: PostgresServer) -> Iterator[Callable[[str], Table]]:
-    """Makes tables of which the columns are told. What follows them is dropped when the test is over."""
+    """Create tables with the given columns. Their replication is dropped after the test."""
     made = []
 
     def make(columns: str) -> Table:
@@ -21,7 +21,7 @@ def new_table(postgres_server: PostgresServer) -> Iterator[Callable[[str], Table
 
     yield make
     for table in made:
-        table.let_go()
+        table.drop_replication_objects()
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def read(source: FilesSource[Any], parallelism: int = 2, mode: Any = RuntimeExec
 
 @pytest.mark.parametrize("limits", [(None, None), (60, None), (None, 2)])
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_record_of_every_file_comes_once(
+def test_every_record_of_every_file_is_read_once(
     name: str, limits: tuple[int | None, int | None], tmp_path: Path
 ) -> None:
     for number in range(5):
@@ -92,9 +92,9 @@ LINES = st.lists(
 )
 
 
-@example(["12", "3"], [1], "\n", True)  # behind the first byte
+@example(["12", "3"], [1], "\n", True)  # after the first byte
 @given(LINES, st.lists(st.integers(0, 60)), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_lines_are_the_same_wherever_a_file_is_cut(
+def test_lines_are_the_same_wherever_a_file_is_split(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], cuts: list[int], end: str, ends: bool
 ) -> None:
     text = end.join(lines) + (end if ends else "")
@@ -105,17 +105,17 @@ def test_lines_are_the_same_wherever_a_file_is_cut(
     found = [
         line for start, stop in pairwise(places) for some in text_lines(str).read(file, start, stop) for line in some
     ]
-    assert found == [line for line in text.split(end) if line.encode().strip()]  # of white space in ASCII
+    assert found == [line for line in text.split(end) if line.encode().strip()]  # ASCII white space
 
 
-def test_a_long_file_is_read_in_runs(tmp_path: Path) -> None:
+def test_long_file_is_read_in_batches(tmp_path: Path) -> None:
     (tmp_path / "long").write_text("".join(f"{number:09}\n" for number in range(300_000)))
     batches = list(text_lines(int).read(tmp_path / "long", 5, 2_900_000))
     assert [number for batch in batches for number in batch] == list(range(1, 290_000))
     assert len(batches) == 3
 
 
-def test_parquet_is_cut_between_row_groups_and_reads_what_is_asked_for(tmp_path: Path) -> None:
+def test_parquet_is_split_between_row_groups(tmp_path: Path) -> None:
     file = tmp_path / "sales.parquet"
     write("parquet", file, SALES)
     places = parquet_rows(lambda row: row["place"], columns=["place"])
@@ -129,7 +129,7 @@ def test_parquet_is_cut_between_row_groups_and_reads_what_is_asked_for(tmp_path:
 
 
 class Driver:
-    """A run of a job that is only this source, without tasks."""
+    """A run of a job that consists of this source only, without tasks."""
 
     def __init__(self, source: FilesSource[Any], offset: SourceOffset = BEFORE_START) -> None:
         env = local_environment()
@@ -140,7 +140,7 @@ class Driver:
         self.offset = offset
 
     def batch(self) -> list[str]:
-        """What is read in the next micro-batch, an hour later."""
+        """The splits of the next micro-batch, an hour later."""
         self.clock.advance(ms(3_600_000))
         before, self.offset = self.offset, self.coordinator.next(self.offset)
         if self.offset == before:
@@ -149,7 +149,7 @@ class Driver:
         return [f"{split.stop.name} {split.start.position}" for order in found for split in order.portions]
 
 
-def test_files_are_given_out_in_order_as_there_is_room(tmp_path: Path) -> None:
+def test_files_are_assigned_in_order_within_the_limit(tmp_path: Path) -> None:
     for name in ("b", "a", "d", "c"):
         (tmp_path / name).write_text("12345\n" * 10)
     driver = Driver(FilesSource(tmp_path, text_lines(int), bytes_per_batch=90))
@@ -177,7 +177,7 @@ def test_new_files_are_found_and_old_ones_are_not_read_again(tmp_path: Path) -> 
     assert again.offset["enumerator"]["finished"] == ["a", "c"]
 
 
-def test_patterns_reach_into_folders(tmp_path: Path) -> None:
+def test_patterns_match_in_subfolders(tmp_path: Path) -> None:
     (tmp_path / "day" / "_tmp").mkdir(parents=True)
     for name in ("x.json", "day/y.json", "day/z.txt", "day/_tmp/w.json"):
         (tmp_path / name).write_text("{}\n")
@@ -195,7 +195,7 @@ class Times(OneInputEventTimeStreamProcessFunction[int, int]):
         output.collect(timestamp)
 
 
-def test_event_time_goes_on_from_file_to_file(tmp_path: Path) -> None:
+def test_event_time_advances_from_file_to_file(tmp_path: Path) -> None:
     for day in range(4):
         (tmp_path / f"{day}").write_text("".join(f"{day * 10 + hour}\n" for hour in (3, 1, 7)))
     strategy = EventTimeExtension.new_watermark_generator_builder(hour_of)
@@ -218,7 +218,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_be_decoded_is_told_with_its_place(name: str, tmp_path: Path) -> None:
+def test_undecodable_record_is_named_with_its_place(name: str, tmp_path: Path) -> None:
     text, told = BAD[name]
     (tmp_path / "bad").write_text(text)
     with pytest.raises(UserFunctionError, match=f"{re.escape(str(tmp_path))}/bad, {told}"):
@@ -226,7 +226,7 @@ def test_what_cannot_be_decoded_is_told_with_its_place(name: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("limit", [None, 1])
-def test_a_row_of_parquet_that_cannot_be_decoded(limit: int | None, tmp_path: Path) -> None:
+def test_undecodable_parquet_row_is_named(limit: int | None, tmp_path: Path) -> None:
     write("parquet", tmp_path / "bad", [*SALES[:4], Sale("x", -1)])
     source = FilesSource(
         tmp_path,
@@ -237,7 +237,7 @@ def test_a_row_of_parquet_that_cannot_be_decoded(limit: int | None, tmp_path: Pa
         read(source)
 
 
-def test_a_directory_or_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_missing_directory_or_file(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=r"The directory .*nowhere of a FilesSource does not exist"):
         Driver(FilesSource(tmp_path / "nowhere", text_lines(str))).batch()
     for name in "ab":
@@ -249,13 +249,13 @@ def test_a_directory_or_a_file_that_is_gone(tmp_path: Path) -> None:
         driver.batch()
 
 
-def test_a_file_that_was_cut_off_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+def test_truncated_file_is_detected(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n")
     with pytest.raises(JobError, match="a ends at byte 2, but it was longer"):
         list(text_lines(str).read(tmp_path / "a", 0, 4))
 
 
-def test_limits_that_make_no_sense(tmp_path: Path) -> None:
+def test_invalid_limits(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="bytes_per_batch or files_per_batch"):
         FilesSource(tmp_path, text_lines(str), bytes_per_batch=1, files_per_batch=1)
     with pytest.raises(ConfigurationError, match="files_per_batch must be a whole number of at least 1, not 0"):

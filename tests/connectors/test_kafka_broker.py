@@ -1,4 +1,4 @@
-"""What consumer groups have committed: partitions may be refused in an answer that is no error as a whole."""
+"""Committed offsets of consumer groups: an answer that is no error as a whole may refuse partitions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def broker_of(servers: str, group: str, retry_timeout: timedelta = timedelta(sec
 # --- A real broker ---------------------------------------------------------------------------------------------------
 
 
-def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: Topics) -> None:
+def test_pending_transactional_offsets_are_waited_for(topics: Topics) -> None:
     place = TopicPartition(topics.create(), 0)
     broker = broker_of(topics.bootstrap_servers, "unstable")
     impatient = broker_of(topics.bootstrap_servers, "unstable", retry_timeout=ms(300))
@@ -49,12 +49,12 @@ def test_what_a_transaction_is_about_to_change_is_not_taken_for_nothing(topics: 
     with pytest.raises(JobError, match=r"Cannot read the offsets of consumer group 'unstable'.* an open transaction"):
         impatient.committed([place])
     transaction.commit()
-    assert broker.committed([place]) == {place: 9}  # at once: the broker may yet be at it
+    assert broker.committed([place]) == {place: 9}  # retry, because the broker may still be busy
     broker.close()
     impatient.close()
 
 
-def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_partition_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
     broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(300))
     with pytest.raises(JobError, match=r"Cannot set the offset of consumer group 'refused'.*UNKNOWN_TOPIC_OR_PART"):
@@ -63,12 +63,12 @@ def test_a_partition_that_is_refused_is_an_error(topics: Topics, caplog: pytest.
     broker.commit({place: 1, missing: 2})
     broker.close()
     told = [record.getMessage() for record in caplog.records if "were not committed" in record.getMessage()]
-    assert len(told) == 1  # and it was not tried again
+    assert len(told) == 1  # not tried again
     assert told[0].startswith("Offsets were not committed to consumer group 'refused': no-such-topic-0: ")
     assert topics.group_offsets("refused", place.topic) == {0: 1}
 
 
-# In a process of its own: librdkafka used to crash it. Answers that come too late are what a loaded machine gives.
+# In a separate process because librdkafka used to crash it. Answers come too late on a loaded machine.
 IMPATIENT = """
 import faulthandler, itertools, sys
 faulthandler.enable()
@@ -93,14 +93,14 @@ broker.close()
 """
 
 
-def test_answers_that_come_too_late_do_no_harm(topics: Topics) -> None:
+def test_late_answers_are_harmless(topics: Topics) -> None:
     command = [sys.executable, "-c", IMPATIENT, topics.bootstrap_servers, topics.create()]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# In a process of its own: an admin client crashed it. Whoever asks about a group first has the broker create the topic
-# of their offsets, and until the broker has become the coordinator it answers that it is not.
+# In a separate process because an admin client crashed it. The first request about a group makes the broker create the
+# offsets topic, and until the broker is the coordinator, it answers that it is not.
 EARLY = """
 import faulthandler, logging, sys
 from datetime import timedelta
@@ -129,18 +129,18 @@ print("asked")
 """
 
 
-def test_a_broker_that_is_no_coordinator_yet_does_no_harm(own_kafka_broker: KafkaBroker) -> None:
+def test_broker_that_is_not_yet_coordinator_is_harmless(own_kafka_broker: KafkaBroker) -> None:
     servers = own_kafka_broker.bootstrap_servers
     command = [sys.executable, "-c", EARLY, servers, Topics(servers).create()]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (0, "asked\n", "")
 
 
-# --- Answers as they come while a coordinator starts -----------------------------------------------------------------
+# --- Answers while a coordinator starts ------------------------------------------------------------------------------
 
 
 class Coordinator:
-    """Takes the place of the client; a test says what becomes of each commit."""
+    """Replaces the client. A test scripts the result of each commit."""
 
     def __init__(self) -> None:
         self.asked: list[dict[TopicPartition, int]] = []
@@ -154,7 +154,7 @@ class Coordinator:
     def alter_consumer_group_offsets(
         self, requests: list[ConsumerGroupTopicPartitions], **options: Any
     ) -> dict[str, Future[ConsumerGroupTopicPartitions]]:
-        """The next of ``answers``: a code for each partition, one for all of it, or None, if it is never answered."""
+        """The next of ``answers``: a code for each partition, one for the request, or None for no answer."""
         (request,) = requests
         parts = request.topic_partitions or []
         self.asked.append({TopicPartition(part.topic, part.partition): part.offset for part in parts})
@@ -169,7 +169,7 @@ class Coordinator:
 
 
 class Answered:
-    """A partition in an answer; one with an error cannot be made from Python."""
+    """A partition in an answer. One with an error cannot be created from Python."""
 
     def __init__(self, part: confluent_kafka.TopicPartition, code: int) -> None:
         self.topic, self.partition = part.topic, part.partition
@@ -188,19 +188,17 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 
 
 @pytest.mark.parametrize("answer", [[LOADING, 0], [MOVED, 0]])
-def test_a_partition_that_was_not_committed_is_tried_again_with_the_next_ones(
-    coordinator: Coordinator, answer: Sequence[int]
-) -> None:
+def test_uncommitted_partition_is_retried_with_the_next_commit(coordinator: Coordinator, answer: Sequence[int]) -> None:
     coordinator.answers = iter([answer])
     broker = broker_of("nowhere:1", "group")
     broker.commit({PLACES[0]: 1, PLACES[1]: 2})
     broker.commit({PLACES[1]: 3, PLACES[2]: 4})
     broker.commit({PLACES[1]: 5})
     assert coordinator.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 3, PLACES[2]: 4}, {PLACES[1]: 5}]
-    assert coordinator.clients == 2  # one that was told so does not always find the coordinator again
+    assert coordinator.clients == 2  # a client with this error does not always find the coordinator again
 
 
-def test_what_is_newer_is_committed_instead(coordinator: Coordinator) -> None:
+def test_newer_offsets_replace_uncommitted_ones(coordinator: Coordinator) -> None:
     coordinator.answers = iter([LOADING])
     broker = broker_of("nowhere:1", "group")
     broker.commit({PLACES[0]: 1, PLACES[1]: 2})
@@ -209,7 +207,7 @@ def test_what_is_newer_is_committed_instead(coordinator: Coordinator) -> None:
 
 
 @pytest.mark.parametrize("answer", [[GONE], DENIED, [KafkaError.UNKNOWN_MEMBER_ID]])
-def test_what_would_be_refused_again_is_not_tried_again(
+def test_permanent_errors_are_not_retried(
     coordinator: Coordinator, answer: Sequence[int] | int, caplog: pytest.LogCaptureFixture
 ) -> None:
     coordinator.answers = iter([answer])
@@ -222,7 +220,7 @@ def test_what_would_be_refused_again_is_not_tried_again(
     assert coordinator.clients == 1
 
 
-def test_what_is_not_answered_yet_is_asked_again_by_the_same_client(coordinator: Coordinator) -> None:
+def test_unanswered_commit_is_retried_by_the_same_client(coordinator: Coordinator) -> None:
     coordinator.answers = iter([None])
     broker = broker_of("nowhere:1", "group")
     broker.commit({PLACES[0]: 1})
@@ -231,7 +229,7 @@ def test_what_is_not_answered_yet_is_asked_again_by_the_same_client(coordinator:
     assert coordinator.clients == 1
 
 
-def test_the_last_commit_is_tried_until_it_is_done(coordinator: Coordinator) -> None:
+def test_last_commit_is_retried_until_it_succeeds(coordinator: Coordinator) -> None:
     coordinator.answers = iter([[LOADING], MOVED])
     broker = broker_of("nowhere:1", "group")
     broker.commit({PLACES[0]: 1})

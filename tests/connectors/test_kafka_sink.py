@@ -56,7 +56,7 @@ def numbers(topics: Topics, topic: str) -> list[int]:
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_what_of_a_record_is_where_in_its_message(topics: Topics, job: str, delivery: Any) -> None:
+def test_message_fields(topics: Topics, job: str, delivery: Any) -> None:
     topic, odd = topics.create(2), topics.create(2)
     sink = sink_of(
         topics,
@@ -88,23 +88,23 @@ def messages(topics: Topics, topic: str, partition: int) -> Iterator[Message]:
 # --- Exactly once ----------------------------------------------------------------------------------------------------
 
 
-def test_a_repeated_batch_is_written_once(topics: Topics, job: str) -> None:
+def test_repeated_batch_is_written_once(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
     begin(sink, job, 0)
     write(sink, job, 0, 1, 2)
     write(sink, job, 0, 3, subtask=1)
     write(sink, job, 1, 4)
-    begin(sink, job, 1)  # the job starts again: subtask 0 had committed its part, subtask 1 had not
+    begin(sink, job, 1)  # the job restarts: subtask 0 had committed its part, subtask 1 had not
     write(sink, job, 1, 4)
     write(sink, job, 1, 5, subtask=1)
     write(sink, job, 2, 6)
-    write(sink, job, 1, 4)  # somebody who is very late
+    write(sink, job, 1, 4)  # a very late attempt
     assert numbers(topics, topic) == [1, 2, 3, 4, 5, 6]
 
 
-def test_what_another_history_of_the_checkpoint_has_written_is_refused(topics: Topics, job: str) -> None:
-    """The job had come to micro-batch 2 when an older checkpoint was put back."""
+def test_batches_of_another_history_are_refused(topics: Topics, job: str) -> None:
+    """The job was at micro-batch 2 when an older checkpoint was restored."""
     topic = topics.create(2)
     sink = sink_of(topics, topic)
 
@@ -128,12 +128,12 @@ def test_what_another_history_of_the_checkpoint_has_written_is_refused(topics: T
         with pytest.raises(JobError, match="The sink already has micro-batch 2"):
             write_as(back, back.first_batch, 5, 0)
     with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one went on
+        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one continued
     sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
     assert numbers(topics, topic) == [1, 2, 3, 4]
 
 
-def test_another_job_and_another_sink_are_no_repeats(topics: Topics, job: str) -> None:
+def test_another_job_or_sink_is_no_repeat(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
     write(sink, job, 0, 1)
@@ -144,13 +144,13 @@ def test_another_job_and_another_sink_are_no_repeats(topics: Topics, job: str) -
     assert numbers(topics, topic) == [1, 2, 3, 4]
 
 
-def test_nothing_of_a_batch_that_fails_is_seen(topics: Topics, job: str) -> None:
+def test_failed_batch_is_not_visible(topics: Topics, job: str) -> None:
     topic = topics.create(2)
 
     def strict(number: int) -> bytes:
         if number == 3:
             while topics.end(topic) + topics.end(topic, 1) == 0:
-                pass  # the messages before are on their way
+                pass  # wait until the earlier messages have been sent
             raise ValueError("no three")
         return encoded(number)
 
@@ -158,18 +158,18 @@ def test_nothing_of_a_batch_that_fails_is_seen(topics: Topics, job: str) -> None
         write(KafkaSink(topics.bootstrap_servers, topic, strict), job, 0, 1, 2, 3)
     topics.send(topic, [b"9"])
     topics.send(topic, [b"9"], 1)
-    assert numbers(topics, topic) == [9, 9]  # what others write is not held up
+    assert numbers(topics, topic) == [9, 9]  # other writers are not blocked
     write(sink_of(topics, topic), job, 0, 1, 2, 3)
     assert numbers(topics, topic) == [1, 2, 3, 9, 9]
 
 
-def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) -> None:
+def test_overtaken_attempt_cannot_commit(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
 
     def overtaken() -> Iterator[RecordBatch[int]]:
         yield RecordBatch([1])
-        write(sink, job, 0, 1, 2)  # Spark has begun another attempt, which is faster
+        write(sink, job, 0, 1, 2)  # Spark has started another attempt, which is faster
         yield RecordBatch([2])
 
     with pytest.raises(JobError, match=r"A newer attempt of the same task has taken over \(_FENCED"):
@@ -177,13 +177,13 @@ def test_an_attempt_that_is_overtaken_cannot_commit(topics: Topics, job: str) ->
     assert numbers(topics, topic) == [1, 2]
 
 
-def test_what_a_crashed_attempt_has_left_open_holds_nobody_up(topics: Topics, job: str) -> None:
+def test_crashed_attempt_blocks_nothing(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
 
     def crashing() -> Iterator[RecordBatch[int]]:
         yield RecordBatch([1])
-        raise GeneratorExit  # nothing is tidied up, but for the abort, which is taken away below
+        raise GeneratorExit  # no cleanup except for the abort, which is removed below
 
     crashed = sink_of(topics, topic)
     with pytest.MonkeyPatch.context() as patch:
@@ -194,7 +194,7 @@ def test_what_a_crashed_attempt_has_left_open_holds_nobody_up(topics: Topics, jo
     assert numbers(topics, topic) == [1, 2]
 
 
-def test_another_parallelism_after_a_batch_that_was_complete(topics: Topics, job: str) -> None:
+def test_another_parallelism_after_a_complete_batch(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
     begin(sink, job, 0)
@@ -212,7 +212,7 @@ def test_another_parallelism_within_a_batch_is_refused(topics: Topics, job: str)
     topic = topics.create(2)
     sink = sink_of(topics, topic)
     begin(sink, job, 0, parallelism=3)
-    write(sink, job, 0, 2, subtask=2, parallelism=3)  # the others had not come so far
+    write(sink, job, 0, 2, subtask=2, parallelism=3)  # the others had not got this far
     with pytest.raises(JobError) as refused:
         begin(sink, job, 0, parallelism=2)
     assert str(refused.value) == (
@@ -226,7 +226,7 @@ def test_another_parallelism_within_a_batch_is_refused(topics: Topics, job: str)
     assert numbers(topics, topic) == [1, 2]
 
 
-def test_an_attempt_of_another_parallelism_cannot_commit_once_the_job_has_begun_again(topics: Topics, job: str) -> None:
+def test_old_attempt_of_another_parallelism_cannot_commit(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     sink = sink_of(topics, topic)
     begin(sink, job, 0, parallelism=3)
@@ -253,30 +253,28 @@ def test_at_least_once_writes_a_repeated_batch_again(topics: Topics, job: str) -
 def test_many_messages(topics: Topics, job: str) -> None:
     topic = topics.create(2)
     batches = (RecordBatch(list(range(start, start + 5_000))) for start in range(0, 250_000, 5_000))
-    sink_of(topics, topic).write(
-        SinkBatch(SinkInfo(job, "out", 1), 0, 0, batches)
-    )  # more than the client holds at a time
+    sink_of(topics, topic).write(SinkBatch(SinkInfo(job, "out", 1), 0, 0, batches))  # more than the client buffers
     seen = topics.committed(topic)
     assert [int(value) for value in seen[0]] == list(range(0, 250_000, 2))  # in order
     assert [int(value) for value in seen[1]] == list(range(1, 250_000, 2))
 
 
-# --- What goes wrong -------------------------------------------------------------------------------------------------
+# --- Failures --------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_is_not_there(topics: Topics, job: str) -> None:
+def test_missing_topic(topics: Topics, job: str) -> None:
     with pytest.raises(JobError, match=r"Topic nowhere does not exist at 127\.0\.0\.1:\d+\. Create it\."):
         begin(sink_of(topics, "nowhere"), job, 0)
 
 
-def test_a_partition_that_is_not_there(topics: Topics, job: str) -> None:
+def test_missing_partition(topics: Topics, job: str) -> None:
     topic = topics.create(1)
     with pytest.raises(JobError, match=rf"Cannot write a message to {topic}-7 .* The request failed \(_UNKNOWN_P"):
         write(sink_of(topics, topic, partition=lambda number: 7), job, 0, 1)
     assert numbers(topics, topic) == []
 
 
-def test_a_message_that_is_too_large(topics: Topics, job: str) -> None:
+def test_message_that_is_too_large(topics: Topics, job: str) -> None:
     topic = topics.create(1, max_message_bytes="1000")
     sink = KafkaSink[int](topics.bootstrap_servers, topic, lambda number: b"x" * number)
     with pytest.raises(JobError, match=r"Cannot write messages .*MSG_SIZE_TOO_LARGE"):
@@ -285,7 +283,7 @@ def test_a_message_that_is_too_large(topics: Topics, job: str) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_broker_that_does_not_answer(topics: Topics, job: str, delivery: Any) -> None:
+def test_unreachable_broker(topics: Topics, job: str, delivery: Any) -> None:
     sink = KafkaSink[int]("127.0.0.1:1", "t", encoded, delivery=delivery, retry_timeout=ms(1_000))
     with pytest.raises(JobError, match=r"127\.0\.0\.1:1"):
         write(sink, job, 0, 1)
@@ -313,7 +311,7 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
     assert numbers(topics, topic) == [1]
 
 
-def test_mistakes_are_found_when_the_sink_is_made() -> None:
+def test_invalid_sink_options() -> None:
     with pytest.raises(ConfigurationError, match=r"If topic is a function, specify this topic with marker_topic"):
         KafkaSink[int]("host:1", lambda number: "t", encoded)
     with pytest.raises(ConfigurationError, match="delivery must be one of 'exactly-once', 'at-least-once', or a"):

@@ -1,4 +1,4 @@
-"""``KafkaSource`` on a real broker: in one process, where nothing but the source is in question."""
+"""``KafkaSource`` on a real broker, in one process, to test the source alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
 
 
 def read(source: KafkaSource[T], parallelism: int = 2, **options: Any) -> list[T]:
-    """All records of a bounded source, as the sink gets them."""
+    """All records of a bounded source, as the sink receives them."""
     sink = CollectSink[T]()
     env = ExecutionEnvironment.get_instance(LocalRuntime(**options))
     env.set_parallelism(parallelism)
@@ -56,7 +56,7 @@ def read(source: KafkaSource[T], parallelism: int = 2, **options: Any) -> list[T
 
 
 def source_of(topics: Topics, *names: str, decode: Any = INTEGERS, **options: Any) -> KafkaSource[Any]:
-    """A source that is bounded by what is there."""
+    """A source that ends with the existing messages."""
     options = {"stopping_offsets": LATEST, "topics": names or None, "retry_timeout": ms(20_000), **options}
     return KafkaSource(topics.bootstrap_servers, decode=decode, **options)
 
@@ -68,7 +68,7 @@ def numbers(*of: range) -> list[bytes]:
 # --- Reading ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_message_once_with_all_that_it_carries(topics: Topics) -> None:
+def test_every_message_is_read_once_with_all_fields(topics: Topics) -> None:
     topic = topics.create(2)
     topics.send(topic, [b"a"], key=b"k", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_000)
     topics.send(topic, [None], partition=1, key=b"gone", timestamp=5)
@@ -102,7 +102,7 @@ def test_many_messages_in_micro_batches_with_restarts(topics: Topics, split_assi
     assert sorted(read(source, 3, batches=[2_500])) == list(range(30_000))
 
 
-def test_topics_by_pattern_are_those_whose_whole_name_fits(topics: Topics) -> None:
+def test_topic_pattern_must_match_the_whole_name(topics: Topics) -> None:
     for name in ("orders-eu", "orders-us", "orders-euro", "orders", "all-orders-eu"):
         topics.create(name=name)
         topics.send(name, [name.encode()])
@@ -112,30 +112,30 @@ def test_topics_by_pattern_are_those_whose_whole_name_fits(topics: Topics) -> No
     ]
 
 
-def test_only_committed_messages_are_read_and_none_is_waited_for(topics: Topics) -> None:
+def test_only_committed_messages_are_read(topics: Topics) -> None:
     topic = topics.create(2)
     topics.transaction(topic).send(b"1", b"2").commit()
     topics.transaction(topic).send(b"-1", b"-2").abort()
     topics.transaction(topic).send(b"3").commit()
     topics.transaction(topic, 1).send(b"-3").abort()  # a range without any message
     pending = topics.transaction(topic).send(b"4")
-    topics.send(topic, [b"5"])  # behind the one that is open still
+    topics.send(topic, [b"5"])  # after the open transaction
     assert read(source_of(topics, topic), 1) == [1, 2, 3]
     everything = read(source_of(topics, topic, options={"isolation.level": "read_uncommitted"}))
     assert sorted(everything) == [-3, -2, -1, 1, 2, 3, 4, 5]
     pending.commit()
     assert read(source_of(topics, topic), 1) == [1, 2, 3, 4, 5]
-    # However the offsets are cut, of which not every one has a message.
+    # For any limit, although some offsets have no message.
     run = Run(unbounded(topics, topic))
     batches = [run.batch(limit=3) for _ in range(5)]
     assert [number for batch in batches for number in batch] == [1, 2, 3, 4, 5]
     assert run.batch() == []
 
 
-# --- Where reading begins and ends -----------------------------------------------------------------------------------
+# --- Starting and stopping offsets -----------------------------------------------------------------------------------
 
 
-def test_where_reading_begins_and_ends(topics: Topics) -> None:
+def test_starting_and_stopping_offsets(topics: Topics) -> None:
     topic = topics.create(2)
     for partition, timestamp in ((0, 1_000), (1, 2_000)):
         topics.send(topic, numbers(range(10 * partition, 10 * partition + 3)), partition, timestamp=timestamp)
@@ -152,11 +152,11 @@ def test_where_reading_begins_and_ends(topics: Topics) -> None:
     some = OffsetsInitializer.offsets({(topic, 1): 3})
     assert between(some) == [0, 1, 2, 3, 4, 13, 14]
     assert between(some, OffsetsInitializer.offsets({(topic, 0): 2, (topic, 1): 4})) == [0, 1, 13]
-    # Where reading is to end before it begins, nothing is read.
+    # If the end is before the start, nothing is read.
     assert between(LATEST, OffsetsInitializer.offsets({(topic, 0): 2})) == []
 
 
-def test_reading_begins_at_what_the_group_has_committed(topics: Topics) -> None:
+def test_reading_starts_at_the_committed_offsets(topics: Topics) -> None:
     topic = topics.create(2)
     topics.send(topic, numbers(range(4)))
     topics.send(topic, numbers(range(10, 12)), 1)
@@ -180,11 +180,11 @@ def test_reading_begins_at_what_the_group_has_committed(topics: Topics) -> None:
         read(strict)
 
 
-# --- From micro-batch to micro-batch ---------------------------------------------------------------------------------
+# --- From one micro-batch to the next --------------------------------------------------------------------------------
 
 
 class Reader:
-    """What a reader sees of the job: nothing that it looks at."""
+    """The reader's context of the job, without any function."""
 
     subtask, parallelism = 0, 1
 
@@ -195,7 +195,7 @@ class Reader:
 
 
 class Run:
-    """A run of a job that is only this source: decides on micro-batches, and reads them."""
+    """A run of a job that consists of this source only: plans micro-batches and reads them."""
 
     def __init__(self, source: KafkaSource[Any], offset: SourceOffset = BEFORE_START, parallelism: int = 2) -> None:
         env = local_environment(parallelism)
@@ -205,7 +205,7 @@ class Run:
         self.driver = SourceCoordinator(source, operator_named(env.build_plan(), "in"), SystemClock())
 
     def batch(self, limit: int | None = None) -> list[Any]:
-        """The records of the next micro-batch, empty if nothing is new."""
+        """The records of the next micro-batch, empty if there is no new data."""
         if self.offset != BEFORE_START:
             self.driver.commit(self.offset)
         there = self.driver.next(self.offset, limit)
@@ -246,7 +246,7 @@ def unbounded(topics: Topics, *names: str, **options: Any) -> KafkaSource[int]:
     return source_of(topics, *names, **{"stopping_offsets": None, **options})
 
 
-def test_a_repeated_micro_batch_reads_the_same_although_more_is_there(topics: Topics) -> None:
+def test_repeated_micro_batch_reads_the_same(topics: Topics) -> None:
     topic = topics.create(2)
     topics.send(topic, numbers(range(5)))
     run = Run(unbounded(topics, topic))
@@ -258,7 +258,7 @@ def test_a_repeated_micro_batch_reads_the_same_although_more_is_there(topics: To
     assert run.batch() == []
 
 
-def test_partitions_found_later_are_read_from_their_beginning(topics: Topics) -> None:
+def test_new_partitions_are_read_from_their_beginning(topics: Topics) -> None:
     topic = topics.create(1)
     topics.send(topic, [b"1"])
     source = unbounded(topics, topic, starting_offsets=LATEST, discovery_interval=ms(1))
@@ -273,7 +273,7 @@ def test_partitions_found_later_are_read_from_their_beginning(topics: Topics) ->
         found += run.batch()
     assert sorted(found) == [2, 3]
 
-    # And at the next start, when nobody has looked meanwhile.
+    # The same at the next start, without discovery in between.
     topics.add_partitions(topic, 4)
     topics.send(topic, [b"4"], 3)
     topics.send(topic, [b"5"], 0)
@@ -288,7 +288,7 @@ def test_both_assigners_and_another_parallelism(topics: Topics) -> None:
     assert sorted(balanced.owners().values()) == list(range(8))
     hashed = Run(unbounded(topics, one, two), parallelism=8)
     hashed.batch()
-    for topic in (one, two):  # each topic for itself is spread evenly
+    for topic in (one, two):  # each topic is evenly distributed by itself
         assert len({hashed.owners()[f"{topic}-{number}"] for number in range(4)}) == 4
     again = Run(unbounded(topics, one, two), hashed.offset, parallelism=8)
     again.batch()
@@ -298,12 +298,12 @@ def test_both_assigners_and_another_parallelism(topics: Topics) -> None:
     assert sorted(list(fewer.owners().values()).count(subtask) for subtask in range(3)) == [2, 3, 3]
 
 
-def test_the_group_shows_what_complete_micro_batches_have_read(topics: Topics) -> None:
+def test_group_has_the_offsets_of_complete_micro_batches(topics: Topics) -> None:
     topic = topics.create(2)
     topics.send(topic, numbers(range(5)))
     run = Run(unbounded(topics, topic, group_id="shown"))
     run.batch(limit=3)
-    assert topics.group_offsets("shown", topic).get(0, 0) == 0  # the micro-batch may yet be repeated
+    assert topics.group_offsets("shown", topic).get(0, 0) == 0  # the micro-batch may still be repeated
     run.batch()
     assert eventually(lambda: topics.group_offsets("shown", topic), {0: 3, 1: 0})
     run.batch()
@@ -322,19 +322,19 @@ def eventually(ask: Any, wanted: Any) -> bool:
     return bool(answer == wanted)
 
 
-# --- Messages that cannot be decoded ---------------------------------------------------------------------------------
+# --- Undecodable messages --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def mixed(topics: Topics) -> str:
-    """A topic with something else among its numbers."""
+    """A topic with an undecodable message among its numbers."""
     topic = topics.create()
     topics.send(topic, [b"1", b"two", b"3"])
     return topic
 
 
 @pytest.mark.parametrize("decode", [values(int), lambda message: int(message.value)])
-def test_a_message_that_cannot_be_decoded_fails_the_job(topics: Topics, mixed: str, decode: Any) -> None:
+def test_undecodable_message_fails_the_job(topics: Topics, mixed: str, decode: Any) -> None:
     with pytest.raises(UserFunctionError) as failed:
         read(source_of(topics, mixed, decode=decode))
     assert failed.value.cause_type == "JobError"
@@ -344,7 +344,7 @@ def test_a_message_that_cannot_be_decoded_fails_the_job(topics: Topics, mixed: s
     assert 'on_undecodable="skip"' in failed.value.cause_message
 
 
-def test_it_is_left_out_if_so_configured(topics: Topics, mixed: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_undecodable_message_may_be_skipped(topics: Topics, mixed: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         sink = CollectSink[int]()
         env = local_environment(2)
@@ -362,7 +362,7 @@ def test_dead_letters_are_records(topics: Topics, mixed: str) -> None:
     assert two.error.startswith("ValueError: invalid literal")
 
 
-# --- What is gone ----------------------------------------------------------------------------------------------------
+# --- Deleted data ----------------------------------------------------------------------------------------------------
 
 
 def test_messages_deleted_before_they_were_read(topics: Topics) -> None:
@@ -381,7 +381,7 @@ def test_messages_deleted_before_they_were_read(topics: Topics) -> None:
     assert latest.batch() == [10]
 
 
-def test_messages_deleted_after_their_reading_was_decided(topics: Topics) -> None:
+def test_messages_deleted_after_planning(topics: Topics) -> None:
     topic = topics.create()
     topics.send(topic, numbers(range(10)))
     run = Run(unbounded(topics, topic))
@@ -396,7 +396,7 @@ def test_messages_deleted_after_their_reading_was_decided(topics: Topics) -> Non
     assert tolerant.batch() + tolerant.batch() == [9]
 
 
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_so_configured(topics: Topics) -> None:
+def test_recreated_topic_may_be_read_from_its_beginning(topics: Topics) -> None:
     topic = topics.create()
     topics.send(topic, numbers(range(10)))
     run = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"))
@@ -410,14 +410,14 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning_if_so_configured(
     assert strict.batch() == [78]
 
 
-def test_a_topic_that_was_made_anew_is_told_from_the_one_before(topics: Topics) -> None:
+def test_recreated_topic_is_detected(topics: Topics) -> None:
     topic = topics.create()
     topics.send(topic, numbers(range(3)))
     run = Run(unbounded(topics, topic))
     assert run.batch() == [0, 1, 2]
     topics.delete(topic)
     topics.create(name=topic)
-    topics.send(topic, numbers(range(10, 15)))  # so many that the offset is there again
+    topics.send(topic, numbers(range(10, 15)))  # enough messages for the offset to exist again
     with pytest.raises(
         JobError,
         match=rf"The topic {topic} was deleted and created again\. .* {topic}-0 of the old topic up to offset 3\.",
@@ -432,7 +432,7 @@ def test_a_topic_that_was_made_anew_is_told_from_the_one_before(topics: Topics) 
     assert latest.batch() == [15]
 
 
-def test_a_partition_that_disappears(topics: Topics) -> None:
+def test_partition_that_disappears(topics: Topics) -> None:
     topic, other = topics.create(), topics.create()
     topics.send(topic, [b"1"])
     run = Run(unbounded(topics, topic, other))
@@ -445,7 +445,7 @@ def test_a_partition_that_disappears(topics: Topics) -> None:
     topics.send(other, [b"2"])
     assert tolerant.batch() == [2]
     assert list(tolerant.owners()) == [f"{other}-0"]
-    # Started again, the job wants to know why; without the topic it goes on.
+    # At a restart the job fails because of it. Without the topic it continues.
     with pytest.raises(JobError, match=rf"Topic {topic} does not exist\. Create it, or remove it"):
         Run(unbounded(topics, topic, other), run.offset).batch()
     without = Run(unbounded(topics, other), run.offset)
@@ -453,19 +453,17 @@ def test_a_partition_that_disappears(topics: Topics) -> None:
     assert list(without.owners()) == [f"{other}-0"]
 
 
-# --- Brokers that do not answer --------------------------------------------------------------------------------------
+# --- Unreachable brokers ---------------------------------------------------------------------------------------------
 
 
-def test_a_broker_that_does_not_answer_fails_the_job_after_a_while(topics: Topics) -> None:
+def test_unreachable_broker_fails_the_job_after_the_timeout(topics: Topics) -> None:
     source = KafkaSource[int]("127.0.0.1:1", decode=values(int), topics="t", retry_timeout=ms(1_000))
     with pytest.raises(JobError) as failed:
         Run(source).batch()
     assert "Cannot list topics at 127.0.0.1:1. The brokers do not answer" in str(failed.value)
 
 
-def test_a_broker_that_comes_late_is_waited_for(
-    own_kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_late_broker_is_waited_for(own_kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture) -> None:
     topics = Topics(own_kafka_broker.bootstrap_servers)
     topic = topics.create()
     topics.send(topic, [b"1"])
@@ -482,14 +480,14 @@ def test_a_broker_that_comes_late_is_waited_for(
     assert "Retrying." in caplog.text
 
 
-def test_nothing_is_lost_and_nothing_doubled_when_the_broker_crashes_while_it_is_read(
+def test_broker_crash_neither_loses_nor_repeats_messages(
     own_kafka_broker: KafkaBroker,
 ) -> None:
     topics = Topics(own_kafka_broker.bootstrap_servers)
     topic = topics.create()
     count = 120_000
     topics.send(topic, (b"%010d" % number * 20 for number in range(count)))
-    little = {"queued.min.messages": 5_000}  # so that most of them are with the broker when it crashes
+    little = {"queued.min.messages": 5_000}  # so that most of them are still at the broker when it crashes
     decode = values(lambda value: int(value[:10]))
     source = source_of(topics, topic, decode=decode, retry_timeout=ms(60_000), options=little)
     reader: SourceReader[int, KafkaSplit] = source.create_reader(Reader())
@@ -535,7 +533,7 @@ def test_tls_and_a_password(kafka_broker: KafkaBroker, caplog: pytest.LogCapture
 
 
 @pytest.mark.usefixtures("secured_topic")
-def test_tasks_fail_at_once_when_the_credentials_do_not_hold_any_more(kafka_broker: KafkaBroker) -> None:
+def test_expired_credentials_fail_tasks_at_once(kafka_broker: KafkaBroker) -> None:
     reader = secured(kafka_broker, **{"sasl.password": "wr-ng"}).create_reader(Reader())
     began = time.monotonic()
     with pytest.raises(JobError, match=r"Cannot read secured-0 at .* The brokers rejected the credentials") as failed:
@@ -568,7 +566,7 @@ def test_wrong_options_fail_at_once_and_show_no_secret(
         assert secret not in str(failed.value) + caplog.text
 
 
-def test_what_the_connector_sets_itself_is_refused() -> None:
+def test_options_of_the_connector_are_refused() -> None:
     with pytest.raises(
         ConfigurationError, match=r"KafkaSource sets the option 'group.id' itself\. Use group_id instead\."
     ):

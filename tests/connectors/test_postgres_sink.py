@@ -1,4 +1,4 @@
-"""``PostgresSink`` on a real server: what is in the table after repeats, crashes and changes."""
+"""``PostgresSink`` on a real server: contents of the table after repeats, crashes and changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Item(NamedTuple):
 
 
 class Table:
-    """A table of a test, ``id`` and ``text``."""
+    """A table of a test with the columns ``id`` and ``text``."""
 
     def __init__(self, server: PostgresServer, *, unique: bool) -> None:
         self.conninfo = server.conninfo
@@ -55,7 +55,7 @@ class Table:
 
 @pytest.fixture
 def table(postgres_server: PostgresServer) -> Table:
-    """A table that takes any rows."""
+    """A table without constraints."""
     return Table(postgres_server, unique=False)
 
 
@@ -69,22 +69,22 @@ def items(*numbers: int) -> list[Item]:
     return [Item(number, f"n{number}") for number in numbers]
 
 
-def test_a_repeated_batch_is_written_once(table: Table) -> None:
+def test_repeated_batch_is_written_once(table: Table) -> None:
     sink = table.sink()
     table.begin(sink, 0)
     table.write(sink, 0, *items(1, 2))
     table.write(sink, 0, *items(3), subtask=1)
     table.write(sink, 1, *items(4))
-    table.begin(sink, 1)  # the job starts again: subtask 0 had committed its part, subtask 1 had not
+    table.begin(sink, 1)  # the job restarts: subtask 0 had committed its part, subtask 1 had not
     table.write(sink, 1, *items(4))
     table.write(sink, 1, *items(5), subtask=1)
     table.write(sink, 2, *items(6))
-    table.write(sink, 1, *items(4))  # somebody who is very late
+    table.write(sink, 1, *items(4))  # a very late attempt
     assert table.rows() == items(1, 2, 3, 4, 5, 6)
 
 
-def test_what_another_history_of_the_checkpoint_has_written_is_refused(table: Table) -> None:
-    """The job had come to micro-batch 2 when an older checkpoint was put back."""
+def test_batches_of_another_history_are_refused(table: Table) -> None:
+    """The job was at micro-batch 2 when an older checkpoint was restored."""
     sink = table.sink()
 
     def info(run: SinkRunInfo) -> SinkInfo:
@@ -107,12 +107,12 @@ def test_what_another_history_of_the_checkpoint_has_written_is_refused(table: Ta
         with pytest.raises(JobError, match="The sink already has micro-batch 2"):
             write_as(back, back.first_batch, 5, 0)
     with pytest.raises(JobError, match="The sink already has micro-batch 2"):
-        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one went on
+        write_as(first, 2, 4, 0)  # by a driver that was suspended while another one continued
     sink.begin(info(SinkRunInfo("c", 2, ("b",))), 2)
     assert table.rows() == items(1, 2, 3, 4)
 
 
-def test_another_job_and_another_sink_are_no_repeats(table: Table) -> None:
+def test_another_job_or_sink_is_no_repeat(table: Table) -> None:
     sink = table.sink()
     for number, (job, uid) in enumerate([("a", "x"), ("b", "x"), ("a", "y")]):
         info = SinkInfo(f"{table.job}-{job}", uid, 1)
@@ -121,7 +121,7 @@ def test_another_job_and_another_sink_are_no_repeats(table: Table) -> None:
     assert table.rows() == items(0, 1, 2)
 
 
-def test_rows_replace_those_with_their_key_and_are_deleted_by_it(keyed: Table) -> None:
+def test_rows_are_replaced_and_deleted_by_key(keyed: Table) -> None:
     sink = keyed.sink(key=["id"], deletes=lambda item: item.text == "gone")
     keyed.begin(sink, 0)
     keyed.write(sink, 0, Item(1, "a"), Item(2, "b"), Item(1, "c"), Item(3, "gone"), Item(4, None))
@@ -130,7 +130,7 @@ def test_rows_replace_those_with_their_key_and_are_deleted_by_it(keyed: Table) -
     assert keyed.rows() == [(1, "d")]
 
 
-def test_a_key_of_all_columns_and_values_made_of_records(keyed: Table) -> None:
+def test_key_of_all_columns_and_computed_rows(keyed: Table) -> None:
     sink = PostgresSink[int](
         keyed.conninfo, f"public.{keyed.name}", ["id"], row=lambda number: [number * 2], key=["id"]
     )
@@ -140,7 +140,7 @@ def test_a_key_of_all_columns_and_values_made_of_records(keyed: Table) -> None:
     assert keyed.rows() == [(2, None), (4, None)]
 
 
-def test_nothing_of_a_batch_that_fails_is_there(keyed: Table) -> None:
+def test_failed_batch_is_not_visible(keyed: Table) -> None:
     sink = keyed.sink()
     keyed.begin(sink, 0)
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_two_attempts_at_the_same_time(table: Table, batch_id: int) -> None:
     assert table.rows() == items(*range(1 - batch_id, 3))
 
 
-def test_a_job_that_begins_with_another_parallelism_waits_for_what_is_being_written(table: Table) -> None:
+def test_start_with_another_parallelism_waits_for_a_writer(table: Table) -> None:
     sink = table.sink()
     table.begin(sink, 0)
     refused = []
@@ -180,7 +180,7 @@ def test_a_job_that_begins_with_another_parallelism_waits_for_what_is_being_writ
 
 
 def write_while(table: Table, sink: PostgresSink[Item], batch_id: int, other: threading.Thread, *rows: Item) -> None:
-    """Write ``rows`` in one transaction, in the middle of which ``other`` comes and waits."""
+    """Write ``rows`` in one transaction, during which ``other`` starts and waits."""
 
     def batches() -> Iterator[RecordBatch[Item]]:
         yield RecordBatch(rows[:1])
@@ -199,7 +199,7 @@ def waits_for_lock(table: Table) -> bool:
         return connection.execute(query).fetchone() is not None
 
 
-def test_another_parallelism_after_a_batch_that_was_complete(table: Table) -> None:
+def test_another_parallelism_after_a_complete_batch(table: Table) -> None:
     sink = table.sink()
     table.begin(sink, 0)
     table.write(sink, 0, *items(1))
@@ -215,7 +215,7 @@ def test_another_parallelism_after_a_batch_that_was_complete(table: Table) -> No
 def test_another_parallelism_within_a_batch_is_refused(table: Table) -> None:
     sink = table.sink()
     table.begin(sink, 0, parallelism=3)
-    table.write(sink, 0, *items(2), subtask=2, parallelism=3)  # the others had not come so far
+    table.write(sink, 0, *items(2), subtask=2, parallelism=3)  # the others had not got this far
     with pytest.raises(JobError) as refused:
         table.begin(sink, 0, parallelism=2)
     assert str(refused.value) == (
@@ -227,7 +227,7 @@ def test_another_parallelism_within_a_batch_is_refused(table: Table) -> None:
     assert table.rows() == items(1, 2)
 
 
-def test_an_attempt_of_another_parallelism_cannot_write_once_the_job_has_begun_again(table: Table) -> None:
+def test_old_attempt_of_another_parallelism_cannot_write(table: Table) -> None:
     sink = table.sink()
     table.begin(sink, 0, parallelism=3)
     table.begin(sink, 0, parallelism=2)
@@ -236,7 +236,7 @@ def test_an_attempt_of_another_parallelism_cannot_write_once_the_job_has_begun_a
     assert table.rows() == []
 
 
-def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> None:
+def test_missing_table_and_missing_column(table: Table) -> None:
     sink = PostgresSink[Item](table.conninfo, "nowhere", ["id", "text"])
     table.begin(sink, 0)
     with pytest.raises(JobError, match=r'A row does not match the table nowhere .*relation "nowhere" does not exist'):
@@ -245,7 +245,7 @@ def test_a_table_that_is_not_there_and_a_column_that_is_not(table: Table) -> Non
         table.write(table.sink(columns=["id", "name"]), 0, *items(1))
 
 
-def test_a_server_that_does_not_answer() -> None:
+def test_unreachable_server() -> None:
     sink = PostgresSink[Item]("host=127.0.0.1 port=1 password=hush", "t", ["id"], retry_timeout=ms(500))
     with pytest.raises(JobError, match=r"Cannot create table dsv2_batches .*Connection refused") as failed:
         sink.begin(SinkInfo("job", "out", 1), 0)
@@ -259,7 +259,7 @@ def test_wrong_credentials_fail_at_once(table: Table) -> None:
         table.begin(sink, 0)
 
 
-def test_a_server_that_comes_late_is_waited_for(own_postgres_server: PostgresServer) -> None:
+def test_late_server_is_waited_for(own_postgres_server: PostgresServer) -> None:
     table = Table(own_postgres_server, unique=False)
     sink = table.sink()
     table.begin(sink, 0)
@@ -284,6 +284,6 @@ def test_a_server_that_comes_late_is_waited_for(own_postgres_server: PostgresSer
         ({"columns": ["id"], "retry_timeout": ms(0)}, "retry_timeout must be at least 1 ms, not 0 ms"),
     ],
 )
-def test_mistakes_are_found_when_the_sink_is_made(options: dict[str, Any], told: str) -> None:
+def test_invalid_sink_options(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         PostgresSink[Item]("host=h", "t", **options)

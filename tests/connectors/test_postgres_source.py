@@ -1,4 +1,4 @@
-"""``PostgresSource`` on a real server: the snapshot, then every change, the same however often it is read."""
+"""``PostgresSource`` on a real server: the snapshot, then every change, the same at every reading."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from dsv2.connectors.postgres.log import Log
 from dsv2.connectors.postgres.replication_settings import ReplicationSettings
 from dsv2.connectors.postgres.server import Server
 from dsv2.runtime.sources.offsets import orders
-from tests.followed import Reader, Run, Table, state_after, told
+from tests.followed import Reader, Run, Table, state_after, summaries
 
 NewTable: TypeAlias = Callable[[str], Table]
 
 
-def test_the_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
+def test_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
     run = Run(table.source())
     snapshot = run.batch()
-    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert sorted(summaries(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
     table.execute("INSERT INTO {} VALUES (11, 'new')")
     table.execute("UPDATE {} SET name = 'first' WHERE id = 1", "UPDATE {} SET name = 'second' WHERE id = 1")
     table.execute("DELETE FROM {} WHERE id = 2")
     table.execute("UPDATE {} SET id = 30 WHERE id = 3")
     table.execute("INSERT INTO {} VALUES (11, 'again') ON CONFLICT (id) DO UPDATE SET name = 'upserted'")
-    assert told(run.batch()) == [
+    assert summaries(run.batch()) == [
         ("insert", 11, "new"),
         ("update", 1, "first"),
         ("update", 1, "second"),
@@ -45,20 +45,20 @@ def test_the_snapshot_then_every_kind_of_change_in_order(table: Table) -> None:
     assert run.batch() == []
 
 
-def test_the_log_begins_where_the_snapshot_was_taken_and_only_when_that_is_read(table: Table) -> None:
+def test_log_starts_at_the_snapshot_and_is_read_after_it(table: Table) -> None:
     run = Run(table.source(records_per_batch=4))
     first = run.batch()
     assert len(first) == 4
-    # What changes while the snapshot is read is in the log, even if the row has not been read yet.
+    # Changes during the snapshot are in the log, even if the row has not been read yet.
     table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id > 5")
     snapshot = first + run.batch() + run.batch()
-    assert sorted(told(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert sorted(summaries(snapshot)) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
     start = run.at()["log"]
     assert run.at() == {"snapshot-0": 5, "snapshot-1": 10, "log": start}
     assert state_after(snapshot + run.batch()) == {(n,): "changed" for n in range(1, 6)}
 
 
-def test_a_repeated_micro_batch_reads_the_same_although_the_table_has_changed(table: Table) -> None:
+def test_repeated_micro_batch_reads_the_same(table: Table) -> None:
     run = Run(table.source(records_per_batch=6))
     first = run.batch()
     table.execute("UPDATE {} SET name = 'changed'", "DELETE FROM {} WHERE id = 1", "INSERT INTO {} VALUES (0, 'zero')")
@@ -68,65 +68,65 @@ def test_a_repeated_micro_batch_reads_the_same_although_the_table_has_changed(ta
     second = run.batch()
     table.execute("UPDATE {} SET name = 'even more' WHERE id = 5")
     assert run.repeated() == second
-    assert told(run.batch()) == [("update", 5, "even more")]
+    assert summaries(run.batch()) == [("update", 5, "even more")]
 
 
-def test_transactions_that_overlap_are_told_whole_in_the_order_of_their_commits(table: Table) -> None:
+def test_overlapping_transactions_come_in_commit_order(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     with psycopg.connect(table.conninfo) as slow, psycopg.connect(table.conninfo) as rolled_back:
         slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 1".encode())
         rolled_back.execute(f"UPDATE {table.name} SET name = 'never' WHERE id = 2".encode())
         table.execute("UPDATE {} SET name = 'quick' WHERE id = 3")
-        assert told(run.batch()) == [("update", 3, "quick")]
+        assert summaries(run.batch()) == [("update", 3, "quick")]
         slow.execute(f"UPDATE {table.name} SET name = 'slow' WHERE id = 4".encode())
         rolled_back.rollback()
-    assert told(run.batch()) == [("update", 1, "slow"), ("update", 4, "slow")]
+    assert summaries(run.batch()) == [("update", 1, "slow"), ("update", 4, "slow")]
     assert run.batch() == []
 
 
-def test_the_flag_is_sent_by_all_readers_when_the_snapshot_is_over_and_once_in_later_runs(table: Table) -> None:
+def test_flag_is_sent_once_by_all_readers(table: Table) -> None:
     run = Run(table.source(records_per_batch=6))
     assert len(run.batch()) == 6
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     assert len(run.batch()) == 4
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     assert run.batch() == []
-    assert run.told_to() == [0, 1]
+    assert run.watermark_senders() == [0, 1]
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
     assert len(run.batch()) == 1
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     later = Run(table.source(), run.offset, parallelism=3)
     later.batch()
-    assert later.told_to() == [0, 1, 2]
+    assert later.watermark_senders() == [0, 1, 2]
     offset = later.offset
     assert later.batch() == []
     assert later.offset == offset
 
 
-def test_a_source_that_sends_no_flag_declares_none(table: Table) -> None:
+def test_source_without_the_flag_does_not_declare_it(table: Table) -> None:
     assert [declaration.identifier for declaration in table.source().declare_watermarks()] != []
     source = table.source(sends_use_processing_time=False)
     assert list(source.declare_watermarks()) == []
     run = Run(source)
     assert len(run.batch()) == 10
     assert run.batch() == []
-    assert run.told_to() == []
+    assert run.watermark_senders() == []
     table.execute("DELETE FROM {} WHERE id = 1")
-    assert told(run.batch()) == [("delete", 1, None)]
+    assert summaries(run.batch()) == [("delete", 1, None)]
 
 
-def test_an_empty_table_has_a_snapshot_that_is_over_at_once(new_table: NewTable) -> None:
+def test_snapshot_of_an_empty_table_ends_at_once(new_table: NewTable) -> None:
     table = new_table("id int PRIMARY KEY, name text")
     run = Run(table.source())
     assert run.batch() == []
-    assert (list(run.at()), run.told_to()) == (["log"], [0, 1])
+    assert (list(run.at()), run.watermark_senders()) == (["log"], [0, 1])
     table.execute("INSERT INTO {} VALUES (1, 'one')")
-    assert told(run.batch()) == [("insert", 1, "one")]
-    table.let_go()
+    assert summaries(run.batch()) == [("insert", 1, "one")]
+    table.drop_replication_objects()
 
 
-def test_what_is_processed_is_forgotten_and_the_copy_dropped(table: Table) -> None:
+def test_processed_log_and_snapshot_copy_are_removed(table: Table) -> None:
     def copy() -> Any:
         ((found,),) = table.execute("SELECT to_regclass('dsv2_snapshot_{}')")
         return found
@@ -138,16 +138,16 @@ def test_what_is_processed_is_forgotten_and_the_copy_dropped(table: Table) -> No
     positions = []
     for name in ("first", "second", "third"):
         table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
-        assert told(run.batch()) == [("update", 1, name)]
+        assert summaries(run.batch()) == [("update", 1, name)]
         positions.append(run.at()["log"])
-    # One micro-batch behind: only the next one shows that one is done.
+    # One micro-batch behind: only the next one shows that the previous one is complete.
     assert (kept_from(table), copy()) == (positions[-2], None)
-    table.let_go()
+    table.drop_replication_objects()
     assert table.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}'") == []
     assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'dsv2_{}'") == []
 
 
-def test_the_log_of_other_tables_brings_no_micro_batches(
+def test_log_of_other_tables_starts_no_micro_batches(
     table: Table, new_table: NewTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new_table("id int PRIMARY KEY, name text")
@@ -159,19 +159,19 @@ def test_the_log_of_other_tables_brings_no_micro_batches(
     assert run.batch() == []
     assert run.offset == before
     monkeypatch.setattr(Log, "changes", None)
-    assert run.batch() == []  # and what has not grown is not read again
+    assert run.batch() == []  # and an unchanged log is not read again
 
 
-def test_what_the_slot_still_keeps_is_not_read_again(table: Table) -> None:
+def test_log_kept_by_the_slot_is_not_read_again(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     for name in ("first", "second", "third"):
         table.execute(f"UPDATE {{}} SET name = '{name}' WHERE id = 1")
-        assert run.goes_on(commits=False)
-        assert told(run.repeated()) == [("update", 1, name)]
+        assert run.plan_next(commits=False)
+        assert summaries(run.repeated()) == [("update", 1, name)]
 
 
-def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Table) -> None:
+def test_transactions_belong_to_the_range_of_their_commit(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     start = run.at()["log"]
@@ -189,7 +189,7 @@ def test_transactions_belong_to_the_range_in_which_their_commit_begins(table: Ta
     server.close()
 
 
-def test_a_micro_batch_is_bounded_by_the_log_that_it_goes_on(table: Table) -> None:
+def test_micro_batch_is_bounded_by_its_log_bytes(table: Table) -> None:
     run = Run(table.source(log_bytes_per_batch=2_000))
     run.snapshot()
     for number in range(40):
@@ -269,15 +269,15 @@ def test_changes_have_the_time_of_their_commit(table: Table) -> None:
 
 
 @pytest.mark.parametrize("change", ["name = 'c'", "id = 2"])
-def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: str) -> None:
+def test_unchanged_large_values_are_reported(new_table: NewTable, change: str) -> None:
     table = new_table("id int PRIMARY KEY, name text, large text")
     table.execute("ALTER TABLE {} ALTER large SET STORAGE EXTERNAL")
     table.execute("INSERT INTO {} VALUES (1, 'a', repeat('x', 10000))")
     run = Run(table.source(decode=lambda row: (row["name"], len(row["large"]))))
-    assert told(run.snapshot()) == [("snapshot", 1, ("a", 10_000))]
+    assert summaries(run.snapshot()) == [("snapshot", 1, ("a", 10_000))]
     table.execute("ALTER TABLE {} REPLICA IDENTITY FULL")
     table.execute("UPDATE {} SET name = 'b'")
-    assert told(run.batch()) == [("update", 1, ("b", 10_000))]
+    assert summaries(run.batch()) == [("update", 1, ("b", 10_000))]
     table.execute("ALTER TABLE {} REPLICA IDENTITY DEFAULT")
     table.execute(f"UPDATE {{}} SET {change}")
     with pytest.raises(
@@ -286,7 +286,7 @@ def test_large_values_that_an_update_leaves_alone(new_table: NewTable, change: s
         run.batch()
 
 
-def test_a_column_that_is_added_meanwhile(table: Table) -> None:
+def test_column_added_during_the_run(table: Table) -> None:
     run = Run(table.source(decode=dict))
     run.snapshot()
     table.execute("ALTER TABLE {} ADD added int DEFAULT 7")
@@ -300,13 +300,13 @@ def test_names_with_capitals_and_a_schema(new_table: NewTable) -> None:
     table.execute('CREATE SCHEMA "Odd"', 'ALTER TABLE {} SET SCHEMA "Odd"', 'ALTER TABLE "Odd".{} RENAME TO "Table"')
     table.execute('INSERT INTO "Odd"."Table" VALUES (1, \'one\')')
     run = Run(table.source(table="Odd.Table"))
-    assert told(run.snapshot()) == [("snapshot", 1, "one")]
+    assert summaries(run.snapshot()) == [("snapshot", 1, "one")]
     table.execute('ALTER TABLE "Odd"."Table" RENAME TO "Other"', 'UPDATE "Odd"."Other" SET name = NULL')
-    run = Run(table.source(table="Odd.Other"), run.offset)  # the user has renamed it, and says so
-    assert told(run.batch()) == [("update", 1, None)]
+    run = Run(table.source(table="Odd.Other"), run.offset)  # the user renamed it and updated the program
+    assert summaries(run.batch()) == [("update", 1, None)]
 
 
-def test_the_rights_that_it_asks_for_are_enough(table: Table) -> None:
+def test_documented_privileges_are_sufficient(table: Table) -> None:
     user = f"user_of_{table.name}"
     table.execute(
         f"CREATE ROLE {user} LOGIN REPLICATION",
@@ -320,21 +320,21 @@ def test_the_rights_that_it_asks_for_are_enough(table: Table) -> None:
     assert len(run.snapshot()) == 10
     for number in (1, 2, 3):
         table.execute(f"DELETE FROM {user}.{{}} WHERE id = {number}")
-        assert told(run.batch()) == [("delete", number, None)]
+        assert summaries(run.batch()) == [("delete", number, None)]
     run.driver.close()
     drop_replication(conninfo, f"{user}.{table.name}", table.name)
 
 
-def test_rows_of_tables_that_inherit_are_not_its_own(table: Table) -> None:
+def test_rows_of_inheriting_tables_are_not_included(table: Table) -> None:
     table.execute("CREATE TABLE {0}_heir () INHERITS ({0})", "INSERT INTO {0}_heir VALUES (20, 'heir')")
     run = Run(table.source())
     assert len(run.snapshot()) == 10
     table.execute("UPDATE {0} SET name = 'all' WHERE id >= 10")
-    assert told(run.batch()) == [("update", 10, "all")]
+    assert summaries(run.batch()) == [("update", 10, "all")]
     table.execute("DROP TABLE {0}_heir")
 
 
-def test_the_log_of_others_is_forgotten_too_in_micro_batches_without_records(table: Table, new_table: NewTable) -> None:
+def test_log_of_other_tables_is_released(table: Table, new_table: NewTable) -> None:
     other = new_table("id int PRIMARY KEY, name text")
     run = Run(table.source(log_bytes_per_batch=100_000))
     run.snapshot()
@@ -353,7 +353,7 @@ def kept_from(table: Table) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_happens_to_table_and_job_the_latest_rows_are_those_of_the_table(table: Table, seed: int) -> None:
+def test_final_rows_equal_the_table_after_random_steps(table: Table, seed: int) -> None:
     random = Random(seed)
     rows: dict[Any, Any] = {}
     run = Run(table.source(records_per_batch=3, log_bytes_per_batch=random.choice([500, 5_000])))
@@ -368,13 +368,13 @@ def test_whatever_happens_to_table_and_job_the_latest_rows_are_those_of_the_tabl
             limits = {"records_per_batch": random.randint(1, 5), "log_bytes_per_batch": random.choice([500, 5_000])}
             run.driver.close()
             run = Run(table.source(**limits), run.offset, parallelism=random.randint(1, 3))
-    while run.goes_on():
+    while run.plan_next():
         rows = state_after(run.repeated(), rows)
     assert rows == {(key,): name for key, name in table.execute("SELECT id, name FROM {}")}
 
 
 def a_change(random: Random, name: str) -> str:
-    """A statement that changes a row, or none if there is no such row; ``{}`` is the table."""
+    """A statement that changes a row, or none if there is no such row. ``{}`` is the table."""
     key, other = random.randint(1, 12), random.randint(13, 30)
     return random.choice(
         [

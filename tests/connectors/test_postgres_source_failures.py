@@ -1,4 +1,4 @@
-"""``PostgresSource`` when something is wrong: what is refused, and what is gone on from, with nothing lost."""
+"""Failures of ``PostgresSource``: errors, and failures after which it continues without loss."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dsv2 import ConfigurationError, JobError
 from dsv2.connectors.postgres import PostgresSource, RowChange, drop_replication
 from dsv2.runtime.sources.offsets import orders
 from tests.durations import ms
-from tests.followed import Reader, Run, Table, told
+from tests.followed import Reader, Run, Table, summaries
 
 NewTable: TypeAlias = Callable[[str], Table]
 
 
-def test_a_row_that_cannot_be_decoded(table: Table) -> None:
+def test_undecodable_row(table: Table) -> None:
     with pytest.raises(JobError, match=rf"Cannot decode the row of {table.name} with key \(1,\): KeyError: 'nme'"):
         Run(table.source(decode=lambda row: row["nme"]), parallelism=1).batch()
 
 
-def test_a_table_that_is_truncated(table: Table) -> None:
+def test_truncated_table(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     table.execute("TRUNCATE {}")
@@ -32,31 +32,31 @@ def test_a_table_that_is_truncated(table: Table) -> None:
         run.batch()
 
 
-def test_what_a_start_has_made_that_came_to_nothing_is_taken_over(table: Table) -> None:
-    Run(table.source()).batch()  # whose offset nobody has logged
+def test_replication_of_an_uncommitted_start_is_reused(table: Table) -> None:
+    Run(table.source()).batch()  # its offset was never logged
     table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
     run = Run(table.source())
-    assert sorted(told(run.batch())) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
-    assert told(run.snapshot()) == [("update", 1, "changed"), ("delete", 2, None)]
+    assert sorted(summaries(run.batch())) == sorted(("snapshot", n, f"row {n}") for n in range(1, 11))
+    assert summaries(run.snapshot()) == [("update", 1, "changed"), ("delete", 2, None)]
 
 
-def test_a_start_that_failed_between_copy_and_slot_begins_anew(table: Table) -> None:
+def test_start_that_failed_between_copy_and_slot(table: Table) -> None:
     Run(table.source()).batch()
     table.execute("SELECT pg_drop_replication_slot('{}')")
     table.execute("UPDATE {} SET name = 'changed' WHERE id = 1", "DELETE FROM {} WHERE id > 2")
     run = Run(table.source())
-    assert sorted(told(run.snapshot())) == [("snapshot", 1, "changed"), ("snapshot", 2, "row 2")]
+    assert sorted(summaries(run.snapshot())) == [("snapshot", 1, "changed"), ("snapshot", 2, "row 2")]
     assert kept_slots(table) == [table.name]
 
 
 def kept_slots(table: Table) -> list[str]:
-    """Slots of the table that do not go with a connection."""
+    """Permanent slots of the table."""
     query = f"SELECT slot_name FROM pg_replication_slots WHERE NOT temporary AND slot_name ~ '^{table.name}($|_)'"
     return [name for (name,) in table.execute(query)]
 
 
 @pytest.mark.parametrize("reads_on", [False, True])
-def test_a_slot_of_another_job_is_refused_unless_it_is_to_be_replaced(table: Table, reads_on: bool) -> None:
+def test_slot_of_another_job_is_refused_unless_replaced(table: Table, reads_on: bool) -> None:
     other = Run(table.source(records_per_batch=6))
     other.batch()
     other.batch()
@@ -68,21 +68,21 @@ def test_a_slot_of_another_job_is_refused_unless_it_is_to_be_replaced(table: Tab
     assert len(Run(table.source(if_slot_exists="replace")).batch()) == 3
 
 
-def test_what_is_there_for_another_table_is_not_taken_over(table: Table, new_table: NewTable) -> None:
+def test_slot_of_another_table_is_not_reused(table: Table, new_table: NewTable) -> None:
     other = new_table("id int PRIMARY KEY, name text")
     Run(other.source(slot_name=table.name)).batch()
     with pytest.raises(JobError, match="already exists"):
         Run(table.source()).batch()
 
 
-def test_a_slot_that_has_forgotten_what_the_job_wants(table: Table) -> None:
+def test_slot_ahead_of_the_job(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     old, offset = Run(table.source(), run.offset), run.offset
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
     run.batch()
     run.repeated()
-    assert told(old.batch()) == [("update", 1, "x")]
+    assert summaries(old.batch()) == [("update", 1, "x")]
     table.execute("UPDATE {} SET name = 'y' WHERE id = 1")
     run.batch()
     run.batch()
@@ -92,7 +92,7 @@ def test_a_slot_that_has_forgotten_what_the_job_wants(table: Table) -> None:
         Run(table.source(), offset).batch()
 
 
-def test_a_slot_that_is_gone(table: Table) -> None:
+def test_dropped_slot(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     run.driver.close()
@@ -115,7 +115,7 @@ def test_a_slot_that_is_gone(table: Table) -> None:
         ("id int PRIMARY KEY, dsv2_row int", "", 'DuplicateColumn: column "dsv2_row"'),
     ],
 )
-def test_tables_that_cannot_be_followed(new_table: NewTable, columns: str, statement: str, found: str) -> None:
+def test_tables_that_cannot_be_replicated(new_table: NewTable, columns: str, statement: str, found: str) -> None:
     table = new_table(columns)
     if statement:
         table.execute(statement)
@@ -137,7 +137,7 @@ def test_tables_that_cannot_be_followed(new_table: NewTable, columns: str, state
         (["ALTER PUBLICATION dsv2_{0} SET (publish = 'insert, update')"], "no longer contains all of table public.{}"),
     ],
 )
-def test_a_table_that_is_not_followed_any_more(table: Table, statements: list[str], found: str) -> None:
+def test_table_that_is_no_longer_replicated(table: Table, statements: list[str], found: str) -> None:
     run = Run(table.source())
     run.snapshot()
     table.execute(*statements)
@@ -145,7 +145,7 @@ def test_a_table_that_is_not_followed_any_more(table: Table, statements: list[st
         run.batch()
 
 
-def test_a_key_that_is_not_the_one_of_the_log(table: Table) -> None:
+def test_key_that_differs_from_the_log(table: Table) -> None:
     run = Run(table.source())
     run.snapshot()
     table.execute("DELETE FROM {} WHERE id = 1")
@@ -157,13 +157,13 @@ def test_a_key_that_is_not_the_one_of_the_log(table: Table) -> None:
 @pytest.mark.parametrize(
     "part", ["FOR TABLE {} (id)", "FOR TABLE {} WHERE (id > 3)", "FOR TABLE {} WITH (publish = 'insert, delete')"]
 )
-def test_a_publication_that_leaves_something_out(table: Table, part: str) -> None:
+def test_incomplete_publication(table: Table, part: str) -> None:
     table.execute("CREATE PUBLICATION {0}_part " + part.replace("{}", "{0}"))
     with pytest.raises(JobError, match=rf"The publication {table.name}_part must contain table public\."):
         Run(table.source(publication=f"{table.name}_part")).batch()
 
 
-def test_a_publication_of_the_users_own(table: Table) -> None:
+def test_publication_of_the_user(table: Table) -> None:
     with pytest.raises(JobError, match=rf"The publication mine must contain table public\.{table.name}"):
         Run(table.source(publication="mine")).batch()
     table.execute("CREATE PUBLICATION mine FOR ALL TABLES")
@@ -171,7 +171,7 @@ def test_a_publication_of_the_users_own(table: Table) -> None:
     run.snapshot()
     table.execute("CREATE TABLE {}_other (id int PRIMARY KEY)", "INSERT INTO {}_other VALUES (1)")
     table.execute("UPDATE {} SET name = 'x' WHERE id = 1")
-    assert told(run.batch()) == [("update", 1, "x")]
+    assert summaries(run.batch()) == [("update", 1, "x")]
     drop_replication(table.conninfo, table.name, table.name, "mine")
     assert table.execute("SELECT 1 FROM pg_publication WHERE pubname = 'mine'") == [(1,)]
     table.execute("DROP PUBLICATION mine")
@@ -179,7 +179,7 @@ def test_a_publication_of_the_users_own(table: Table) -> None:
 
 @contextmanager
 def crashed(server: PostgresServer) -> Iterator[None]:
-    """The server crashes, and comes back in a while."""
+    """The server crashes and restarts after a moment."""
     server.kill()
     late = threading.Timer(0.5, server.start)
     late.start()
@@ -189,7 +189,7 @@ def crashed(server: PostgresServer) -> Iterator[None]:
         late.join()
 
 
-def test_a_server_that_crashes_at_every_point(
+def test_server_that_crashes_at_every_point(
     own_postgres_server: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = own_postgres_server
@@ -207,7 +207,7 @@ def test_a_server_that_crashes_at_every_point(
     with crashed(server):
         changes = run.batch()
     assert read_in_a_crash(run, server) == changes
-    assert told(changes) == [("update", number, "changed") for number in range(1, 10_001)]
+    assert summaries(changes) == [("update", number, "changed") for number in range(1, 10_001)]
     assert f"Cannot replicate table {table.name}" in caplog.text
     assert "Retrying." in caplog.text
 
@@ -226,7 +226,7 @@ def read_in_a_crash(run: Run, server: PostgresServer) -> list[RowChange[Any]]:
     return seen
 
 
-def test_a_server_that_does_not_answer() -> None:
+def test_unreachable_server() -> None:
     source = PostgresSource[Any](
         "host=127.0.0.1 port=1 password=hush", "t", slot_name="s", decode=dict, retry_timeout=ms(300)
     )
@@ -250,7 +250,7 @@ def test_wrong_credentials_fail_at_once_and_show_no_password(own_postgres_server
         assert f"password={password}" not in str(failed.value)
 
 
-def test_a_server_that_does_not_log_enough(postgres_server_without_decoding: PostgresServer) -> None:
+def test_server_without_logical_decoding(postgres_server_without_decoding: PostgresServer) -> None:
     table = Table(postgres_server_without_decoding.conninfo, "id int PRIMARY KEY, name text")
     with pytest.raises(JobError, match=r"wal_level is replica\. Set it in postgresql\.conf, and restart the"):
         Run(table.source()).batch()
@@ -266,12 +266,12 @@ def test_a_server_that_does_not_log_enough(postgres_server_without_decoding: Pos
         ({"conninfo": ""}, "PostgresSource needs conninfo"),
     ],
 )
-def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], found: str) -> None:
+def test_invalid_source_options(options: dict[str, Any], found: str) -> None:
     with pytest.raises(ConfigurationError, match=found):
         PostgresSource(**{"conninfo": "host=h", "table": "t", "slot_name": "s", "decode": dict, **options})
 
 
-def test_a_password_does_not_show() -> None:
+def test_password_is_hidden() -> None:
     for conninfo in ("host=h password=hush", "host=h password = 'hush'", "postgresql://me:hush@h/db?sslpassword=hush"):
         shown = repr(PostgresSource[Any](conninfo, "t", slot_name="s", decode=dict))
         assert "hush" not in shown

@@ -1,1 +1,1 @@
-"""Answers worked out from the input alone, in plain Python, to hold results of runtimes against."""
+"""Expected results computed from the input alone, in plain Python, for comparison with runtimes."""

@@ -1,8 +1,8 @@
-"""What an input may show its function, given what its channels carry.
+"""The legal output of an input, given the elements of its channels.
 
-The elements of a channel come in its order; between channels any order is legal. A watermark shows itself as what it
-makes of the combination over all channels, if it changes it; an aligned one holds its channel back until its round is
-complete. A channel that has ended is not waited for. Its last value counts in one combination; then it is neutral,
+The elements of a channel keep their order. Between channels any order is legal. A watermark is delivered as the value
+of the combination over all channels, if it changes that value. An aligned one holds its channel back until its round is
+complete. A channel that has ended is not waited for. Its last value counts in one combination. Then it is neutral,
 which can let the combination rise but not fall.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Element", "Heard", "Record", "Rule", "Signal", "is_legal")
+__all__ = ("Element", "WatermarkHistory", "Record", "Rule", "Signal", "is_legal")
 
 _FOLDS: dict[str, Callable[[Iterable[int]], int]] = {"MIN": min, "MAX": max, "AND": all, "OR": any}
 
 
 class Record(NamedTuple):
-    """A record; two are the same if their values are."""
+    """A record. Records are equal if their values are."""
 
     value: Any
 
@@ -36,7 +36,7 @@ Element: TypeAlias = Record | Signal
 
 
 class Rule(NamedTuple):
-    """How one identifier is combined."""
+    """The combination of one identifier."""
 
     function: str
     wait: bool = False
@@ -44,27 +44,27 @@ class Rule(NamedTuple):
 
     @staticmethod
     def of(declaration: WatermarkDeclaration) -> Rule:
-        """The rule that ``declaration`` states."""
+        """The rule of ``declaration``."""
         policy = declaration.combination_policy
         return Rule(policy.combination_function.name, policy.combine_wait_for_all_channels, policy.aligned)
 
 
-class Heard(NamedTuple):
-    """What has been heard of one identifier. ``values``: per channel the last one; if aligned, of this round.
+class WatermarkHistory(NamedTuple):
+    """Watermarks of one identifier so far. ``values``: the last one of each channel, or of this round if aligned.
 
-    ``new``: channels whose value has not counted yet; ``owed``: such values of channels that have ended.
+    ``new``: channels whose value has not counted yet. ``uncounted``: such values of channels that have ended.
     """
 
     values: tuple[tuple[int, int], ...] = ()
     gone: frozenset[int] = frozenset()
     new: frozenset[int] = frozenset()
-    owed: tuple[int, ...] = ()
+    uncounted: tuple[int, ...] = ()
     last: int | None = None
 
-    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[Heard, list[int]]:
-        """What is known after ``channel`` sent ``value`` (None: after it ended), and what is delivered then."""
+    def after(self, rule: Rule, channels: int, channel: int, value: int | None) -> tuple[WatermarkHistory, list[int]]:
+        """The state after ``channel`` sent ``value``, or ended (None), and the watermarks delivered then."""
         fold, values = _FOLDS[rule.function], dict(self.values)
-        gone, new, owed = self.gone, self.new, self.owed
+        gone, new, uncounted = self.gone, self.new, self.uncounted
         if value is not None:
             values[channel] = value
             new |= {channel}
@@ -73,34 +73,34 @@ class Heard(NamedTuple):
             if not rule.aligned:
                 own = values.pop(channel, None)
                 if own is not None and channel in new:
-                    owed = tuple(sorted((*owed, own)))
+                    uncounted = tuple(sorted((*uncounted, own)))
                 new -= {channel}
         if rule.aligned:
             if not values or any(c not in values and c not in gone for c in range(channels)):
-                return Heard(tuple(sorted(values.items())), gone), []
-            return Heard((), gone), [fold(values.values())]
+                return WatermarkHistory(tuple(sorted(values.items())), gone), []
+            return WatermarkHistory((), gone), [fold(values.values())]
         if rule.wait and len(values) < channels - len(gone):
-            return Heard(tuple(sorted(values.items())), gone, new, owed, self.last), []
+            return WatermarkHistory(tuple(sorted(values.items())), gone, new, uncounted, self.last), []
         shown = [self.last]
-        if new or owed:
-            shown.append(fold([*values.values(), *owed]))
+        if new or uncounted:
+            shown.append(fold([*values.values(), *uncounted]))
         if values and (shown[-1] is None or fold(values.values()) > shown[-1]):
             shown.append(fold(values.values()))
         delivered = [now for before, now in pairwise(shown) if now is not None and now != before]
-        return Heard(tuple(sorted(values.items())), gone, last=shown[-1]), delivered
+        return WatermarkHistory(tuple(sorted(values.items())), gone, last=shown[-1]), delivered
 
 
 class _State(NamedTuple):
-    taken: tuple[int, ...]  # elements of each channel
+    taken: tuple[int, ...]  # consumed elements of each channel
     ended: frozenset[int]
-    heard: tuple[Heard, ...]  # by identifier, in the order of the rules
-    shown: int  # elements of what was received
+    heard: tuple[WatermarkHistory, ...]  # by identifier, in the order of the rules
+    shown: int  # matched elements of the received sequence
 
 
 def is_legal(rules: Mapping[str, Rule], channels: Sequence[Sequence[Element]], received: Sequence[Element]) -> bool:
-    """Whether a function may have received ``received``, in all, from channels that carried ``channels``, in all."""
+    """Whether ``received`` is the complete output that a function may receive for the complete ``channels``."""
     search = _Search(rules, channels, received)
-    waiting = [_State((0,) * len(channels), frozenset(), (Heard(),) * len(rules), 0)]
+    waiting = [_State((0,) * len(channels), frozenset(), (WatermarkHistory(),) * len(rules), 0)]
     seen = set(waiting)
     while waiting:
         state = waiting.pop()
@@ -125,7 +125,7 @@ class _Search:
         self._received = received
 
     def steps(self, state: _State) -> Iterator[_State]:
-        """Where the next element of any channel leads, as far as it agrees with what was received."""
+        """Yield the states after the next element of any channel that agree with the received sequence."""
         held = {
             channel
             for rule, heard in zip(self._rules, state.heard, strict=True)
@@ -158,7 +158,7 @@ class _Search:
             after, delivered = before.after(rule, len(self._channels), channel, None)
             heard.append(after)
             shown += [Signal(identifier, value) for value in delivered]
-        # Which identifier comes first when one end releases several is nowhere said.
+        # If one end releases several identifiers, their order is not defined.
         shown.sort(key=self._place(state))
         return self._show(state._replace(ended=state.ended | {channel}, heard=tuple(heard)), shown)
 

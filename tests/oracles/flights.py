@@ -1,4 +1,4 @@
-"""What the examples about flights must find, computed in pandas from the tables themselves."""
+"""Expected results of the flight examples, computed in pandas from the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ YEAR = range(1_356_998_400_000 + OFFSET, 1_356_998_400_000 + OFFSET + 365 * DAY)
 
 
 def scheduled_flights(span: range) -> pd.DataFrame:
-    """The flights of ``span`` in the order of their schedule, with that in ms since 1970."""
+    """The flights of ``span`` in the order of their schedule, with the schedule in ms since 1970."""
     hour = pd.to_datetime(flights["time_hour"], utc=True).astype("int64") // 1_000_000
     table = flights.assign(scheduled=hour + flights["minute"] * 60_000)
     table = table[table["scheduled"].between(span.start, span.stop, inclusive="left")]
@@ -28,10 +28,10 @@ def scheduled_flights(span: range) -> pd.DataFrame:
 
 
 def daily_delays(span: range) -> tuple[dict[tuple[str, int], tuple[int, int, int]], pd.DataFrame]:
-    """By carrier and beginning of the day: flights, delays together, worst one; and the flights that were too late.
+    """By carrier and start of the day: flights, total delay, worst delay. And the flights that were late.
 
-    A flight is too late if a flight that left before it was scheduled so long after the end of its day. ``span``: of
-    the flights' schedules.
+    A flight is late if an earlier departure was scheduled long enough after the end of its day. ``span``: scheduled
+    times.
     """
     table = scheduled_flights(span).dropna(subset="dep_delay")
     takeoff = table["scheduled"] + table["dep_delay"].astype("int64") * 60_000
@@ -48,7 +48,7 @@ def daily_delays(span: range) -> tuple[dict[tuple[str, int], tuple[int, int, int
 
 
 def delays_by_visibility(span: range) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """By airport and kind of sight: flights, those that never left, delays together. ``span``: of the schedules."""
+    """By airport and visibility: flights, cancelled flights, total delay. ``span``: scheduled times."""
     observed = weather[["origin", "time_hour", "visib"]]
     table = scheduled_flights(span).merge(observed, on=["origin", "time_hour"], how="left", validate="many_to_one")
     bounds = [float("-inf"), 2, 10, float("inf")]
@@ -62,14 +62,14 @@ def delays_by_visibility(span: range) -> dict[tuple[str, str], tuple[int, int, i
 
 
 class Tables(NamedTuple):
-    """What tables say: the seats of planes by their tails, and the latest observation of the weather by airport."""
+    """The seats of planes by tail number, and the latest weather observation by airport."""
 
     seats: dict[str | None, int]
     observed: dict[str, int]
 
 
 def planes_and_weather() -> tuple[Tables, Tables]:
-    """The tables of the example about tables, as they are at the start and when all is changed."""
+    """The tables of the flight-tables example, at the start and after all changes."""
     seats: dict[str | None, int] = {
         str(tail): int(number) for tail, number in zip(planes["tailnum"], planes["seats"], strict=True)
     }

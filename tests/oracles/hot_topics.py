@@ -1,14 +1,13 @@
-"""What the hot-topics example may answer, worked out from its tweets without running it.
+"""Possible answers of the hot-topics example, computed from its tweets without running it.
 
-The rules, in the words of the example: an extractor passes each tweet on and, if its posting time is newer than all it
-has seen (-1 at first), sends that time behind it as a watermark. A detector combines the watermarks of all extractors
-by MAX and is told when the combined value changes; then it drops every tweet posted more than ``window`` before it. A
-tweet that makes it hold more than ``threshold`` of one topic gives an event: the topic, the oldest posting time held
-and the number held.
+The rules of the example: an extractor forwards each tweet. If its posting time is newer than all earlier ones (-1 at
+first), the extractor sends that time after it as a watermark. A detector combines the watermarks of all extractors by
+MAX. When the combined value changes, it drops every tweet posted more than ``window`` earlier. A tweet with which it
+holds more than ``threshold`` of one topic gives an event: the topic, the oldest posting time held and the number held.
 
 * One extractor: ``expected_events`` gives *the* answer.
-* Several: their channels keep their order, but meet in any way. ``possible_events`` tries all ways, which only works
-  for a handful of tweets; ``objections`` checks any answer against bounds that hold for every way.
+* Several: their channels keep their order, but interleave in any way. ``possible_events`` tries all interleavings,
+  which only works for a handful of tweets. ``objections`` checks any answer against bounds that hold for all of them.
 """
 
 from __future__ import annotations
@@ -28,12 +27,13 @@ NO_WATERMARK = -1
 
 
 def expected_events(tweets: Iterable[Tweet], threshold: int, window: int) -> list[HotTopic]:
-    """The events, in order, when one extractor reads ``tweets``; ``window`` in milliseconds.
+    """The events, in order, when one extractor reads ``tweets``. ``window`` is in milliseconds.
 
-    That order is the detector's if there is one detector, and the order within each topic if there are several.
+    The order is that of the detector if there is one, and the order within each topic if there are several.
 
-    With one channel the watermark only grows, so that what a topic has lost when its next tweet comes is what the
-    newest watermark drops, provided one came since the topic's last tweet (none is dropped on arrival).
+    With one channel the watermark only grows. When the next tweet of a topic arrives, the topic has lost what the
+    newest watermark drops, provided that a watermark came since the topic's last tweet (a tweet is not dropped on
+    arrival).
     """
     newest = NO_WATERMARK
     watermarks = 0
@@ -58,7 +58,7 @@ def expected_events(tweets: Iterable[Tweet], threshold: int, window: int) -> lis
 
 
 class _State(NamedTuple):
-    """Where a detector may be: elements taken from each channel, what it was told, what it holds, what it said."""
+    """The state of a detector: elements taken from each channel, last watermark, tweets held, events emitted."""
 
     taken: tuple[int, ...]
     told: int | None
@@ -69,10 +69,10 @@ class _State(NamedTuple):
 def possible_events(
     channels: Sequence[Sequence[Tweet]], topic: str, threshold: int, window: int
 ) -> set[tuple[HotTopic, ...]]:
-    """Every answer about ``topic`` that some meeting of the extractors' channels gives.
+    """Every answer about ``topic`` that some interleaving of the extractors' channels gives.
 
-    The number of ways grows exponentially with the tweets; a dozen are enough to wait for. A channel that has ended
-    takes its watermark back, as a source that is gone says nothing about what is newest.
+    The number of interleavings grows exponentially with the tweets: a dozen are slow. A channel that has ended loses
+    its watermark, because an ended source no longer contributes to the combined value.
     """
     elements = [_channel_elements(channel) for channel in channels]
     answers = set()
@@ -93,7 +93,7 @@ def possible_events(
 
 
 def _channel_elements(tweets: Iterable[Tweet]) -> list[Tweet | int | None]:
-    """What an extractor sends: tweets, watermarks, and None for the end."""
+    """Output of an extractor: tweets, watermarks, and None for the end."""
     elements: list[Tweet | int | None] = []
     newest = NO_WATERMARK
     for tweet in tweets:
@@ -139,25 +139,26 @@ def _after(
 def objections(
     channels: Sequence[Sequence[Tweet]], events: Iterable[HotTopic], threshold: int, window: int
 ) -> list[str]:
-    """Why ``events`` cannot be the answer when extractor ``i`` reads ``channels[i]``; empty if there is no reason.
+    """Reasons why ``events`` cannot be the answer when extractor ``i`` reads ``channels[i]``, empty if there are none.
 
-    The events of each topic must be in the order in which they were emitted. Everything below holds for every way in
-    which the channels can meet, so an objection is always right; that there is none proves nothing.
+    The events of each topic must be in the order in which they were emitted. All rules below hold for every
+    interleaving of the channels. An objection is therefore always right, but no objection proves nothing.
 
-    Let ``N`` be the tweets of one topic, and look at them in the order in which its detector gets them. It holds
-    ``h(i)`` of them after the i-th; ``h(i) <= h(i - 1) + 1``, and there is an event just when ``h(i) > threshold``.
+    Let ``N`` be the tweets of one topic, in the order in which its detector receives them. It holds ``h(i)`` of them
+    after the i-th, where ``h(i) <= h(i - 1) + 1``, and there is an event exactly if ``h(i) > threshold``.
 
-    1. *Steps.* The first event counts ``threshold + 1``, as the number held grows one by one from 0. A later one counts
-       at most one more than the one before: if tweets without event lie between them, fewer than ``threshold + 1`` were
-       held in between, and it counts ``threshold + 1`` itself.
+    1. *Steps.* The first event counts ``threshold + 1``, because the number held grows one by one from 0. A later one
+       counts at most one more than the previous one. If tweets without an event lie between them, fewer than
+       ``threshold + 1`` were held in between, and it counts ``threshold + 1`` itself.
     2. *Number.* The first ``threshold`` tweets give no event, so there are at most ``len(N) - threshold``.
-    3. *Oldest.* ``at`` is the posting time of one of the tweets, and ``count`` at most the number of those not older.
-    4. *Where ``at`` rises*, all tweets posted at the former ``at`` were dropped: some watermark is greater than that by
-       more than ``window``, and the count is not greater than before (one tweet more, at least one less; or see 1).
-    5. *Where ``at`` falls*, or the first event is, a tweet posted at the new ``at`` came since the event before. These
-       are different tweets, so it happens at most as often for one posting time as there are tweets posted then.
-    6. *Reach.* See ``_reach``: a detector cannot hold what its watermarks have dropped.
-    7. *Silence.* See ``_fewest_events``: there are only so many watermarks that can drop tweets.
+    3. *Oldest.* ``at`` is the posting time of one of the tweets, and ``count`` at most the number of tweets that are
+       not older.
+    4. *Where ``at`` rises*, all tweets posted at the previous ``at`` were dropped: some watermark is greater than it by
+       more than ``window``, and the count is not greater than before (one more tweet, at least one less; or see 1).
+    5. *Where ``at`` falls*, and at the first event, a tweet posted at the new ``at`` arrived since the previous event.
+       These are different tweets, so for one posting time it happens at most as often as there are tweets posted then.
+    6. *Reach.* See ``_reach``: a detector cannot hold tweets that its watermarks have dropped.
+    7. *Silence.* See ``_fewest_events``: the number of watermarks that can drop tweets is limited.
     """
     tweets_of: dict[str, list[Tweet]] = defaultdict(list)
     for channel in channels:
@@ -227,28 +228,28 @@ def _to_silence(events: Sequence[HotTopic], fewest: int) -> Iterable[str]:
 
 
 def _watermarks(tweets: Iterable[Tweet]) -> list[int]:
-    """What an extractor that reads ``tweets`` sends, which is growing."""
+    """The increasing watermarks of an extractor that reads ``tweets``."""
     return [element for element in _channel_elements(tweets) if isinstance(element, int)]
 
 
 def _reach(channels: Sequence[Sequence[Tweet]], watermarks: Sequence[Sequence[int]], topic: str, window: int) -> int:
-    """The most tweets about ``topic`` that a detector can hold at once.
+    """The maximum number of tweets about ``topic`` that a detector can hold at once.
 
-    Take any moment, and ``w``, the greatest value that the detector has been told until then. Some channel ``c`` sent
-    it. For every tweet ``x`` let ``m(x)`` be the watermark that its channel sent last before it.
+    At any moment, let ``w`` be the maximum value that the detector has received so far, sent by a channel ``c``. For
+    every tweet ``x`` let ``m(x)`` be the last watermark that its channel sent before it.
 
-    * Nothing held has ``m(x) > w``: that watermark came before ``x``, and the detector was told a value at least as
-      great, as the combined value is the greatest of the channels that have not ended.
-    * A tweet of ``c`` with ``m(x) < w`` came before ``w`` did, so it is held only if posted at ``w - window`` or later.
+    * No tweet held has ``m(x) > w``: that watermark came before ``x``, so the detector received a value at least as
+      great, because the combined value is the maximum of the channels that have not ended.
+    * A tweet of ``c`` with ``m(x) < w`` came before ``w``, so it is held only if posted at ``w - window`` or later.
 
-    So the number held is at most what is left of the topic's tweets after both; the answer is the greatest such number
-    for all ``c`` and ``w``. (The other channels may lag behind: their tweets can all come after ``w``, and stay.)
+    So the number held is at most the number of the topic's tweets that both rules leave. The result is the maximum of
+    these numbers for all ``c`` and ``w``. (Other channels may lag behind: their tweets can all come after ``w``.)
 
-    Between two tweets of the topic in ``c`` nothing changes for the better but by a greater ``w``, and by a smaller one
-    only what ``w - window`` drops and what ``m(x) == w`` protects. So it is enough to look, for each tweet ``x`` of
-    ``c``, at ``w = m(x)`` and at the greatest ``w`` that does not drop ``x``, and at the greatest of all.
+    Between two tweets of the topic in ``c``, only a greater ``w`` can improve the result. A smaller one changes only
+    the tweets that ``w - window`` drops and that ``m(x) == w`` protects. It is therefore sufficient to try, for each
+    tweet ``x`` of ``c``, ``w = m(x)`` and the maximum ``w`` that does not drop ``x``, and the overall maximum.
     """
-    # Per channel the tweets of the topic in order, as (m(x), posting time); m never falls within a channel.
+    # For each channel the tweets of the topic in order, as (m(x), posting time). m never decreases within a channel.
     marked: list[list[tuple[int, int]]] = []
     for channel in channels:
         newest, of_topic = NO_WATERMARK, []
@@ -261,7 +262,7 @@ def _reach(channels: Sequence[Sequence[Tweet]], watermarks: Sequence[Sequence[in
     def up_to(channel: int, w: int) -> int:
         return bisect_right(marked[channel], w, key=lambda tweet: tweet[0])
 
-    most = sum(up_to(channel, NO_WATERMARK) for channel in range(len(channels)))  # nothing was told yet
+    most = sum(up_to(channel, NO_WATERMARK) for channel in range(len(channels)))  # before the first watermark
     for c, sent in enumerate(watermarks):
         if not sent:
             continue
@@ -279,13 +280,13 @@ def _reach(channels: Sequence[Sequence[Tweet]], watermarks: Sequence[Sequence[in
 
 
 def _fewest_events(times: Sequence[int], watermarks: Sequence[Sequence[int]], threshold: int, window: int) -> int:
-    """The fewest events that a topic with tweets at ``times`` (sorted) can give.
+    """The minimum number of events of a topic with tweets at ``times`` (sorted).
 
-    Take the tweets posted at ``s`` or later. Only a watermark greater than ``s + window`` drops one of them. A detector
-    is told such a value at most once for each one that a channel sent, and once more for each channel that ends while
-    another one that sent such a value goes on, whose value then comes back. These drops cut the tweets into runs,
-    within which nothing is lost: a run gives an event for each tweet but its first ``threshold``.
-    The answer is the greatest such number for all ``s``.
+    Consider the tweets posted at ``s`` or later. Only a watermark greater than ``s + window`` drops one of them. A
+    detector receives such a value at most once for each one that a channel sent. It receives one more for each channel
+    that ends while another channel continues whose value then counts again. These drops divide the tweets into groups,
+    within which nothing is dropped: a group gives an event for each tweet except its first ``threshold``. The result is
+    the maximum of these numbers for all ``s``.
     """
     fewest = 0
     for place, s in enumerate(times):

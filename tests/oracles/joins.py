@@ -1,4 +1,4 @@
-"""What joins give, worked out the slow way: every record is remembered, and compared with all others."""
+"""Joins computed the slow way: every record is kept, and compared with all others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ("Joined", "Row", "SlowIntervalJoin", "SlowJoin", "SlowTemporalJoin", 
 
 
 class Row(NamedTuple):
-    """A record of either side; ``number`` tells it from others."""
+    """A record of either side, identified by ``number``."""
 
     key: str
     number: int
@@ -20,15 +20,15 @@ class Row(NamedTuple):
 
 
 Joined: TypeAlias = tuple[tuple[Row | None, Row | None], int | None]
-"""A pair, and its timestamp."""
+"""A pair and its timestamp."""
 
 _LEFT, _RIGHT = 0, 1
 
 
 class SlowJoin:
-    """Rows of a key, whenever they come; with a ``lifetime`` in ms if both do within it.
+    """Rows of a key, whenever they arrive, or within a ``lifetime`` in ms.
 
-    ``renews``: a row that meets others lives on from then.
+    ``renews``: a match restarts the lifetime of a row.
     """
 
     def __init__(self, lifetime: int | None, renews: bool) -> None:
@@ -39,11 +39,11 @@ class SlowJoin:
         self._since: dict[Row, int] = {}
 
     def wait(self, ms: int) -> None:
-        """Time passes."""
+        """Advance the clock."""
         self._now += ms
 
     def take(self, side: int, row: Row) -> list[Joined]:
-        """A row of ``side`` arrives: what comes of it."""
+        """Return the results when a row of ``side`` arrives."""
         partners = [r for s, r in self._rows if s != side and r.key == row.key and self._lives(r)]
         if self._renews:
             self._since.update(dict.fromkeys(partners, self._now))
@@ -56,7 +56,7 @@ class SlowJoin:
 
 
 class SlowIntervalJoin:
-    """``left + lower <= right <= left + upper``, of the type called ``join_type``. Never forgets."""
+    """``left + lower <= right <= left + upper``, with the given join type. Never forgets."""
 
     def __init__(self, join_type: str, lower: int, upper: int) -> None:
         self._type = join_type
@@ -68,7 +68,7 @@ class SlowIntervalJoin:
         self.late: list[tuple[int, Row]] = []
 
     def take(self, side: int, row: Row, now: int) -> list[Joined]:
-        """A row of ``side`` arrives when event time is ``now``: what comes of it."""
+        """Return the results when a row of ``side`` arrives at event time ``now``."""
         if row.timestamp <= now:
             self.late.append((side, row))
             return []
@@ -80,7 +80,7 @@ class SlowIntervalJoin:
         return results + self.move_to(now)
 
     def move_to(self, now: int) -> list[Joined]:
-        """Event time is ``now``: who has been alone for long enough."""
+        """Return the results when event time reaches ``now``: rows that can no longer match."""
         return list(self._lonely(now))
 
     def _fit(self, side: int, row: Row, other: Row) -> bool:
@@ -110,7 +110,7 @@ class SlowIntervalJoin:
 
 
 class SlowWindowJoin:
-    """Rows of a key that are in the same window, for a join of the type called ``join_type``."""
+    """Rows of a key in the same window, with the given join type."""
 
     def __init__(self, join_type: str, strategy: WindowStrategy) -> None:
         self._type = join_type
@@ -118,15 +118,15 @@ class SlowWindowJoin:
         self.late: list[tuple[int, Row]] = []
 
     def take(self, side: int, row: Row) -> list[Joined]:
-        """A row of ``side`` arrives: what comes of it."""
+        """Return the results when a row of ``side`` arrives."""
         return self._join(self._windows.record(row.key, row, row.timestamp, side))
 
     def move_to(self, time: int) -> list[Joined]:
-        """Event time moves to ``time``: what comes of it."""
+        """Return the results when event time moves to ``time``."""
         return self._join(self._windows.advance(time))
 
     def pass_time(self, now: int) -> list[Joined]:
-        """The clock moves to ``now``: what comes of it."""
+        """Return the results when the clock moves to ``now``."""
         return self._join(self._windows.pass_time(now))
 
     def _join(self, told: list[Stamped]) -> list[Joined]:
@@ -152,9 +152,9 @@ class SlowWindowJoin:
 
 
 class SlowTemporalJoin:
-    """Probe rows (side 0) with the latest row of their key (side 1), once the snapshot is over.
+    """Probe rows (side 0) with the latest row of their key (side 1), after the end of the snapshot.
 
-    A number below 0 deletes. ``channels``: so many of the build side have to say that the snapshot is over.
+    A number below 0 deletes. ``channels``: the number of channels of the build side that must end the snapshot.
     """
 
     def __init__(self, join_type: str, channels: int) -> None:
@@ -166,27 +166,27 @@ class SlowTemporalJoin:
 
     @property
     def over(self) -> bool:
-        """Whether the snapshot is."""
+        """Whether the snapshot has ended."""
         return len(self._over) == self._channels
 
     @property
     def waiting(self) -> int:
-        """How many probe rows wait."""
+        """The number of waiting probe rows."""
         return 0 if self.over else len([row for side, row in self._told if side == _LEFT])
 
     @property
     def keys(self) -> set[str]:
-        """Those that have a row now."""
+        """The keys that have a row now."""
         told = {row.key for _, row in self._told}
         return {key for key in told if self._row_of(key, len(self._told)) is not None}
 
     def take(self, side: int, row: Row) -> list[Joined]:
-        """A row of ``side`` arrives: what comes of it."""
+        """Return the results when a row of ``side`` arrives."""
         self._told.append((side, row))
         return [self._join(len(self._told) - 1)] if self.over and side == _LEFT and self._joins(row) else []
 
     def end_snapshot(self, channel: int) -> list[Joined]:
-        """A channel of the build side says that its part of the snapshot is over, or ends: what comes of it."""
+        """Return the results when a channel of the build side ends its part of the snapshot, or ends itself."""
         was_over = self.over
         self._over.add(channel)
         if was_over or not self.over:

@@ -1,6 +1,6 @@
-"""Windows in the plainest way: all windows in a list, all of them looked through whenever time moves.
+"""Windows computed in the simplest way: all windows are in a list, and all are checked whenever time moves.
 
-No timers, no state, no short ways; what is remembered of a window is its records, and when it is to fire early.
+No timers, no state, no optimizations. A window has its records and its next early firing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ("SlowWindows", "Stamped")
 
 Event: TypeAlias = tuple[Any, ...]
 Stamped: TypeAlias = tuple[Event, int | None]
-"""What is told, and the timestamp that it has."""
+"""An event of the function and its timestamp."""
 
 
 @dataclass(eq=False)
 class Slow:
-    """A window of a key. ``last``: when it fires, and then has ``fired``; ``early``: when it fires before that.
+    """A window of a key. ``last``: its firing time, after which it has ``fired``. ``early``: its next early firing.
 
-    ``records``: by input. ``waits``: tells which of two windows that fire early at the same time has waited for longer.
+    ``records``: by input. ``waits``: orders windows that fire early at the same time by their waiting time.
     """
 
     key: Any
@@ -35,16 +35,16 @@ class Slow:
     waits: int = 0
 
     def trigger(self, timestamp: int | None) -> Stamped:
-        """What is told when it fires."""
+        """The event of its firing."""
         return ("trigger", self.key, *self.span, *map(tuple, self.records)), timestamp
 
     def clear(self, timestamp: int | None) -> Stamped:
-        """What is told when it is removed."""
+        """The event of its removal."""
         return ("clear", self.key, *self.span), timestamp
 
 
 class SlowWindows:
-    """The windows of all keys of a function that tells what it sees: ``Told``, or for two inputs ``ToldOfTwo``."""
+    """The windows of all keys of a function that emits its calls: ``Told``, or ``ToldOfTwo`` for two inputs."""
 
     def __init__(self, strategy: WindowStrategy, inputs: int = 1) -> None:
         self._strategy: Any = strategy
@@ -53,15 +53,15 @@ class SlowWindows:
         self._by_event = strategy.time_type is TimeType.EVENT
         self._early = strategy.early_firing
         self._same_time = self._early is not None and self._early.time_type is strategy.time_type
-        self._over = LONG_MIN  # up to when windows have fired
+        self._over = LONG_MIN  # windows up to this time have fired
         self._now = 0
         self._windows: list[Slow] = []
         self._counts: dict[Any, int] = {}
         self._waiting = 0
 
     def record(self, key: Any, record: Any, timestamp: int, side: int = 0) -> list[Stamped]:
-        """A record comes from the input ``side``: what is told."""
-        over = self._over if self._by_event else LONG_MIN  # by the clock nothing is late
+        """Return the events of a record from input ``side``."""
+        over = self._over if self._by_event else LONG_MIN  # in processing time nothing is late
         all_windows = self._windows_of(key, timestamp if self._by_event else self._now)
         windows = [window for window in all_windows if window.last + self._lateness > over]
         events: list[Stamped] = []
@@ -82,20 +82,20 @@ class SlowWindows:
         return events
 
     def advance(self, time: int) -> list[Stamped]:
-        """Event time moves to ``time``: what is told, in order for each key."""
+        """Return the events when event time moves to ``time``, in order for each key."""
         return self._move(time) if self._by_event or time == LONG_MAX else []
 
     def pass_time(self, now: int) -> list[Stamped]:
-        """The clock moves to ``now``: what is told, in order for each key."""
+        """Return the events when the clock moves to ``now``, in order for each key."""
         self._now = now
         if not self._by_event:
             return self._move(now)
         return [] if self._early is None or self._same_time else [event for *_, event in sorted(self._early_due(now))]
 
     def _move(self, time: int) -> list[Stamped]:
-        """Windows fire early, fire, and go; of what happens at the same time, early firing comes last.
+        """Fire windows early, fire them, and remove them. At equal times early firing comes last.
 
-        Sliding windows end for all keys, whenever that is, before any of them fires early.
+        Sliding windows end for all keys before any of them fires early.
         """
         due: list[tuple[int, int, int, Stamped]] = []
         for place, window in enumerate(self._windows):

@@ -84,7 +84,7 @@ class Signals:
     ignore: bool
 
     def declare(self, identifier: str) -> WatermarkDeclaration:
-        """The declaration, with a name."""
+        """The declaration with a name."""
         start = new_builder(identifier)
         typed: Any = start.type_long() if self.function in ("min", "max") else start.type_bool()
         builder = getattr(typed, f"combine_function_{self.function}")()
@@ -104,7 +104,7 @@ class Graph:
 
     @property
     def leaves(self) -> list[Port]:
-        """The ports that nothing reads: each gets a sink."""
+        """The ports that nothing reads. Each gets a sink."""
         read = {port for node in self.nodes if isinstance(node, Step) for port, _ in node.inputs}
         ports = [
             Port(index, output)
@@ -122,7 +122,7 @@ def node_name(prefix: str, index: int) -> str:
 def build(
     env: ExecutionEnvironment, graph: Graph, prefix: str, folder: Path, records_per_batch: int | None = None
 ) -> dict[Port, CollectSink[Item]]:
-    """Write ``graph`` as a pipeline; returns the sinks of its leaves."""
+    """Build ``graph`` as a pipeline and return the sinks of its leaves."""
     declarations = [signals.declare(f"{prefix}-{name}") for signals, name in zip(graph.signals, "ab", strict=True)]
     streams: dict[Port, Any] = {}
     for index, node in enumerate(graph.nodes):
@@ -168,7 +168,7 @@ def _apply(step: Step, inputs: Sequence[Any], function: Any) -> Any:
 def graphs(draw: st.DrawFn, most_sources: int = 3, one_order: bool = False) -> Graph:
     """Graphs of up to ``most_sources`` sources and six functions, of every legal shape.
 
-    ``one_order``: only such in which every function has one order in which it may see things.
+    ``one_order``: only graphs in which every function receives its input in a single possible order.
     """
     parallelisms = st.just(1) if one_order else st.integers(1, draw(st.integers(1, 3)))
     item = st.tuples(st.sampled_from("abcd"), st.integers(0, 9))
@@ -186,7 +186,7 @@ def graphs(draw: st.DrawFn, most_sources: int = 3, one_order: bool = False) -> G
 
 
 class _Drawing:
-    """A graph that is being drawn, with the kinds of its streams."""
+    """A graph under construction, with the kinds of its streams."""
 
     def __init__(self, draw: st.DrawFn, parallelisms: st.SearchStrategy[int], shapes: Sequence[Shape]) -> None:
         self.draw = draw
@@ -197,7 +197,7 @@ class _Drawing:
         self.answered = False
 
     def add_step(self) -> None:
-        """Draw one more function, on streams that are there."""
+        """Draw one more function, on existing streams."""
         draw = self.draw
         shape = draw(st.sampled_from(self.shapes))
         kinds: list[Kind] = ["non-keyed", "keyed"] if shape == "broadcast" else ["non-keyed", "keyed", "global"]
@@ -222,10 +222,10 @@ class _Drawing:
         self.nodes.append(step)
 
     def signals(self, special: st.SearchStrategy[bool]) -> Signals:
-        """Draw a declaration, aligned or across inputs only if ``special`` says so.
+        """Draw a declaration. It is aligned or across inputs only if ``special`` allows it.
 
-        Two aligned ones could wait for each other for ever, in this runtime as in Flink; and of two that are combined
-        across inputs, nothing says in which order the end of an input releases them.
+        Two aligned ones could wait for each other forever, in dsv2 as in Flink. Of two that are combined across inputs,
+        the order in which the end of an input releases them is not defined.
         """
         draw = self.draw
         aligned, across = draw(special), draw(special)
@@ -236,7 +236,7 @@ class _Drawing:
         )
 
     def _input(self, kind: Kind) -> tuple[Port, How]:
-        """A stream of ``kind``, made from any that is there."""
+        """A stream of ``kind``, converted from any existing one."""
         port = self.draw(st.sampled_from(list(self.kinds)))
         hows: list[How] = [how for how, becomes in _BECOMES.items() if becomes == kind]
         if self.kinds[port] == kind:
@@ -252,7 +252,7 @@ class _Drawing:
             responses.extend(["join"] * 4)
         moments: list[Moment] = ["open", "record", "record", "end"]
         if not self.answered:
-            moments.append("watermark")  # who answers every watermark with another doubles them: one is enough
+            moments.append("watermark")  # answering every watermark with another doubles them: one is enough
         emits = draw(st.lists(st.tuples(st.sampled_from((0, 0, 1)), st.sampled_from(moments)), max_size=2))
         self.answered |= any(moment == "watermark" for _, moment in emits)
         dumps: list[Literal["never", "watermark", "end"]] = ["never", "never", "watermark", "end"]

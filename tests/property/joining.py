@@ -1,4 +1,4 @@
-"""A join of two inputs with two channels each, driven by hand, and what may happen to it."""
+"""A join of two inputs with two channels each, driven step by step, and the events that may happen to it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from tests.support import long_lists
 
 __all__ = ("CHANNELS", "HISTORIES", "Event", "JoinDriver", "Wait", "event_time", "pair")
 
-CHANNELS = 4  # the first two are of the left side
+CHANNELS = 4  # the first two belong to the left side
 CHANNEL = st.integers(0, CHANNELS - 1)
 
 
 class Wait(NamedTuple):
-    """Nothing comes for so long."""
+    """Nothing arrives for this time."""
 
     ms: int
 
 
 class Event(NamedTuple):
-    """A row or a signal comes on a channel, or nothing does; before it the join may be put into bytes."""
+    """A row or a signal arrives on a channel, or nothing does. The join may be restarted before it."""
 
     channel: int
     element: Row | Watermark | IdleStatus | EndOfInput | Wait
@@ -56,7 +56,7 @@ def event_time(timestamp: int) -> LongWatermark:
 
 
 class JoinDriver:
-    """Runs ``function``, and tells event by event what comes out."""
+    """Runs ``function``, and returns its output for each event."""
 
     def __init__(
         self,
@@ -76,10 +76,10 @@ class JoinDriver:
         )
         self._forwarded = LONG_MIN
         self.moves: list[int] = []
-        """Where event time has been on its way, in ms."""
+        """Event time that was forwarded, in ms."""
 
     def take(self, event: Event) -> list[tuple[Any, Any, int]]:
-        """The results of ``event``, each with its timestamp and with the event time that downstream knows by then."""
+        """The results of ``event``, each with its timestamp and the event time that was forwarded by then."""
         harness = self.harness
         if event.restart:
             harness.restart()
@@ -104,7 +104,7 @@ class JoinDriver:
 
     @property
     def event_time(self) -> int:
-        """What the join takes for the time."""
+        """The current event time of the join."""
         return self.harness._task._event_time.current
 
     def state_size(self) -> int:
@@ -145,4 +145,4 @@ def _history(steps: list[tuple[tuple[str, int, Any], bool]], ends: Sequence[int]
 HISTORIES = st.builds(
     _history, long_lists(st.tuples(STEP, st.booleans()), max_size=40), st.permutations(range(CHANNELS))
 )
-"""Rows out of order, watermarks, channels that go idle and come back, time that passes; then the ends."""
+"""Rows out of order, watermarks, channels that become idle and active, time that passes, and then the ends."""

@@ -1,8 +1,8 @@
-"""Whether a run of a random graph was legal, judged by what its functions have noted.
+"""Judges whether a run of a random graph was legal, from the logs of its functions.
 
-Every record that was sent arrives once, where its partitioning allows, and in its place in its channel; watermarks show
-themselves as their declarations say; every function lives from ``open`` to ``close``, and forgets nothing meanwhile.
-From the sources, whose records are given, to the sinks this leaves no way for a record to be lost or made up.
+Every record that was sent arrives once, where its partitioning allows, and at its place in its channel. Watermarks
+arrive as their declarations require. Every function lives from ``open`` to ``close``, and loses no state. From the
+sources, whose records are given, to the sinks no record can be lost or invented undetected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from dsv2 import OperatorProgress
 from dsv2.graph import Edge, Exchange, Operator, Plan
 from dsv2.watermark import WatermarkDeclaration, WatermarkHandlingStrategy
-from tests.oracles.channels import Element, Heard, Record, Rule, Signal, is_legal
+from tests.oracles.channels import Element, Record, Rule, Signal, WatermarkHistory, is_legal
 from tests.property.graphs import Graph, Port, Source, Step, node_name
 from tests.property.traced import Event, Item, Responder, read_notes
 
@@ -26,7 +26,7 @@ _INCOMING = ("open", "record", "watermark", "end", "close")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of a graph has left behind."""
+    """The outcome of a run of a graph."""
 
     graph: Graph
     prefix: str
@@ -41,7 +41,7 @@ class Outcome:
         return next(operator for operator in self.plan.operators if operator.uid == name)
 
     def notes(self, index: int, subtask: int) -> list[Event]:
-        """What one subtask of a step has noted."""
+        """The log of one subtask of a step."""
         return read_notes(self.folder / node_name(self.prefix, index), subtask)
 
 
@@ -61,7 +61,7 @@ class _Judge:
         mine = f"{outcome.prefix}-"
         self._declarations = {i: d for i, d in outcome.plan.declarations.items() if i.startswith(mine)}
         self._rules = {identifier: Rule.of(d) for identifier, d in self._declarations.items()}
-        # node -> per subtask, per output: what it sent
+        # node -> output of each subtask and output port
         self._sent: dict[int, list[list[list[Element]]]] = {
             index: self._sent_by_source(index, node)
             for index, node in enumerate(outcome.graph.nodes)
@@ -74,7 +74,8 @@ class _Judge:
         return [[list(items[subtask :: source.parallelism])] for subtask in range(source.parallelism)]
 
     def check_step(self, index: int, step: Step) -> None:
-        """The life of every subtask, and what each of its inputs received; notes what it sent for those behind."""
+        """Check the life of every subtask and the elements received by each of its inputs. Record its output for
+        downstream."""
         operator = self._outcome.operator(index)
         assert operator.parallelism == step.parallelism
         notes = [self._outcome.notes(index, subtask) for subtask in range(step.parallelism)]
@@ -116,7 +117,7 @@ class _Judge:
 
     def _sends_to(self, output: int, step: Step, events: Sequence[Event]) -> Iterator[Element]:
         across = _Across(self._declarations, self._rules, len(step.inputs))
-        due: list[Signal] = []  # what the framework sends once the callback is done
+        due: list[Signal] = []  # sent by the framework after the callback
         for event in events:
             if event[0] in _INCOMING:
                 yield from due
@@ -126,7 +127,7 @@ class _Judge:
             elif event[0] == "emit":
                 yield Signal(event[1], event[2])
             elif event[0] == "watermark" and not step.behaviour.polls:
-                due = across.let_on(*event[1:])
+                due = across.forward(*event[1:])
             elif event[0] == "end":
                 due = across.end(event[1])
 
@@ -141,7 +142,7 @@ class _Judge:
             assert progress.watermarks.get(identifier, (None,) * len(notes)) == tuple(last), progress
 
     def check_sink(self, port: Port, items: Sequence[Item]) -> None:
-        """All records of the port, those of each of its subtasks in their order."""
+        """Check all records of the port, those of each of its subtasks in their order."""
         sent = self._sent[port.node]
         expected = [[e.value for e in outputs[port.output] if isinstance(e, Record)] for outputs in sent]
         assert Counter(items) == Counter(item for channel in expected for item in channel), f"the sink of {port}"
@@ -151,7 +152,7 @@ class _Judge:
 
 
 class _Across:
-    """What an operator lets on of the watermarks that it has shown to its function."""
+    """The watermarks that an operator forwards after showing them to its function."""
 
     def __init__(
         self, declarations: Mapping[str, WatermarkDeclaration], rules: Mapping[str, Rule], inputs: int
@@ -160,12 +161,12 @@ class _Across:
         self._rules = rules
         self._inputs = inputs
         self._heard = {
-            identifier: Heard()
+            identifier: WatermarkHistory()
             for identifier, declaration in declarations.items()
             if declaration.combination_policy.combine_across_inputs and inputs > 1
         }
 
-    def let_on(self, side: int, identifier: str, value: int) -> list[Signal]:
+    def forward(self, side: int, identifier: str, value: int) -> list[Signal]:
         if self._declarations[identifier].default_handling_strategy is WatermarkHandlingStrategy.IGNORE:
             return []
         return self._combined(identifier, side, value) if identifier in self._heard else [Signal(identifier, value)]
@@ -202,7 +203,8 @@ def _check_life(where: str, step: Step, events: Sequence[Event]) -> None:
 
 
 def _check_state(where: str, step: Step, events: Sequence[Event]) -> None:
-    """Fields last: names are counted on, responses are those of a function that has seen all records so far."""
+    """Fields last: names are counted consecutively, and responses are those of a function that has seen all records so
+    far."""
     names = [event[2][2] for event in events if event[0] == "collect"]
     prefix, _, _ = where.partition(",")
     subtask = where.rpartition(" ")[2]
@@ -227,7 +229,7 @@ def _check_state(where: str, step: Step, events: Sequence[Event]) -> None:
 
 
 def _blocks(events: Sequence[Event]) -> Iterator[tuple[Event, list[Event]]]:
-    """Each callback with what was noted within it."""
+    """Each callback with the events logged within it."""
     starts = [place for place, event in enumerate(events) if event[0] in _INCOMING]
     for start, stop in zip(starts, [*starts[1:], len(events)], strict=True):
         yield events[start], list(events[start + 1 : stop])

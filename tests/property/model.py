@@ -1,4 +1,4 @@
-"""What the sinks of a random graph must hold, worked out from its sources alone, where that depends on no order."""
+"""Expected contents of the sinks of a random graph, from its sources alone, where no order matters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.property.traced import Responder
 __all__ = ("Bag", "expected_bags")
 
 Bag: TypeAlias = Counter[tuple[str, int]]
-"""Keys and numbers, without the names that tell who emitted them."""
+"""Keys and numbers, without the names of the emitting functions."""
 
 
 def expected_bags(graph: Graph) -> dict[Port, Bag]:
@@ -32,13 +32,13 @@ def _bags_of(step: Step, inputs: list[Bag]) -> Iterable[Bag]:
     by_key_only = step.kind == "keyed" or step.parallelism == 1  # all records of a key meet in one subtask
     response = step.behaviour.response
     if step.behaviour.dumps == "watermark" or response == "first":
-        return ()  # who comes first, and when
+        return ()  # depends on the order
     if response in ("count", "join") and not by_key_only:
         return ()
     if step.shape == "two-output" and response == "count":
-        return ()  # a record's number picks the output, its place the count
+        return ()  # a record's number picks the output, its position the count
     if step.shape == "two-input" and step.behaviour.dumps == "end" and step.kind == "keyed":
-        return ()  # the input that ends first finds the keys that are there by then
+        return ()  # the input that ends first visits the keys that exist by then
     outputs = [Bag() for _ in range(step.outputs)]
     if response == "join":
         outputs[0] = _joined(inputs[0], inputs[1])
@@ -52,7 +52,7 @@ def _bags_of(step: Step, inputs: list[Bag]) -> Iterable[Bag]:
                 outputs[(number + place) % step.outputs][pair] += 1
     visits = list(_visits(step, inputs))
     if visits and step.kind == "keyed" and step.shape == "broadcast":
-        return ()  # a rule visits the keys that are there by then
+        return ()  # a rule visits the keys that exist by then
     for visit in visits:
         outputs[0].update(visit)
     return outputs
@@ -72,7 +72,7 @@ def _totals(bag: Bag) -> Counter[str]:
 
 
 def _visits(step: Step, inputs: list[Bag]) -> Iterator[Bag]:
-    """What visiting all partitions emits, visit by visit."""
+    """The records emitted by visiting all partitions, visit by visit."""
     times = len(step.inputs) if step.behaviour.dumps == "end" else 0
     if step.shape == "broadcast":
         times += inputs[1].total()

@@ -1,4 +1,4 @@
-"""Runs of random graphs, and what is true of each."""
+"""Runs of random graphs, and the facts that hold for each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def outcomes_of(
     records_per_batch: int | None = None,
     needs_checkpoint: bool = False,
 ) -> Iterator[list[Outcome]]:
-    """Run the graphs side by side in one job; what they have noted is there until the end of the block."""
+    """Run the graphs side by side in one job. Their logs exist until the end of the block."""
     with TemporaryDirectory() as folder:
         env = ExecutionEnvironment.get_instance(runtime)
         env.set_execution_mode(mode)
@@ -50,7 +50,7 @@ def outcomes_of(
 
 
 def check(outcome: Outcome) -> None:
-    """Assert what is true of every run of the graph."""
+    """Assert the facts of every run of the graph."""
     check_legal(outcome)
     bags = expected_bags(outcome.graph)
     for port, items in outcome.results.items():
@@ -59,7 +59,7 @@ def check(outcome: Outcome) -> None:
 
 
 def everything(outcome: Outcome) -> Any:
-    """All that a run has left behind, to be compared."""
+    """The complete outcome of a run, for comparison."""
     notes = [
         outcome.notes(index, subtask)
         for index, node in enumerate(outcome.graph.nodes)

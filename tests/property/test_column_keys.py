@@ -1,4 +1,4 @@
-"""Keys in columns go to the subtask that they go to one by one."""
+"""Keys in columns go to the same subtasks as single keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dsv2.arrow.hashing import subtasks_of
 from dsv2.errors import InvalidKeyError
 from dsv2.runtime.state.key_groups import subtask_of
 
-M = (1 << 61) - 1  # the modulus of Python's hash of numbers, around which mistakes would hide
+M = (1 << 61) - 1  # the modulus of Python's hash of numbers, near which errors are likely
 EDGES = st.builds(lambda factor, off: M * factor + off, st.integers(-3, 3), st.integers(-1, 1))
 COLUMNS: Sequence[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (
@@ -42,8 +42,8 @@ def test_one_column(data: st.DataObject, column: tuple[pa.DataType, st.SearchStr
 
 
 @pytest.mark.parametrize("edge", [-(2**63), -M, -(2**32), -2, 0, 2**31, 2**32, 2**33, M, 2**63])
-def test_numbers_by_themselves(edge: int) -> None:
-    """Others beside them may decide how they are hashed."""
+def test_single_numbers(edge: int) -> None:
+    """Other numbers in the column may change how they are hashed."""
     for number in range(max(edge - 2, -(2**63)), min(edge + 3, 2**63)):
         for column in ([number], [number, 1]):
             expected = [subtask_of(value, 1 << 15, 1 << 15) for value in column]
@@ -61,6 +61,6 @@ def test_several_columns_are_a_tuple(data: st.DataObject, columns: list[Any], co
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()])
-def test_a_missing_key_is_refused(kind: pa.DataType) -> None:
+def test_missing_key_is_refused(kind: pa.DataType) -> None:
     with pytest.raises(InvalidKeyError, match="must not be None"):
         subtasks_of([pa.array([None], kind)], 128, 2)

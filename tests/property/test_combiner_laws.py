@@ -1,7 +1,7 @@
-"""The laws of combining, for any order of arrivals and of channels that go inactive and active again.
+"""Laws of combining, for any order of arrivals and of channels that become inactive and active.
 
-The models say what a combiner must answer, from the definition: a channel that sent nothing holds the neutral value,
-and so does one that is inactive once its last value has counted. They keep no state but what has happened so far.
+The models follow the definition: a channel that sent nothing has the neutral value, and so does an inactive one once
+its last value has counted. Their only state is the history.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dsv2.watermark.combiner import Combiner, WatermarkCombiner, new_combiner
 from tests.profiles import examples
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-# An example takes microseconds; a deadline would only measure what else the machine does.
+# An example takes microseconds. A deadline would only measure the load of the machine.
 law = examples(300)
 
 What: TypeAlias = Literal["update", "deactivate", "activate", "end"]
@@ -28,7 +28,7 @@ Event: TypeAlias = tuple[What, int, int]
 
 @dataclass(frozen=True)
 class Function:
-    """A combination function by its definition: two values into one, and the value that changes nothing."""
+    """A combination function by its definition: it combines two values, and has a neutral value."""
 
     name: str
     of_two: Callable[[int, int], int]
@@ -60,7 +60,7 @@ FUNCTIONS = (
 
 @dataclass
 class Model:
-    """What a plain combiner delivers."""
+    """The output of a plain combiner."""
 
     function: Function
     wait: bool
@@ -88,7 +88,7 @@ class Model:
             self.deliver(self.function.fold(counted.values()))
             self.uncounted, self.came_back = {}, False
         if present and self.function.fold(present.values()) > self.delivered[-1]:
-            self.deliver(self.function.fold(present.values()))  # who has gone holds nobody back
+            self.deliver(self.function.fold(present.values()))  # inactive channels hold nothing back
         return self.delivered[before:]
 
     def deliver(self, combined: int) -> None:
@@ -98,7 +98,7 @@ class Model:
 
 @dataclass
 class AlignedModel:
-    """What an aligned combiner delivers."""
+    """The output of an aligned combiner."""
 
     function: Function
     channels: int
@@ -134,7 +134,7 @@ def histories(draw: st.DrawFn) -> tuple[Function, int, list[Event]]:
 
 
 def until_the_end(events: list[Event]) -> list[Event]:
-    """Without what comes on a channel after its end."""
+    """The events without those of a channel after its end."""
     ended = set[int]()
     left = []
     for event in events:
@@ -146,7 +146,7 @@ def until_the_end(events: list[Event]) -> list[Event]:
 
 
 def apply(combiner: Combiner, event: Event) -> list[int]:
-    """What ``event`` delivers."""
+    """The output for ``event``."""
     what, channel, value = event
     delivered = combiner.update(channel, value) if what == "update" else getattr(combiner, what)(channel)
     values = []
@@ -157,7 +157,7 @@ def apply(combiner: Combiner, event: Event) -> list[int]:
 
 
 def reloaded(combiner: Combiner, declaration: WatermarkDeclaration, channels: int) -> Combiner:
-    """A new combiner with the state of ``combiner``, carried as the text of plain literals."""
+    """A new combiner with the state of ``combiner``, passed as the text of plain literals."""
     other = new_combiner(declaration, channels)
     other.restore(literal_eval(repr(combiner.snapshot())))
     assert other.snapshot() == combiner.snapshot()
@@ -166,7 +166,7 @@ def reloaded(combiner: Combiner, declaration: WatermarkDeclaration, channels: in
 
 @law
 @given(histories(), st.booleans())
-def test_delivers_what_the_model_says_at_every_step(history: tuple[Function, int, list[Event]], wait: bool) -> None:
+def test_combiner_matches_the_model_at_every_step(history: tuple[Function, int, list[Event]], wait: bool) -> None:
     function, channels, events = history
     model, combiner = Model(function, wait, channels), new_combiner(function.declare(wait), channels)
     for event in events:
@@ -176,7 +176,7 @@ def test_delivers_what_the_model_says_at_every_step(history: tuple[Function, int
 
 @law
 @given(histories())
-def test_an_aligned_combiner_delivers_once_per_round(history: tuple[Function, int, list[Event]]) -> None:
+def test_aligned_combiner_delivers_once_per_round(history: tuple[Function, int, list[Event]]) -> None:
     function, channels, events = history
     model = AlignedModel(function, channels)
     combiner = new_combiner(function.declare(wait=True, aligned=True), channels)
@@ -186,7 +186,7 @@ def test_an_aligned_combiner_delivers_once_per_round(history: tuple[Function, in
 
 @law
 @given(histories(), st.booleans(), st.booleans())
-def test_a_restart_between_any_two_steps_changes_nothing(
+def test_restart_between_any_two_steps_changes_nothing(
     history: tuple[Function, int, list[Event]], wait: bool, aligned: bool
 ) -> None:
     function, channels, events = history
@@ -199,7 +199,7 @@ def test_a_restart_between_any_two_steps_changes_nothing(
 
 @law
 @given(histories(), st.booleans(), st.booleans(), st.data())
-def test_channels_that_were_inactive_from_the_start_are_as_if_they_had_just_gone(
+def test_initially_inactive_channels_equal_deactivated_ones(
     history: tuple[Function, int, list[Event]], wait: bool, aligned: bool, data: st.DataObject
 ) -> None:
     function, channels, events = history
@@ -213,14 +213,14 @@ def test_channels_that_were_inactive_from_the_start_are_as_if_they_had_just_gone
 
 @st.composite
 def lanes(draw: st.DrawFn, function: Function, *, largest: int = 4) -> tuple[list[list[int]], list[int]]:
-    """What each channel sends before it ends, and an order in which they are read: a channel per element or end."""
+    """The values of each channel before it ends, and a reading order: a channel for each element or end."""
     sent = draw(st.lists(st.lists(st.sampled_from(function.values), max_size=largest), min_size=1, max_size=4))
     turns = [channel for channel, values in enumerate(sent) for _ in range(len(values) + 1)]
     return sent, draw(st.permutations(turns))
 
 
 def read(combiner: Combiner, sent: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
-    """What is delivered if the channels are read in this order, until all have ended."""
+    """The output if the channels are read in this order until all have ended."""
     scripts = [iter(values) for values in sent]
     delivered = []
     for channel in order:
@@ -231,10 +231,8 @@ def read(combiner: Combiner, sent: Sequence[Sequence[int]], order: Iterable[int]
 
 @law
 @given(st.sampled_from(FUNCTIONS), st.data())
-def test_with_one_value_from_each_channel_the_first_combination_is_that_of_all(
-    function: Function, data: st.DataObject
-) -> None:
-    """However they are read, as long as all are waited for; a maximum then stays, although the channels end."""
+def test_first_combination_includes_one_value_of_each(function: Function, data: st.DataObject) -> None:
+    """In any reading order, as long as all are waited for. A maximum then stays, although the channels end."""
     sent, order = data.draw(lanes(function, largest=1))
     values = [value for values in sent for value in values]
     delivered = read(new_combiner(function.declare(wait=True), len(sent)), sent, order)
@@ -246,17 +244,17 @@ def test_with_one_value_from_each_channel_the_first_combination_is_that_of_all(
 
 @law
 @given(st.sampled_from(FUNCTIONS), st.booleans(), st.booleans(), st.data())
-def test_the_last_value_of_every_channel_takes_part_in_what_is_delivered(
+def test_last_value_of_every_channel_is_combined(
     function: Function, wait: bool, idle: bool, data: st.DataObject
 ) -> None:
-    """Whatever the interleaving, and also if the channels are idle when they send it."""
+    """In any interleaving, and also if the channels are idle when they send it."""
     sent, order = data.draw(lanes(Function("min", min, 0, range(100))))
     sent = [[4 * number + channel for number in range(len(values))] for channel, values in enumerate(sent)]
     combined: list[set[int]] = []
 
     def fold(values: Iterable[int]) -> int:
         combined.append(set(values))
-        return -len(combined)  # never the same twice, so that each combination is delivered
+        return -len(combined)  # never the same value twice, so each combination is delivered
 
     combiner = new_combiner(function.declare(wait), len(sent))
     assert isinstance(combiner, WatermarkCombiner)
@@ -270,15 +268,15 @@ def test_the_last_value_of_every_channel_takes_part_in_what_is_delivered(
 
 @law
 @given(st.sampled_from(FUNCTIONS), st.booleans(), st.data())
-def test_the_final_value_depends_on_no_interleaving(function: Function, wait: bool, data: st.DataObject) -> None:
-    """Each channel says its part and may then go idle. One stays, so that it is not the order of these that counts."""
+def test_final_value_does_not_depend_on_the_interleaving(function: Function, wait: bool, data: st.DataObject) -> None:
+    """Each channel sends its values and may then become idle. One stays active, so their order does not matter."""
     parts = data.draw(st.lists(st.lists(st.sampled_from(function.values), max_size=4), min_size=1, max_size=4))
     assume(parts[0])
     gone = [channel for channel in range(1, len(parts)) if data.draw(st.booleans())]
     turns = [channel for channel, part in enumerate(parts) for _ in part]
 
     def final(order: Sequence[int]) -> int:
-        """After all have said their part: who has gone by then lets a minimum rise, and a maximum stay."""
+        """After all values were sent: inactive channels let a minimum rise, and a maximum stay."""
         combiner = new_combiner(function.declare(wait), len(parts))
         scripts, delivered = [iter(part) for part in parts], list[int]()
         for channel in order:

@@ -1,4 +1,4 @@
-"""Event time and its flag, over channels and over inputs, against a model that keeps both for each (FLIP-326)."""
+"""Event time and its flag over channels and inputs, compared with a model that keeps both for each (FLIP-326)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dsv2.watermark.event_time import (
 )
 
 Step: TypeAlias = tuple[int, Literal["flag", "idle", "active", "end"] | int]
-"""What comes, and on which channel or input; a number is an event time."""
+"""An event and its channel or input. A number is an event time."""
 
 DECLARED: dict[str, WatermarkDeclaration] = {
     EVENT_TIME: EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION,
@@ -51,7 +51,7 @@ class Member:
 
 
 class Model:
-    """The rules word by word."""
+    """The rules, literally."""
 
     def __init__(self) -> None:
         self.members = [Member() for _ in range(MEMBERS)]
@@ -59,7 +59,7 @@ class Model:
         self.flag = False
 
     def out(self) -> list[int]:
-        """What goes out now."""
+        """The output at this point."""
         live = [member for member in self.members if not member.ended]
         if live and all(member.flag for member in live):
             is_new, self.flag = not self.flag, True
@@ -75,7 +75,7 @@ class Model:
 
 
 class ChannelModel(Model):
-    """Of one input."""
+    """The channels of one input."""
 
     def take(self, step: Step) -> list[int]:
         channel, what = self.members[step[0]], step[1]
@@ -87,7 +87,7 @@ class ChannelModel(Model):
             if channel.idle:
                 channel.idle = False
                 channel.aligned = channel.flag or channel.time >= self.time
-            return []  # as in Flink: until it says something
+            return []  # as in Flink: until it sends something
         elif what == "idle" or what == "end":
             return self.leave(channel, what)
         elif not channel.active or channel.flag or what <= channel.time:
@@ -111,7 +111,7 @@ class ChannelModel(Model):
 
 
 class InputModel(Model):
-    """Of one operator. An input that is active again counts at once, and event time makes it active."""
+    """The inputs of one operator. An input that becomes active counts at once, and event time makes it active."""
 
     def take(self, step: Step) -> list[int]:
         one, what = self.members[step[0]], step[1]
@@ -129,8 +129,8 @@ class InputModel(Model):
         return self.out()
 
 
-class Heard:
-    """Stands behind a gate."""
+class Recorder:
+    """Follows a gate."""
 
     def __init__(self) -> None:
         self.times: list[int] = []
@@ -161,7 +161,7 @@ def control(what: object) -> tuple[int, str, int | bool]:
 
 
 def until_the_end(steps: list[Step]) -> list[Step]:
-    """Without what comes on a channel or input after its end."""
+    """The steps without those of a channel or input after its end."""
     ended = set[int]()
     left = []
     for place, what in steps:
@@ -174,7 +174,7 @@ def until_the_end(steps: list[Step]) -> list[Step]:
 
 @given(steps=STEPS, restarts=st.sets(st.integers(0, 39)))
 def test_over_channels(steps: list[Step], restarts: set[int]) -> None:
-    model, heard = ChannelModel(), Heard()
+    model, heard = ChannelModel(), Recorder()
     gate = InputGate(0, MEMBERS, DECLARED, heard)
     expected = list[int]()
     for number, (channel, what) in enumerate(until_the_end(steps)):
@@ -209,7 +209,7 @@ def test_over_inputs(steps: list[Step], restarts: set[int]) -> None:
 
 
 class Timed(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, int]):
-    """Emits what time it is, whenever it is later."""
+    """Emits event time whenever it advances."""
 
     def process_record_from_first_input(self, record: Any, output: Any, ctx: Any) -> None: ...
 
@@ -220,8 +220,8 @@ class Timed(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, int]):
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 12) | st.booleans()), max_size=30))
-def test_a_receiver_is_where_the_sender_is_as_long_as_that_is_active(steps: list[tuple[int, int | bool]]) -> None:
-    """Statuses stand where they belong between the event times that an operator sends."""
+def test_active_sender_and_receiver_agree(steps: list[tuple[int, int | bool]]) -> None:
+    """An operator sends idle statuses at the right place between event times."""
     harness = TwoInputNonBroadcastHarness[Any, Any, int](Timed())
     inputs = harness.first_input, harness.second_input
     idle, receiver, reached, time = False, EventTimeCombiner(1), LONG_MIN, LONG_MIN

@@ -1,4 +1,4 @@
-"""Joins of every kind against slow ones, event by event: results, timestamps, late rows."""
+"""Joins of every kind, compared with slow ones, event by event: results, timestamps, late rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.profiles import examples
 from tests.property.joining import HISTORIES, Event, JoinDriver, Wait, pair
 
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
-any_join: Any = interval_join  # its overloads each take one type
+any_join: Any = interval_join  # each of its overloads accepts one type
 any_window_join: Any = window_join
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
 
@@ -33,7 +33,7 @@ LIFETIMES = {
 
 @pytest.mark.parametrize("lifetime", LIFETIMES)
 @given(history=HISTORIES)
-def test_a_join_gives_a_pair_when_the_second_of_it_comes(lifetime: str, history: list[Event]) -> None:
+def test_join_emits_a_pair_with_its_second_row(lifetime: str, history: list[Event]) -> None:
     driver = JoinDriver(join(pair, ttl=LIFETIMES[lifetime]))
     slow = SlowJoin(10 if LIFETIMES[lifetime] else None, renews=lifetime == "since they met")
     for event in history:
@@ -49,9 +49,7 @@ def test_a_join_gives_a_pair_when_the_second_of_it_comes(lifetime: str, history:
 
 @each_type
 @given(history=HISTORIES, bounds=BOUNDS)
-def test_an_interval_join_gives_what_the_slow_one_gives(
-    join_type: JoinType, history: list[Event], bounds: tuple[int, int]
-) -> None:
+def test_interval_join_matches_the_slow_one(join_type: JoinType, history: list[Event], bounds: tuple[int, int]) -> None:
     lower, upper = bounds
     driver = JoinDriver(any_join(pair, ms(lower), ms(upper), join_type))
     slow = SlowIntervalJoin(join_type.value, lower, upper)
@@ -83,7 +81,7 @@ WINDOWS = {
 
 
 def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> list[Joined]:
-    """What the slow join gives when to it happens what has happened to ``driver`` last."""
+    """Results of the slow join for the event that ``driver`` processed last."""
     now = driver.harness.clock.now_ms()
     if isinstance(event.element, Wait):
         return slow.pass_time(now)
@@ -98,7 +96,7 @@ def windows_joined(slow: SlowWindowJoin, driver: JoinDriver, event: Event) -> li
 @each_type
 @examples(25)
 @given(history=HISTORIES)
-def test_a_window_join_gives_what_the_slow_one_gives(join_type: JoinType, windows: str, history: list[Event]) -> None:
+def test_window_join_matches_the_slow_one(join_type: JoinType, windows: str, history: list[Event]) -> None:
     driver = JoinDriver(any_window_join(WINDOWS[windows], pair, join_type))
     slow = SlowWindowJoin(join_type.value, WINDOWS[windows])
     for event in history:
@@ -120,9 +118,7 @@ def late_in(driver: JoinDriver, event: Event) -> list[Any]:
 
 
 @given(history=HISTORIES, bounds=BOUNDS)
-def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
-    history: list[Event], bounds: tuple[int, int]
-) -> None:
+def test_late_rows_of_an_interval_join_reach_the_callback(history: list[Event], bounds: tuple[int, int]) -> None:
     driver, slow = JoinDriver(any_join(pair, *map(ms, bounds), **WANTED)), SlowIntervalJoin("inner", *bounds)
     found: list[Any] = []
     for event in history:
@@ -136,7 +132,7 @@ def test_rows_that_are_late_for_an_interval_go_where_they_are_wanted(
 
 @pytest.mark.parametrize("windows", ["sliding", "session"])
 @given(history=HISTORIES)
-def test_rows_that_are_late_for_their_window_go_where_they_are_wanted(windows: str, history: list[Event]) -> None:
+def test_late_rows_of_a_window_join_reach_the_callback(windows: str, history: list[Event]) -> None:
     strategy = WINDOWS[windows]
     driver, slow = JoinDriver(any_window_join(strategy, pair, **WANTED)), SlowWindowJoin("inner", strategy)
     found: list[Any] = []

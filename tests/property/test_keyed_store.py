@@ -1,4 +1,4 @@
-"""Keyed state against a plain dict, and what it spares: only the pages of touched keys are decoded and encoded."""
+"""Keyed state compared with a plain dict. Only the pages of touched keys are decoded and encoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step: TypeAlias = tuple[str, Any, Any]
 
 
 def new_store(codec: Codec | None = None, remember: bool = True, entries: KeptEntries | None = None) -> PagedKeyedStore:
-    """``entries``: where its pages are, if not in the snapshot."""
+    """``entries``: the store of its pages, if not in the snapshot."""
     codec = codec or Codec(TypeRegistry())
     stores = in_blob if entries is None else in_entries(entries, codec)
     return PagedKeyedStore(codec, "Keyed state", remember, stores)
@@ -49,11 +49,11 @@ def pages_of(snapshot: tuple[Any, ...]) -> dict[int, bytes]:
 
 
 def contents(store: PagedKeyedStore) -> dict[Any, Any]:
-    """Every key with its entry; a key that is merely remembered has none."""
+    """Every key with its entry. A key that is only remembered has none."""
     return {key: store.find(key) or None for key in store}
 
 
-# Few keys, so that they meet again; some are equal to one of another type.
+# Few keys, so that they occur repeatedly. Some are equal to one of another type.
 KEYS = st.integers(0, 9) | st.sampled_from(["a", "b", b"a", 1.0, 2.5, True, ("a", 1), ("a", 1.0), (), -1])
 STEPS: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
@@ -69,10 +69,8 @@ LAYOUTS = st.none() | st.builds(KeptEntries)
 
 
 @given(LAYOUTS, st.booleans(), st.sampled_from([0, 64, 256]), STEPS)
-def test_it_is_a_dict_whatever_is_done_to_it(
-    entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]
-) -> None:
-    """``before``: keys that are there already, besides those of the steps; one more, and a page is divided."""
+def test_behaves_like_a_dict(entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]) -> None:
+    """``before``: the number of existing keys other than those of the steps. One more key divides a page."""
     store = filled(range(100, 100 + before), remember=remember, entries=entries)
     model: dict[Any, Any] = {key: {"state": key} for key in range(100, 100 + before)}
     for what, key, value in steps:
@@ -115,10 +113,8 @@ COLUMN_STEPS: st.SearchStrategy[list[Step]] = long_lists(
 
 
 @given(LAYOUTS, st.booleans(), st.sampled_from([0, 64, 256]), COLUMN_STEPS)
-def test_columns_are_dicts_whatever_is_done_to_them(
-    entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]
-) -> None:
-    """Beside entries, in pages that are divided; None is a value like any other."""
+def test_columns_behave_like_dicts(entries: KeptEntries | None, remember: bool, before: int, steps: list[Step]) -> None:
+    """Alongside entries, in pages that are divided. None is a value like any other."""
 
     def with_columns(store: PagedKeyedStore) -> PagedKeyedStore:
         for name in COLUMNS:
@@ -148,7 +144,7 @@ def test_columns_are_dicts_whatever_is_done_to_them(
                 store.entry(key)["state"] = values["entry"] = value
             case "look":
                 assert column.get(key, "none") == values.get(name, "none")
-            case "visit":  # everything is at hand then, and nothing has changed
+            case "visit":  # everything is live then, and nothing has changed
                 assert set(store) == {key for key, values in model.items() if values or remember}
             case "snapshot":
                 store.snapshot()
@@ -171,7 +167,7 @@ def in_column(keys: Any, codec: Codec | None = None) -> PagedKeyedStore:
     return store
 
 
-def test_a_touched_key_has_its_page_encoded_and_no_other() -> None:
+def test_only_the_page_of_a_touched_key_is_encoded() -> None:
     codec = CountingCodec()
     store = reloaded(in_column(range(1000)), codec)
     column = store.column("s")
@@ -187,8 +183,8 @@ def test_a_touched_key_has_its_page_encoded_and_no_other() -> None:
         assert dict(again.columns_of(key)) == {"s": [key, "changed"] if key in touched else [key]}
 
 
-def test_after_a_snapshot_a_key_is_touched_anew() -> None:
-    """What is changed without a touch would be lost, so nothing is at hand then."""
+def test_key_is_touched_again_after_a_snapshot() -> None:
+    """A change without a touch would be lost, so nothing is live then."""
     store = in_column(range(10))
     store.snapshot()
     assert (store.touched, store.column("s")) == (set(), {})
@@ -197,7 +193,7 @@ def test_after_a_snapshot_a_key_is_touched_anew() -> None:
     assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
 
 
-def test_a_key_whose_page_was_only_looked_at_is_touched_all_the_same() -> None:
+def test_key_of_a_page_that_was_only_read_is_touched() -> None:
     store = reloaded(in_column(range(10)))
     column = store.column("s")
     assert dict(store.columns_of(3)) == {"s": [3]}
@@ -208,7 +204,7 @@ def test_a_key_whose_page_was_only_looked_at_is_touched_all_the_same() -> None:
     assert dict(reloaded(store).columns_of(3)) == {"s": [3, "changed"]}
 
 
-def test_a_state_that_is_no_longer_declared_is_kept_with_its_key() -> None:
+def test_state_that_is_no_longer_declared_is_kept() -> None:
     store = new_store()
     column = store.column("other")
     store.restore(in_column(range(100)).snapshot())
@@ -227,9 +223,7 @@ DEADLINES: st.SearchStrategy[list[Step]] = long_lists(
 
 
 @given(LAYOUTS, st.sampled_from([0, 64, 256]), DEADLINES)
-def test_deadlines_are_found_once_each_whatever_happens(
-    entries: KeptEntries | None, before: int, steps: list[Step]
-) -> None:
+def test_deadlines_are_found_exactly_once(entries: KeptEntries | None, before: int, steps: list[Step]) -> None:
     store = filled(range(100, 100 + before), remember=False, entries=entries)
     model: dict[Any, set[int]] = {}
     for what, key, time in steps:
@@ -269,23 +263,23 @@ def set_deadlines(store: PagedKeyedStore, key: Any, times: set[int]) -> None:
         entry.pop(Domain.EVENT_TIME, None)
 
 
-def test_deadlines_follow_their_keys_when_the_pages_are_divided() -> None:
+def test_deadlines_follow_their_keys_to_divided_pages() -> None:
     store = filled(range(128), remember=False)
-    store.entry(128)  # one too many
+    store.entry(128)  # one too many for the pages
     for key in range(129):
         set_deadlines(store, key, {key})
         store.add_deadline(Domain.EVENT_TIME, key, key)
     assert sorted(store.take_due(Domain.EVENT_TIME, 128)) == [(key, key) for key in range(129)]
 
 
-def test_a_deadline_decodes_only_its_own_page() -> None:
+def test_deadline_decodes_only_its_own_page() -> None:
     before = filled(range(1000))
     set_deadlines(before, 17, {5, 9})
     before.add_deadline(Domain.EVENT_TIME, 17, 5)
     codec = CountingCodec()
     store = reloaded(before, codec)
     assert (store.take_due(Domain.EVENT_TIME, 4), codec.decoded) == ([], 0)
-    assert (store.take_due(Domain.EVENT_TIME, 5), codec.decoded) == ([(5, 17)], 2)  # and the deadlines of pages
+    assert (store.take_due(Domain.EVENT_TIME, 5), codec.decoded) == ([(5, 17)], 2)  # including the deadlines of pages
     assert store.next_deadline(Domain.EVENT_TIME) == 9
 
 
@@ -302,7 +296,7 @@ def test_only_the_page_of_a_key_is_decoded() -> None:
     assert codec.decoded == len(pages_of(store.snapshot()))
 
 
-def test_only_pages_that_changed_are_encoded_and_the_others_stay_the_same_objects() -> None:
+def test_only_changed_pages_are_encoded() -> None:
     codec = CountingCodec()
     store = reloaded(filled(range(1000)), codec)
     before = pages_of(store.snapshot())
@@ -316,7 +310,7 @@ def test_only_pages_that_changed_are_encoded_and_the_others_stay_the_same_object
     assert codec.encoded == 1
 
 
-def test_a_snapshot_does_not_change_with_the_store() -> None:
+def test_snapshot_does_not_change_with_the_store() -> None:
     store = filled(range(100))
     first = store.snapshot()
     kept = first[0], (first[1][0], dict(pages_of(first)))
@@ -327,8 +321,8 @@ def test_a_snapshot_does_not_change_with_the_store() -> None:
     assert filled_again.find(3) == {"state": 3}
 
 
-def test_a_change_after_a_snapshot_is_in_the_next_one() -> None:
-    """``live`` is what hot code looks at: an entry in it must be one that will be encoded."""
+def test_change_after_a_snapshot_is_in_the_next_one() -> None:
+    """The hot path reads ``live``: an entry in it must be one that will be encoded."""
     store = filled(["a"])
     store.snapshot()
     assert not store.live
@@ -336,8 +330,8 @@ def test_a_change_after_a_snapshot_is_in_the_next_one() -> None:
     assert reloaded(store).find("a") == {"state": "changed"}
 
 
-def test_merely_seen_keys_are_kept() -> None:
-    """``apply_to_all_partitions`` visits them after a restart as well; Flink's does not."""
+def test_keys_without_state_are_kept() -> None:
+    """``apply_to_all_partitions`` visits them after a restart as well. Flink does not."""
     store = new_store()
     store.touch("a")
     store.entry("b")["state"] = 1
@@ -349,7 +343,7 @@ def test_merely_seen_keys_are_kept() -> None:
     assert again.find("b") == {"state": 1}
 
 
-def test_a_store_that_need_not_remember_goes_back_to_nothing() -> None:
+def test_store_that_forgets_keys_becomes_empty() -> None:
     nothing = new_store(remember=False).snapshot()
     store = reloaded(filled(range(1000), remember=False))
     for key in range(1000):
@@ -359,13 +353,13 @@ def test_a_store_that_need_not_remember_goes_back_to_nothing() -> None:
     assert list(store) == []
 
 
-def test_a_key_that_divides_the_pages_takes_nothing_away() -> None:
+def test_key_that_divides_pages_loses_nothing() -> None:
     store = reloaded(filled(range(64)))
     store.entry("one more")["state"] = 1
     assert len(set(reloaded(store))) == 65
 
 
-def test_a_restore_forgets_what_was_there() -> None:
+def test_restore_replaces_the_content() -> None:
     earlier = filled(["a"]).snapshot()
     store = filled(["a", "b"])
     store.entry("a")["state"] = "changed"
@@ -377,7 +371,7 @@ def test_a_restore_forgets_what_was_there() -> None:
     assert store.snapshot() == earlier
 
 
-def test_keys_may_come_and_go_while_all_are_visited() -> None:
+def test_keys_may_change_during_iteration() -> None:
     store = filled(range(100), remember=False)
     visited = []
     for key in store:
@@ -389,7 +383,7 @@ def test_keys_may_come_and_go_while_all_are_visited() -> None:
 
 
 @pytest.mark.parametrize("count", [1000, 20_000])
-def test_pages_stay_small_although_the_keys_are_those_of_one_subtask(count: int) -> None:
+def test_pages_stay_small_with_the_keys_of_one_subtask(count: int) -> None:
     keys = [key for key in range(8 * count) if subtask_of(key, 128, 8) == 3]
     codec = Codec(TypeRegistry())
     pages = pages_of(filled(keys, codec).snapshot())
@@ -400,6 +394,6 @@ def test_pages_stay_small_although_the_keys_are_those_of_one_subtask(count: int)
 
 
 @pytest.mark.parametrize("key", [None, float("nan"), object(), (1, None, frozenset())])
-def test_what_cannot_be_a_key_is_refused(key: Any) -> None:
+def test_invalid_key_is_refused(key: Any) -> None:
     with pytest.raises(InvalidKeyError):
         new_store().touch(key)

@@ -1,4 +1,4 @@
-"""Pages as entries of a map: what is read and written of them, how they become more, and what is not whole."""
+"""Pages as entries of a map: which are read and written, how they are divided, and damaged ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def keyed_store(entries: KeptEntries) -> PagedKeyedStore:
     return PagedKeyedStore(CODEC, OWNER, True, in_entries(entries, CODEC))
 
 
-def going_on(store: PagedKeyedStore, entries: KeptEntries) -> PagedKeyedStore:
+def next_store(store: PagedKeyedStore, entries: KeptEntries) -> PagedKeyedStore:
     """The store of the next micro-batch."""
     snapshot = store.snapshot()
     entries.forget_calls()
@@ -47,10 +47,10 @@ def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
     store = keyed_store(entries)
     for key in range(keys):
         store.entry(key)["count"] = 1
-    return going_on(store, entries)
+    return next_store(store, entries)
 
 
-# --- How pages become more ------------------------------------------------------------------------------------------
+# --- How pages are divided ------------------------------------------------------------------------------------------
 
 
 @given(
@@ -59,10 +59,8 @@ def counted(keys: int, entries: KeptEntries) -> PagedKeyedStore:
     st.integers(1, 40),
     st.integers(0, 200),
 )
-def test_each_key_is_in_its_page_however_many_there_are(
-    entries: Layout, keys: list[Any], count: int, more: int
-) -> None:
-    """They become more one by one, then by ``more``."""
+def test_each_key_is_in_its_page(entries: Layout, keys: list[Any], count: int, more: int) -> None:
+    """The number of pages grows one by one, then by ``more``."""
     at_once = count + more
     pages = Pages(CODEC, OWNER, page_store(entries))
     for key in keys:
@@ -72,7 +70,7 @@ def test_each_key_is_in_its_page_however_many_there_are(
         pages.changed.clear()
         assert pages.grow(KEYS_PER_PAGE * number + 1) == range(number, number + 1)
         assert len(pages.changed) == 2, "one page becomes two, and no other is touched"
-        if number == count // 2:  # put away in between
+        if number == count // 2:  # stored in between
             pages.changed |= set(range(pages.count))
             snapshot = pages.snapshot()
             pages = Pages(CODEC, OWNER, page_store(entries))
@@ -85,8 +83,8 @@ def test_each_key_is_in_its_page_however_many_there_are(
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100, 1023, 1024, 1025, 70_000])
-def test_pages_are_alike_in_size_whatever_their_number(count: int) -> None:
-    """Between two powers of two those that are not divided yet have twice as many keys."""
+def test_pages_have_similar_sizes(count: int) -> None:
+    """Between two powers of two, pages that are not divided yet have twice as many keys."""
     pages = Pages(CODEC, OWNER, BlobPages())
     pages.restore((count, {}))
     whole = 1 << count.bit_length() - 1
@@ -98,7 +96,7 @@ def test_pages_are_alike_in_size_whatever_their_number(count: int) -> None:
     assert abs(of_divided / 20_000 - divided / whole) < 0.02
 
 
-def test_a_key_more_costs_a_few_pages_at_most() -> None:
+def test_additional_keys_write_only_a_few_pages() -> None:
     entries = KeptEntries()
     store = counted(6400, entries)
     for key in range(6400, 6700):
@@ -113,29 +111,29 @@ def test_a_key_more_costs_a_few_pages_at_most() -> None:
     assert sorted(store) == list(range(6700))
 
 
-# --- What a micro-batch touches -------------------------------------------------------------------------------------
+# --- Pages that a micro-batch touches -------------------------------------------------------------------------------
 
 
-def test_only_the_pages_of_touched_keys_are_read_and_only_changed_ones_written() -> None:
+def test_only_touched_pages_are_read_and_changed_ones_written() -> None:
     entries = KeptEntries()
     store = counted(6400, entries)
     assert (entries.read, entries.written) == ([], [])
     store.entry(17)["count"] = 2
     store.entry(17)["count"] = 3
-    store.entry(18)  # looked at, as handles do, for they cannot tell
+    store.entry(18)  # read, as handles do, which cannot tell whether it changed
     assert len(entries.read) == 2
     store.snapshot()
     assert entries.written == entries.read[:1]
     assert len(entries.kept) == 200
 
 
-def test_deadlines_of_untouched_pages_are_not_read_before_they_are_due() -> None:
+def test_future_deadlines_of_untouched_pages_are_not_read() -> None:
     entries = KeptEntries()
     store = keyed_store(entries)
     for key in range(64_000):  # two thousand pages, eight blocks of deadlines
         store.entry(key)[Domain.EVENT_TIME] = [10_000 + key]
         store.add_deadline(Domain.EVENT_TIME, key, 10_000 + key)
-    store = going_on(store, entries)
+    store = next_store(store, entries)
     assert store.next_deadline(Domain.EVENT_TIME) == 10_000
     assert store.take_due(Domain.EVENT_TIME, 9_999) == []
     assert entries.read == []
@@ -143,8 +141,8 @@ def test_deadlines_of_untouched_pages_are_not_read_before_they_are_due() -> None
     assert [name for name, _ in entries.read] == ["deadlines/0", "keys"]
 
 
-def test_the_pages_of_an_operator_are_under_its_uid() -> None:
-    """Others of its chain have the same map."""
+def test_pages_of_an_operator_are_under_its_uid() -> None:
+    """Other operators of its chain have the same map."""
     entries = KeptEntries()
     env = local_environment()
     env.from_collection([1], "in").key_by(abs).process(one_input()).with_uid("f").to_sink(CollectSink())
@@ -154,7 +152,7 @@ def test_the_pages_of_an_operator_are_under_its_uid() -> None:
     assert {name for name, _ in entries.kept} == {"f/keys"}
 
 
-def test_panes_leave_nothing_behind() -> None:
+def test_removed_panes_leave_no_entries() -> None:
     entries = KeptEntries()
     panes = PagedPanes(CODEC, OWNER, in_entries(entries, CODEC))
     panes.open(5, 9, by_event=True).live.update({key: key for key in range(1000)})
@@ -172,7 +170,7 @@ def test_panes_leave_nothing_behind() -> None:
     assert (panes.snapshot(), entries.kept) == ({}, {})
 
 
-def test_a_map_that_has_lost_its_last_key_leaves_nothing_behind() -> None:
+def test_map_without_keys_leaves_no_entries() -> None:
     entries = KeptEntries()
     values = PagedMap(CODEC, OWNER, page_store(entries))
     values.live.update({key: key for key in range(1000)})
@@ -196,7 +194,7 @@ DEADLINES = long_lists(
 
 
 @given(LAYOUTS, DEADLINES)
-def test_deadlines_are_a_dict_of_which_the_least_is_known(entries: Layout, steps: list[tuple[str, int, int]]) -> None:
+def test_deadlines_are_a_dict_with_a_minimum(entries: Layout, steps: list[tuple[str, int, int]]) -> None:
     deadlines = Deadlines(CODEC, OWNER, page_store(entries))
     model: dict[int, int] = {}
     for what, page, time in steps:
@@ -224,11 +222,11 @@ def test_deadlines_are_a_dict_of_which_the_least_is_known(entries: Layout, steps
     assert entries is None or len(entries.kept) == len({page >> 8 for page in model})
 
 
-# --- Bytes that are not whole ---------------------------------------------------------------------------------------
+# --- Damaged bytes --------------------------------------------------------------------------------------------------
 
 
 def damaged(blob: bytes) -> dict[str, bytes]:
-    """What may become of a page, by what is said of it."""
+    """Damage to a page, by its error message."""
     return {
         "the bytes are damaged (length or checksum does not fit).": blob[:-1] + bytes([blob[-1] ^ 1]),
         "these bytes are not a page of dsv2.": b"XXXX" + blob[4:],
@@ -240,7 +238,7 @@ def damaged(blob: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("said", damaged(b"DSV2" + bytes(20)))
-def test_a_page_that_is_not_whole_is_refused_with_its_operator(said: str) -> None:
+def test_damaged_page_is_refused_with_its_operator(said: str) -> None:
     entries = KeptEntries()
     store = counted(1, entries)
     entries.kept["keys", 0] = damaged(entries.kept["keys", 0])[said]
@@ -249,7 +247,7 @@ def test_a_page_that_is_not_whole_is_refused_with_its_operator(said: str) -> Non
     assert str(refused.value) == f"{OWNER}, page 0: {said}"
 
 
-def test_a_page_that_is_missing_is_not_taken_for_an_empty_one() -> None:
+def test_missing_page_is_refused() -> None:
     entries = KeptEntries()
     store = counted(1, entries)
     entries.kept.clear()

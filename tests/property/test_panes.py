@@ -1,4 +1,4 @@
-"""PagedPanes against plain dicts, and what they spare: only the pages of touched keys are decoded and encoded."""
+"""PagedPanes compared with plain dicts. Only the pages of touched keys are decoded and encoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dsv2.runtime.state.panes import PagedPane, PagedPanes
 from tests.support import CountingCodec, long_lists
 
 Model: TypeAlias = dict[int, tuple[int, bool, dict[Any, int]]]
-"""Slot to deadline, whether it is one of event time, and values by key."""
+"""Slot to deadline, whether the deadline is in event time, and values by key."""
 
 STEPS = long_lists(
     st.tuples(
@@ -53,8 +53,8 @@ def filled(keys: range) -> PagedPanes:
 
 
 @given(st.sampled_from([0, 64, 300]), STEPS)
-def test_they_are_dicts_whatever_is_done_to_them(before: int, steps: list[tuple[str, int, Any, int]]) -> None:
-    """``before``: keys that are in one of them already, so that it has more pages than one."""
+def test_behave_like_dicts(before: int, steps: list[tuple[str, int, Any, int]]) -> None:
+    """``before``: the number of existing keys in one of them, so that it has more than one page."""
     panes = reloaded(filled(range(100, 100 + before)))
     model: Model = {0: (9, True, {key: key for key in range(100, 100 + before)})}
     for what, slot, key, value in steps:
@@ -93,7 +93,7 @@ def test_they_are_dicts_whatever_is_done_to_them(before: int, steps: list[tuple[
     assert contents(panes) == model
 
 
-def test_of_one_deadline_the_later_window_comes_first() -> None:
+def test_later_window_of_equal_deadlines_comes_first() -> None:
     panes = new_panes()
     for slot in (10, 30, 20):
         panes.open(slot, 5, by_event=True)
@@ -104,7 +104,7 @@ def test_of_one_deadline_the_later_window_comes_first() -> None:
     assert order == [30, 20, 10]
 
 
-def test_only_the_page_of_a_touched_key_is_decoded_and_encoded() -> None:
+def test_only_the_page_of_a_touched_key_is_decoded() -> None:
     codec = CountingCodec()
     panes = reloaded(filled(range(1000)), codec)
     pane = panes.get(0)
@@ -120,7 +120,7 @@ def test_only_the_page_of_a_touched_key_is_decoded_and_encoded() -> None:
     assert sum(later[number] is not page for number, page in pages.items()) == 1
 
 
-def test_a_new_pane_is_not_hashed_before_it_is_kept() -> None:
-    """Most windows come and go within a micro-batch: they cost a dict."""
+def test_keys_of_a_new_pane_are_not_hashed() -> None:
+    """Most windows begin and end within a micro-batch. They cost a dict."""
     pane = new_panes().open(0, 9, by_event=True)
-    assert pane.take(object()) is None  # of which there is no hash
+    assert pane.take(object()) is None  # has no stable hash

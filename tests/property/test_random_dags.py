@@ -1,8 +1,8 @@
-"""Random graphs on random records: every run is legal, and all runs agree where there is only one answer.
+"""Random graphs on random records: every run is legal, and all runs agree if there is only one answer.
 
-Legal is judged hop by hop, from what the functions themselves have noted (``legality``), and from the sources alone
-where no order matters (``model``). A failing example is printed with all that is needed to build it again. The
-profile ``nightly`` (tests/profiles.py) runs more graphs, and other ones each time.
+Legality is judged hop by hop from the functions' own logs (``legality``), and from the sources alone where no order
+matters (``model``). A failing example is printed with all that is needed to build it again. The profile ``nightly``
+(tests/profiles.py) runs more graphs, and other ones each time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Way:
 
 
 SEEDS = st.integers(0, 1000)
-# Small micro-batches with state put into bytes between them are where state could be lost.
+# Small micro-batches with restarts in between are where state could be lost.
 RESTARTING = st.builds(
     Way, SEEDS, batches=st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple), fast=st.just(False)
 )
@@ -52,7 +52,7 @@ WAYS = st.one_of(RESTARTING, RESTARTING, st.builds(Way, SEEDS, st.sampled_from((
 
 
 def thorough(number: int) -> settings:
-    """Settings for so many graphs, which are slow to draw."""
+    """Settings for a number of graphs, which are slow to draw."""
     return settings(examples(number), suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -65,7 +65,7 @@ def test_every_local_run_is_legal(graph: Graph, way: Way) -> None:
 
 @thorough(20)
 @given(graphs(one_order=True), WAYS)
-def test_where_there_is_one_order_all_local_runs_are_the_same(graph: Graph, way: Way) -> None:
+def test_local_runs_agree_if_there_is_one_order(graph: Graph, way: Way) -> None:
     with (
         outcomes_of([graph], LocalRuntime()) as plain,
         outcomes_of([graph], way.runtime, way.mode) as other,
@@ -77,12 +77,12 @@ def test_where_there_is_one_order_all_local_runs_are_the_same(graph: Graph, way:
 def on_spark(
     spark: SparkSession, mode: RuntimeExecutionMode, number: int, batches: st.SearchStrategy[int | None]
 ) -> None:
-    """Several graphs of both kinds at a time; what comes of them must be legal, or what comes of them locally."""
+    """Run several graphs of both kinds at a time. The results must be legal, or equal to those of the local runtime."""
     from runtime_spark import SparkRuntime
 
     several = st.tuples(graphs(most_sources=2), graphs(most_sources=2), graphs(one_order=True))
 
-    # A job takes seconds: an example is left as it is found, and says which of its graphs is to blame.
+    # A job takes seconds: examples are not shrunk, and the error names the failing graph.
     @settings(thorough(number), phases=[Phase.explicit, Phase.reuse, Phase.generate])
     @given(several, batches)
     def run(several: tuple[Graph, Graph, Graph], records_per_batch: int | None) -> None:

@@ -1,4 +1,4 @@
-"""A job that is rescaled between micro-batches goes on as if nothing had happened, wherever its keys are now."""
+"""A job that is rescaled between micro-batches continues unchanged, wherever its keys are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Remembering(OneInputStreamProcessFunction[int, Any]):
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         ctx.metric_group.counter("records").inc()
         if record == 9:
-            return  # a key that is merely seen
+            return  # a key without state
         states = ctx.state_manager
         count, recent = states.get_state(COUNT), states.get_state(RECENT)
         count.update(count.value() + 1)
@@ -106,11 +106,11 @@ class Job:
         return [driver.progress("f") for driver in self._drivers]
 
     def keys(self) -> list[set[Any]]:
-        """Those that each subtask has seen."""
+        """The keys that each subtask has seen."""
         return [set(driver.subtask.head.keys()) for driver in self._drivers]
 
     def state(self, declaration: Any) -> list[Any]:
-        """What each subtask has of a state that belongs to subtasks."""
+        """The content of a subtask state in each subtask."""
         return [
             driver.subtask.head.visit(None, lambda ctx: ctx.state_manager.get_state(declaration).get())
             for driver in self._drivers
@@ -126,8 +126,8 @@ STEPS = long_lists(
 
 
 @given(parallelism=st.integers(1, 5), steps=STEPS)
-def test_keys_do_not_notice(parallelism: int, steps: list[tuple[str, int]]) -> None:
-    """Values, what expires, and timers, beside a job that is never rescaled."""
+def test_rescaling_does_not_affect_keys(parallelism: int, steps: list[tuple[str, int]]) -> None:
+    """Values, expiry and timers, compared with a job that is never rescaled."""
     steady, rescaled = Job(Remembering(), 1), Job(Remembering(), parallelism)
     for step, number in [*steps, ("rescale", 3), ("pass", 10)]:
         for job in (steady, rescaled):
@@ -165,7 +165,7 @@ def filled(declaration: Any, numbers: Sequence[int], parallelism: int) -> Job:
 @given(
     st.lists(st.integers(0, 99), max_size=20), st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3)
 )
-def test_lists_are_dealt_out_in_turns(numbers: list[int], parallelism: int, later: list[int]) -> None:
+def test_split_lists_are_distributed_in_turn(numbers: list[int], parallelism: int, later: list[int]) -> None:
     job = filled(SPLIT, numbers, parallelism)
     for new in later:
         before = [number for share in job.state(SPLIT) for number in share]
@@ -174,7 +174,7 @@ def test_lists_are_dealt_out_in_turns(numbers: list[int], parallelism: int, late
     assert Counter(number for share in job.state(SPLIT) for number in share) == Counter(numbers)
 
 
-def test_united_lists_go_to_everybody() -> None:
+def test_union_lists_go_to_every_subtask() -> None:
     job = filled(UNION, range(5), 2)
     job.rescale(3)
     assert job.state(UNION) == [[0, 2, 4, 1, 3]] * 3
@@ -214,9 +214,7 @@ def test_identical_state_is_copied() -> None:
     st.integers(1, 3),
     st.lists(st.integers(1, 5), max_size=3),
 )
-def test_what_was_broadcast_before_any_key_is_there_for_every_key(
-    steps: list[Any], parallelism: int, later: list[int]
-) -> None:
+def test_broadcasts_before_the_first_key_reach_every_key(steps: list[Any], parallelism: int, later: list[int]) -> None:
     rules = StateDeclarations.map_state_builder("rules", int, int).build_broadcast()
 
     def on_record(record: Any, output: Any, ctx: Any) -> None:
@@ -263,7 +261,7 @@ class Counting(Remembering):
         self.count += 1
 
 
-def test_fields_that_differ_cannot_be_redistributed() -> None:
+def test_different_fields_cannot_be_redistributed() -> None:
     job = Job(Counting(), 2)
     job.rescale(3)
     job.send(1)
@@ -278,7 +276,7 @@ def test_fields_that_differ_cannot_be_redistributed() -> None:
 
 
 class Lazy(Remembering):
-    """Keeps handles in fields once there is a record."""
+    """Keeps handles in fields from the first record on."""
 
     state: Any = None
     counter: Any = None
@@ -318,14 +316,14 @@ class Custom(Remembering):
         self.seen += 1
 
 
-def test_fields_that_say_themselves_what_they_are() -> None:
+def test_different_getstate_cannot_be_redistributed() -> None:
     job = Job(Custom(), 2)
     job.send(1)
     with pytest.raises(IncompatibleCheckpointError, match="differ in what __getstate__ returned"):
         job.rescale(1)
 
 
-def test_subtasks_that_have_not_seen_the_same_signals() -> None:
+def test_subtasks_must_have_received_the_same_signals() -> None:
     job = Job(Remembering(), 2)
     job._drivers[1].send(IDLE)
     with pytest.raises(IncompatibleCheckpointError) as refused:
@@ -336,7 +334,7 @@ def test_subtasks_that_have_not_seen_the_same_signals() -> None:
     )
 
 
-def test_fields_that_are_alike_are_copied() -> None:
+def test_equal_fields_are_copied() -> None:
     job = Job(Counting(), 2)
     sent = {subtask_of(number, 128, 2): number for number in range(10)}
     for number in sent.values():
@@ -347,12 +345,12 @@ def test_fields_that_are_alike_are_copied() -> None:
 
 
 class ByConstant(Remembering):
-    """Runs under one key in every subtask, as windows on streams without keys do."""
+    """Runs under one key in every subtask, like windows on non-keyed streams."""
 
     dsv2_partition_by_constant = True
 
 
-def test_one_key_of_two_subtasks_cannot_be_put_together() -> None:
+def test_one_key_in_two_subtasks_cannot_be_merged() -> None:
     job = Job(ByConstant(), 2, keyed=False)
     job.send(0)
     job.rescale(1)

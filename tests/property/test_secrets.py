@@ -1,4 +1,4 @@
-"""No secret shows, however it was given: in errors and their tracebacks, logs, ``repr``, plans and manifests."""
+"""Secrets are never shown, however they are passed: in errors and tracebacks, logs, ``repr``, plans and manifests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.durations import ms
 
 MARK = "QZX"
 SPECIAL = "@/:=%?&#'\"\\;, +*.~!$()[]{}|<>\tß"
-# Passwords in which every piece can be recognised, whatever they are cut into.
+# Passwords whose parts can be recognized, however they are split.
 PASSWORDS = st.lists(
     st.tuples(st.integers(0, 99), st.text(SPECIAL, max_size=2)).map(lambda piece: f"{MARK}{piece[0]}{piece[1]}"),
     min_size=1,
@@ -74,7 +74,7 @@ SECRET_OPTIONS = [name for name in OPTION_NAMES if re.search(r"password|secret|p
 
 @contextmanager
 def everything_that_shows() -> Iterator[list[str]]:
-    """Collects texts, and checks in the end that there is no piece of a password in any of them."""
+    """Collect texts, and check at the end that none contains a part of a password."""
     shown: list[str] = []
     handler = logging.Handler(logging.DEBUG)
     handler.emit = lambda record: shown.append(logging.Formatter().format(record))  # type: ignore[method-assign]
@@ -123,13 +123,13 @@ def test_passwords_of_postgres(password: str, conninfo_with: Callable[[str], str
 
 
 @pytest.mark.parametrize("conninfo", ["host=127.0.0.1 port=1 password=QZX", "postgresql://u:QZX%40@127.0.0.1:1/d"])
-def test_a_database_that_is_not_there(conninfo: str) -> None:
+def test_missing_database(conninfo: str) -> None:
     with everything_that_shows():
         PostgresSink[Any](conninfo, "t", ["id"], retry_timeout=ms(1)).begin(SinkInfo("job", "out", 1), 0)
 
 
 def misspelt(names: list[str]) -> st.SearchStrategy[str]:
-    """Names with a letter too few or too many, two letters exchanged, or in another spelling."""
+    """Names with a missing, additional or swapped letter, or in another spelling."""
 
     def change(name: str, place: int, kind: str) -> str:
         place %= len(name) - 1
@@ -166,9 +166,9 @@ def test_secret_options_of_kafka(password: str, name: str) -> None:
         use_kafka(shown, password, "127.0.0.1:1", {name: password})
 
 
-@example(f"{MARK}0,", "debug")  # of which the client shows a part
+@example(f"{MARK}0,", "debug")  # the client shows a part of it
 @given(PASSWORDS, st.sampled_from(["security.protocol", "linger.ms", "debug", "sasl.jaas.config", "acks"]))
-def test_secrets_as_values_of_other_options_of_kafka(password: str, name: str) -> None:
+def test_secrets_in_other_options_of_kafka(password: str, name: str) -> None:
     with everything_that_shows() as shown:
         use_kafka(shown, password, "127.0.0.1:1", {name: password})
 

@@ -1,4 +1,4 @@
-"""Every handle against a plain dict, through any history of keys, times, sweeps and restores."""
+"""Every handle compared with a plain dict, through random keys, times, expiry and restores."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def declared(kind: str, ttl: StateTtl | None) -> Any:
 
 
 class Held:
-    """The states of one operator, as a subtask holds them; a micro-batch begins whenever time passes."""
+    """The states of one operator, as a subtask holds them. A micro-batch begins whenever time passes."""
 
     def __init__(self, *declarations: StateDeclaration, codec: Codec | None = None, remember: bool = False) -> None:
         self._declarations = declarations
@@ -94,7 +94,7 @@ class Held:
 
 
 class Model:
-    """What any keyed state is: values in slots of keys, each with the time from which on it is not there."""
+    """A model of any keyed state: values in slots of keys, each with its expiry time."""
 
     def __init__(self, ttl: StateTtl | None) -> None:
         self.now = 0
@@ -103,7 +103,7 @@ class Model:
         self._next = 0
 
     def read(self, key: Any, *slots: Any) -> dict[Any, str]:
-        """What is there, of ``slots`` or of all; reading may make it live longer."""
+        """Return the values of ``slots``, or of all. Reading may extend their life."""
         there = self.peek(key)
         found = {slot: value for slot, value in there.items() if not slots or slot in slots}
         if self._ttl is not None and self._ttl.update is TtlUpdate.ON_READ_AND_WRITE:
@@ -200,7 +200,7 @@ def use_map(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
 
 
 def use_folded(model: Model, state: Any, key: Any, what: int, arg: int) -> None:
-    """The values so far are one value, which lives since the last was added."""
+    """The values so far are one value, which expires after the last addition."""
     if what < 3:
         state.add(str(arg))
         before = model.read(key).get(None)
@@ -224,7 +224,7 @@ USES: dict[str, Callable[..., None]] = {
 STEPS: st.SearchStrategy[list[Step]] = long_lists(
     st.tuples(
         st.sampled_from(["use", "use", "use", "use", "pass", "pass", "sweep", "restart", "snapshot", "fail"]),
-        st.tuples(st.integers(0, 1), st.integers(0, 5)),  # a key, and what to do with its state
+        st.tuples(st.integers(0, 1), st.integers(0, 5)),  # a key, and the operation on its state
         st.integers(0, 2),
     ),
     max_size=50,
@@ -234,7 +234,7 @@ STEPS: st.SearchStrategy[list[Step]] = long_lists(
 @pytest.mark.parametrize("lifetime", LIFETIMES)
 @pytest.mark.parametrize("kind", USES)
 @given(steps=STEPS)
-def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
+def test_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step]) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])
     held, model = Held(declaration), Model(LIFETIMES[lifetime])
     last = held.snapshot(), model.snapshot()
@@ -250,7 +250,7 @@ def test_a_handle_is_a_view_on_a_dict(kind: str, lifetime: str, steps: list[Step
                 last = held.snapshot(), model.snapshot()
             case "restart":
                 held.restart()
-            case "fail":  # what was done since the last snapshot is forgotten; the time is not
+            case "fail":  # changes since the last snapshot are lost, but not the time
                 held.restore(last[0])
                 model.restore(last[1])
     held.partition.key = NO_KEY
@@ -272,7 +272,7 @@ SHARED: dict[str, tuple[Any, Callable[..., None]]] = {
 
 @pytest.mark.parametrize("kind", SHARED)
 @given(steps=STEPS)
-def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: list[Step]) -> None:
+def test_subtask_state_is_one_dict_for_all_keys(kind: str, steps: list[Step]) -> None:
     declaration, use = SHARED[kind]
     held, model = Held(declaration), Model(None)
     last = held.snapshot(), model.snapshot()
@@ -293,8 +293,8 @@ def test_a_state_of_the_subtask_is_one_dict_whatever_the_key(kind: str, steps: l
 
 @pytest.mark.parametrize("kind", USES)
 @given(steps=STEPS)
-def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[Step]) -> None:
-    """Whatever was done to it: when all has expired, the state is what it was in the beginning."""
+def test_expired_state_leaves_nothing(kind: str, steps: list[Step]) -> None:
+    """Whatever the operations: when all has expired, the state equals the initial one."""
     declaration = declared(kind, StateTtl(ms(DURATION)))
     held, model = Held(declaration), Model(StateTtl(ms(DURATION)))
     empty = held.store.snapshot()
@@ -311,7 +311,7 @@ def test_what_lives_for_some_time_leaves_nothing_behind(kind: str, steps: list[S
 
 
 @given(long_lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 8)), max_size=40))
-def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, int]]) -> None:
+def test_states_with_different_ttl_share_a_key(steps: list[tuple[int, int, int]]) -> None:
     declarations = [
         StateDeclarations.value_state("0", int, ttl=StateTtl(ms(3))),
         StateDeclarations.value_state("1", int, ttl=StateTtl(ms(11))),
@@ -332,7 +332,7 @@ def test_states_of_different_lifetimes_share_a_key(steps: list[tuple[int, int, i
             assert {name for name in names if isinstance(name, str)} == alive
 
 
-def test_what_expires_is_found_without_looking_at_the_rest() -> None:
+def test_expiry_decodes_only_expired_pages() -> None:
     declaration = declared("value", StateTtl(ms(DURATION)))
     codec = CountingCodec()
     held = Held(declaration, codec=codec)
@@ -350,8 +350,8 @@ def test_what_expires_is_found_without_looking_at_the_rest() -> None:
     assert (codec.decoded, codec.encoded) == (2, 2), "a page, and what is known of the deadlines of pages"
 
 
-def test_a_deadline_that_comes_too_early_is_put_off() -> None:
-    """A value that is written all the time costs one look per lifetime."""
+def test_early_deadline_is_postponed() -> None:
+    """A value that is written all the time costs one check per lifetime."""
     declaration = declared("value", StateTtl(ms(DURATION)))
     held = Held(declaration)
     deadlines = []
@@ -364,8 +364,8 @@ def test_a_deadline_that_comes_too_early_is_put_off() -> None:
     assert held.handle(declaration, "key").value() == str(now)
 
 
-def test_a_fold_over_values_that_expire_begins_anew() -> None:
-    """Also when nothing has removed the old value yet."""
+def test_fold_over_expired_values_starts_fresh() -> None:
+    """Even if the old value has not been removed yet."""
     declaration = declared("reducing", StateTtl(ms(DURATION)))
     held = Held(declaration)
     held.handle(declaration, "key").add("a")
@@ -376,7 +376,7 @@ def test_a_fold_over_values_that_expire_begins_anew() -> None:
 
 
 @given(st.lists(st.lists(st.text(max_size=2), max_size=3), max_size=6))
-def test_folds_see_the_values_in_their_order(batches: list[list[str]]) -> None:
+def test_folds_see_the_values_in_order(batches: list[list[str]]) -> None:
     declaration = declared("aggregating", None)
     held = Held(declaration)
     for batch in batches:
@@ -402,7 +402,7 @@ READS: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = [
 
 @pytest.mark.parametrize(("kind", "write", "read"), READS)
 @pytest.mark.parametrize("lifetime", ["since written", "since read"])
-def test_whether_reading_prolongs_a_life(
+def test_reads_that_extend_the_life(
     kind: str, write: Callable[[Any], Any], read: Callable[[Any], Any], lifetime: str
 ) -> None:
     declaration = declared(kind, LIFETIMES[lifetime])
@@ -417,7 +417,7 @@ def test_whether_reading_prolongs_a_life(
     assert last == (alive if lifetime == "since read" else read(held.handle(declaration, "another")))
 
 
-def test_the_elements_of_a_list_expire_one_by_one() -> None:
+def test_elements_of_a_list_expire_separately() -> None:
     declaration = declared("list", StateTtl(ms(DURATION)))
     held = Held(declaration)
     left = {}

@@ -1,4 +1,4 @@
-"""A subtask that is put into bytes between any two frames goes on as if nothing had happened."""
+"""A subtask that is restarted between any two frames continues unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIGNALS = [*map(watermark, range(3)), watermark(1, "across"), watermark(True, "a
 
 
 class Remembering(OneInputStreamProcessFunction[int, Any]):
-    """Has state of every kind: fields, keys, a counter; and tells all of it at every watermark."""
+    """Has state of every kind: fields, keys, a counter. Emits all of it at every watermark."""
 
     def __init__(self) -> None:
         self.per_key: dict[int, list[int]] = {}
@@ -52,19 +52,19 @@ class Remembering(OneInputStreamProcessFunction[int, Any]):
 
     def on_watermark(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
         self.latest.append(-watermark.value)
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_state)
         return WatermarkHandlingResult.PEEK
 
     def end_input(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_state)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_state(self, output: Any, ctx: Any) -> None:
         key = ctx.state_manager.current_key
         output.collect((key, tuple(self.per_key[key]), self.opened))
 
 
 def chain(entries: KeptEntries | None = None) -> Driver:
-    """A keyed function with two channels; a second one chained to it; then taking turns over three subtasks."""
+    """A keyed function with two channels, a second one chained to it, and round-robin over three subtasks."""
     env = local_environment()
     numbers = env.from_collection(list[int]()).with_parallelism(2)
     stream = numbers.key_by(lambda number: number % 3).process(Remembering()).with_uid("f")
@@ -89,7 +89,7 @@ def pair() -> Driver:
 
 @st.composite
 def histories(draw: st.DrawFn, channels: int) -> Frames:
-    """Any frames, then the end of every channel."""
+    """Random frames, followed by the end of every channel."""
     element = st.integers(0, 9) | st.sampled_from(SIGNALS)
     frames = draw(st.lists(st.tuples(st.integers(0, channels - 1), st.lists(element, max_size=5)), max_size=10))
     return frames + [(channel, [ENDED]) for channel in draw(st.permutations(range(channels)))]
@@ -112,12 +112,12 @@ RESTARTS = st.lists(st.booleans(), min_size=1, max_size=5)
 
 
 @given(histories(channels=2), RESTARTS)
-def test_a_chain_with_state(frames: Frames, restarts: list[bool]) -> None:
+def test_chain_with_state(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(chain, frames, restarts)
 
 
 @given(histories(channels=2), RESTARTS)
-def test_a_chain_with_state_whose_pages_are_entries_of_a_map(frames: Frames, restarts: list[bool]) -> None:
+def test_chain_with_state_in_map_entries(frames: Frames, restarts: list[bool]) -> None:
     assert_restarts_change_nothing(lambda: chain(KeptEntries()), frames, restarts)
 
 
@@ -127,8 +127,8 @@ def test_two_inputs(frames: Frames, restarts: list[bool]) -> None:
 
 
 @given(histories(channels=2))
-def test_the_same_frames_give_the_same_frames_and_the_same_bytes(frames: Frames) -> None:
-    """A task that is tried again repeats itself."""
+def test_equal_frames_give_equal_frames_and_bytes(frames: Frames) -> None:
+    """A retried task repeats itself."""
     first, second = chain(), chain()
     for driver in (first, second):
         for channel, sequence in frames:

@@ -1,4 +1,4 @@
-"""The processing-time temporal join against a slow one, event by event: results, their order, what waits, and time."""
+"""The processing-time temporal join compared with a slow one, event by event: results, order, waiting records, time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS = long_lists(st.tuples(WHAT, st.integers(0, CHANNELS - 1), st.booleans()),
 
 
 class History:
-    """Events as they may come: nothing behind an end, no event time behind the flag, and no probe row that is late."""
+    """Legal histories: nothing after an end, no event time after the flag, and no late probe row."""
 
     def __init__(self) -> None:
         self._newest = 0
@@ -56,7 +56,7 @@ class History:
 
 
 def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
-    """Between keys there is no order among those that have waited."""
+    """The results by key, because the order between keys of buffered rows is not defined."""
     kept: dict[str, list[Joined]] = {}
     for joined, timestamp in results:
         probe = joined[0]
@@ -67,7 +67,7 @@ def by_key(results: list[Joined]) -> dict[str, list[Joined]]:
 
 @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
 @given(steps=STEPS, ends=st.permutations(range(CHANNELS)))
-def test_it_gives_what_the_slow_one_gives(
+def test_it_matches_the_slow_one(
     join_type: Literal[JoinType.INNER, JoinType.LEFT], steps: list[Any], ends: list[int]
 ) -> None:
     make: Any = processing_time_temporal_join

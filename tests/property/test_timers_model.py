@@ -1,4 +1,4 @@
-"""Timers against a model that keeps them in one set: any orders, any passing of time, restarts in between."""
+"""Timers compared with a model that keeps them in one set: random orders, times and restarts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.support import long_lists
 
 Kind: TypeAlias = Literal["event", "processing", "event by clock"]
 Fired: TypeAlias = list[tuple[int, int]]
-"""Keys and times, in the order of firing."""
+"""Keys and times in the order of firing."""
 
 END = 2**63 - 1
 
 
 class Change(NamedTuple):
-    """Timers to set and to take back."""
+    """Timers to set and to delete."""
 
     set: tuple[int, ...]
     unset: tuple[int, ...]
@@ -36,11 +36,11 @@ class Order(NamedTuple):
 
 
 Rules: TypeAlias = dict[int, Change]
-"""By the time of a timer what its firing changes, of the same key."""
+"""Changes to the timers of the same key, by the time of the firing timer."""
 
 
 class Alarms(OneInputEventTimeStreamProcessFunction[Order, tuple[int, int]]):
-    """Does as it is told."""
+    """Sets and deletes timers as its records and rules require."""
 
     def __init__(self, kind: Kind, rules: Rules) -> None:
         self.kind = kind
@@ -80,7 +80,7 @@ class Model:
         self.timers[order.key] -= {*order.change.unset}
 
     def pass_to(self, time: int, *, once: bool = False) -> Fired:
-        """What fires, key by key; ``once``: not those that are set meanwhile."""
+        """Return what fires, key by key. ``once`` excludes timers that are set meanwhile."""
         fired = []
         for key, timers in self.timers.items():
             first = set(timers)
@@ -95,7 +95,7 @@ class Model:
 
 
 class Driven:
-    """A harness on which time passes."""
+    """A harness whose time passes."""
 
     def __init__(self, kind: Kind, rules: Rules) -> None:
         self.kind = kind
@@ -137,7 +137,7 @@ TIMES = st.integers(1, 100)
 CHANGES = st.builds(Change, st.lists(TIMES, max_size=4).map(tuple), st.lists(TIMES, max_size=2).map(tuple))
 ORDERS = st.builds(Order, st.integers(0, 300), CHANGES)
 STEPS = long_lists(ORDERS | st.integers(1, 30) | st.just("restart"), max_size=40)
-# What fires sets later timers only, or else it might go on for ever.
+# Firing timers set only later timers. Otherwise they could fire forever.
 RULES = st.dictionaries(TIMES, st.lists(st.integers(1, 120), max_size=3).map(tuple), max_size=10).map(
     lambda rules: {time: Change(tuple(s for s in sets if s > time), sets) for time, sets in rules.items()}
 )
@@ -157,7 +157,7 @@ def test_timers_fire_as_in_the_model(kind: Kind, steps: list[Any], rules: Rules)
             case int():
                 now = driven.now
                 fired = driven.pass_to(now + step)
-                # Timers by the clock that are due already fire before the clock goes on.
+                # Processing timers that are due fire before the clock advances.
                 expected = [] if kind == "event" else model.pass_to(now)
                 expected += model.pass_to(now + step)
                 assert by_key(fired) == by_key(expected)

@@ -1,4 +1,4 @@
-"""Windows against the plainest model of them: records out of order, several channels, idleness, ends, restarts."""
+"""Windows compared with the simplest model: records out of order, several channels, idleness, ends, restarts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support import long_lists
 from tests.windows import Told, ToldOfState, ToldOfTwo, ToldTwice, WindowDriver
 
 Step: TypeAlias = tuple[str, int, Any]
-"""What happens, on which channel, and what more there is to say."""
+"""A kind of event, its channel, and its details."""
 
 CHANNELS = 2
 EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
@@ -78,7 +78,7 @@ def name_of(strategy: WindowStrategy) -> str:
 
 
 class Shape(NamedTuple):
-    """A kind of window function, and what goes to its second output."""
+    """A kind of window function, and the events for its second output."""
 
     make: Callable[[WindowStrategy], ProcessFunction]
     inputs: int = 1
@@ -94,7 +94,7 @@ SHAPES = {
 
 
 class Compared:
-    """A driver and the model, to which the same happens."""
+    """A driver and the model, which receive the same events."""
 
     def __init__(self, strategy: WindowStrategy, shape: Shape) -> None:
         self.driver = WindowDriver(shape.make(strategy), channels=CHANNELS)
@@ -106,7 +106,7 @@ class Compared:
         self._second = shape.second
 
     def step(self, what: str, channel: int, more: Any) -> None:
-        """Let it happen to both."""
+        """Apply the event to both."""
         if what == "restart":
             self.driver.restart()
         elif what == "clock":
@@ -137,25 +137,25 @@ class Compared:
             self.expected += self.model.record(record[0], record, time, channel // CHANNELS)
 
     def finish(self) -> None:
-        """End what has not ended."""
+        """End all channels that have not ended."""
         for channel in self.channels:
             self.step("end", channel, None)
 
-    def told(self, *kinds: str) -> list[Stamped]:
-        """What the model has told of so far, of these kinds."""
+    def events(self, *kinds: str) -> list[Stamped]:
+        """The events of the model so far, of these kinds."""
         return [stamped for stamped in self.expected if stamped[0][0] in kinds]
 
     def check(self) -> None:
-        """Both have told the same of each key, in the same order."""
+        """Check that both emitted the same for each key, in the same order."""
         first = [stamped for stamped in self.expected if stamped[0][0] not in self._second]
         assert by_key(self.driver.stamped()) == by_key(first)
         if self._second:
-            assert by_key(self.driver.stamped("second")) == by_key(self.told(*self._second))
+            assert by_key(self.driver.stamped("second")) == by_key(self.events(*self._second))
 
 
-def by_key(told: Iterable[Stamped]) -> dict[Any, list[Stamped]]:
+def by_key(events: Iterable[Stamped]) -> dict[Any, list[Stamped]]:
     keys: dict[Any, list[Stamped]] = {}
-    for stamped in told:
+    for stamped in events:
         keys.setdefault(stamped[0][1], []).append(stamped)
     return keys
 
@@ -174,14 +174,14 @@ PAIRS = [
 )
 @examples(60)
 @given(steps=STEPS)
-def test_windows_do_what_the_model_does(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
+def test_windows_match_the_model(shape: str, strategy: WindowStrategy, steps: list[Step]) -> None:
     both = Compared(strategy, SHAPES[shape])
     for step in steps:
         both.step(*step)
         both.check()
     both.finish()
     both.check()
-    # Counting goes on from one window to the next, if there are records between them.
+    # Counts continue from one window to the next if there are records in between.
     assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)
 
 
@@ -197,24 +197,26 @@ def whole(records: tuple[str, ...]) -> tuple[str, ...]:
     return records
 
 
-def told(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
+def to_event(records: tuple[str, ...], window: Any, ctx: Any) -> Any:
     return "trigger", ctx.state_manager.current_key, window.start_time, window.end_time, records
 
 
 class Triggered(OneInputWindowStreamProcessFunction[str, Any]):
-    """Tells of nothing else, so that its records go the short way."""
+    """Has only on_trigger, so its records take the fast path."""
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
-        output.collect(told(tuple(window.get_all_records()), window, ctx))
+        output.collect(to_event(tuple(window.get_all_records()), window, ctx))
 
 
 def aggregated(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
-    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), told)
+    return aggregate(strategy, aggregate_of(tuple[str, ...], appended, whole, joined), to_event)
 
 
 def reduced(strategy: WindowStrategy) -> OneInputStreamProcessFunction[str, Any]:
     return reduce(
-        strategy, lambda one, other: f"{one} {other}", lambda records, *args: told(tuple(records.split()), *args)
+        strategy,
+        lambda one, other: f"{one} {other}",
+        lambda records, *args: to_event(tuple(records.split()), *args),
     )
 
 
@@ -230,14 +232,14 @@ SHORT_WAYS = {
 @pytest.mark.parametrize("shape", SHORT_WAYS)
 @examples(40)
 @given(steps=STEPS)
-def test_short_ways_lead_to_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
-    """Records that are folded, and late ones that nobody is told of but an output of their own."""
+def test_fast_paths_give_the_same(strategy: WindowStrategy, shape: str, steps: list[Step]) -> None:
+    """Folded records, and late ones without a callback, which go to their own output."""
     both = Compared(strategy, SHORT_WAYS[shape])
     for step in steps:
         both.step(*step)
     both.finish()
-    assert by_key(both.driver.stamped()) == by_key(both.told("trigger"))
+    assert by_key(both.driver.stamped()) == by_key(both.events("trigger"))
     if SHORT_WAYS[shape].second:
-        late = [(record, timestamp) for (_, _, record), timestamp in both.told("late")]
+        late = [(record, timestamp) for (_, _, record), timestamp in both.events("late")]
         assert both.driver.stamped("second") == late
     assert both.driver.keys() == 0 or strategy == WindowStrategy.count(2, 3)

@@ -1,7 +1,7 @@
-"""Process functions of every kind that note what happens to them, for the random graphs.
+"""Process functions of every kind that log their calls, for the random graphs.
 
-What a function notes goes to a file for each subtask, so it is the truth on any runtime, whatever becomes of its state.
-A record is ``(key, number, name)``; the name says which function emitted it, in which subtask, as its how manieth.
+The log goes to a file for each subtask, so it is complete on any runtime, even if state is lost. A record is ``(key,
+number, name)``. The name has the function that emitted it, the subtask, and a consecutive number.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def key_of(item: Item) -> str:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a function does.
+    """The behaviour of a function.
 
-    ``response``: what comes of a record. ``emits``: when it emits a watermark of ``declarations[0]``, and of
-    ``declarations[1]``. ``polls``: whether it answers POLL. ``dumps``: when it visits all partitions and emits.
+    ``response``: its output for a record. ``emits``: when it emits a watermark of ``declarations[0]``, and of
+    ``declarations[1]``. ``polls``: whether it returns POLL. ``dumps``: when it visits all partitions and emits.
     """
 
     response: Response = "pass"
@@ -63,7 +63,7 @@ class Behaviour:
 
 
 class Responder:
-    """What comes of records, one after the other, for every ``response``. Its fields are the state that must last."""
+    """The output for consecutive records, for every ``response``. Its fields are the state that must survive."""
 
     def __init__(self, response: Response) -> None:
         self.response = response
@@ -71,7 +71,7 @@ class Responder:
         self.sides: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
 
     def respond(self, side: int, key: str, number: int) -> list[tuple[str, int]]:
-        """The keys and numbers of what is to be emitted for a record of input ``side``."""
+        """Return the keys and numbers to emit for a record of input ``side``."""
         self.counts[key] += 1
         if self.response == "odd":
             return [(key, number)] * (number % 2)
@@ -90,7 +90,7 @@ class Responder:
 
 
 class Traced:
-    """What functions of every kind share."""
+    """Common parts of functions of every kind."""
 
     def __init__(
         self, folder: str, behaviour: Behaviour, declarations: Sequence[WatermarkDeclaration], keyed: bool
@@ -115,7 +115,7 @@ class Traced:
         self._note("close")
 
     def record(self, side: int, item: Item, outputs: Sequence[Any], ctx: Any) -> None:
-        """Take a record of a partitioned input."""
+        """Process a record of a partitioned input."""
         key = ctx.state_manager.current_key if self.keyed else None
         self._note("record", side, item, key)
         for index, (new_key, number) in enumerate(self.responder.respond(side, item[0], item[1])):
@@ -123,7 +123,7 @@ class Traced:
         self._emit(ctx.non_partitioned_context, "record", item[1])
 
     def watermark(self, side: int, watermark: Watermark, ctx: Any) -> WatermarkHandlingResult:
-        """Take a watermark."""
+        """Process a watermark."""
         self._note("watermark", side, watermark.identifier, watermark.value)
         self._emit(ctx, "watermark", int(watermark.value) + 1)
         if self.behaviour.dumps == "watermark":
@@ -131,7 +131,7 @@ class Traced:
         return WatermarkHandlingResult.POLL if self.behaviour.polls else WatermarkHandlingResult.PEEK
 
     def ended(self, side: int, ctx: Any) -> None:
-        """Take the end of an input."""
+        """Process the end of an input."""
         self._note("end", side)
         self._emit(ctx, "end", 7)
         if self.behaviour.dumps == "end":
@@ -178,7 +178,7 @@ class Traced:
 
 
 def read_notes(folder: Path, subtask: int) -> list[Event]:
-    """What subtask ``subtask`` has noted."""
+    """The log of subtask ``subtask``."""
     file = folder / str(subtask)
     lines: Iterator[str] = iter(file.read_text(encoding="utf-8").splitlines()) if file.exists() else iter(())
     return [literal_eval(line) for line in lines]
@@ -235,7 +235,7 @@ class TwoInput(Traced, TwoInputNonBroadcastStreamProcessFunction[Item, Item, Ite
 
 
 class WithBroadcast(Traced, TwoInputBroadcastStreamProcessFunction[Item, Item, Item]):
-    """An input and a broadcast one, every record of which is shown to all partitions."""
+    """An input and a broadcast one. Every record of the latter is processed in all partitions."""
 
     def process_record_from_non_broadcast_input(self, record: Item, output: Any, ctx: Any) -> None:
         self.record(0, record, (output,), ctx)

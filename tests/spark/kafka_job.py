@@ -1,4 +1,4 @@
-"""A job from Kafka to Kafka, to be killed at gates: ``python -m tests.spark.kafka_job FOLDER SERVERS IN OUT``."""
+"""A job from Kafka to Kafka that tests kill at gates: ``python -m tests.spark.kafka_job FOLDER SERVERS IN OUT``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRANSACTIONS = "dsv2.connectors.kafka.transactions.TransactionalProducer"
 
 
 class NumberPerKey(OneInputStreamProcessFunction[int, tuple[int, int]]):
-    """Numbers the records of each key: 1, 2, 3, … if none is lost and none comes twice."""
+    """Numbers the records of each key: 1, 2, 3, … if none is lost or repeated."""
 
     def __init__(self, gate: Gate | None = None) -> None:
         self.counts: dict[int, int] = {}
@@ -36,7 +36,7 @@ class NumberPerKey(OneInputStreamProcessFunction[int, tuple[int, int]]):
 
 
 class GatedSink(KafkaSink[tuple[int, int]]):
-    """Its transactions pass gates: with messages sent, before they are prepared, before and after the commit."""
+    """Its transactions pass gates: after messages were sent, before they are prepared, before and after the commit."""
 
     def __init__(self, servers: str, topic: str, folder: str) -> None:
         sending = Gate(folder, "sending")
@@ -69,7 +69,7 @@ class GatedSink(KafkaSink[tuple[int, int]]):
 
 
 def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
-    """Read all that there is now, from where the checkpoint in ``folder`` stands."""
+    """Read all available messages, starting at the checkpoint in ``folder``."""
     reading, counting, written = (Gate(folder, name) for name in ("reading", "counting", "written"))
 
     def decode(value: bytes) -> int:
@@ -85,7 +85,7 @@ def main(folder: str, servers: str, topic_in: str, topic_out: str) -> None:
     numbers = env.from_source(source).key_by(lambda number: number % KEYS)
     numbered = numbers.process(NumberPerKey(counting)).with_uid("count")
     numbered.to_sink(GatedSink(servers, topic_out, folder)).with_uid("out")
-    # In the main process, when the other sink has written all of a micro-batch.
+    # In the main process, when the other sink has written a complete micro-batch.
     numbered.to_sink(ForeachBatchSink(lambda records, batch_id: written.pass_through())).with_uid("gate")
     env.execute("kafka", checkpoint_location=f"{folder}/checkpoint", trigger=Trigger.available_now())
     spark.stop()

@@ -1,4 +1,4 @@
-"""A job to be killed: two levels, two file sinks, many micro-batches.
+"""A job that tests kill: two levels, two file sinks, many micro-batches.
 
 ``python -m tests.spark.kill_job FOLDER [RECORDS [STATE_LAYOUT]]``.
 """
@@ -34,7 +34,7 @@ class Total(NamedTuple):
 
 
 class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
-    """Emits the number of the record among those of its key: 1, 2, 3, … if none is lost and none comes twice."""
+    """Emits the number of the record within its key: 1, 2, 3, … if none is lost or repeated."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -50,7 +50,7 @@ class CountPerKey(OneInputStreamProcessFunction[int, Counted]):
 
 
 class CountAll(OneInputStreamProcessFunction[Counted, Total]):
-    """The same over everything, in a field."""
+    """The same over all records, in a field."""
 
     def __init__(self, gate: Gate) -> None:
         self.total = 0
@@ -68,13 +68,13 @@ def number(index: int) -> int:
 
 
 def new_session(folder: str) -> SparkSession:
-    """A session for a job in ``folder``, which tries a task again, as clusters do: up to four times."""
+    """A session for a job in ``folder``. It retries a task up to four times, as clusters do."""
     spark: SparkSession = (
         SparkSession.builder.master("local[2, 4]")
         .appName("kill")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # faster start
         .config("spark.local.dir", f"{folder}/local")
         .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
         .getOrCreate()
@@ -84,7 +84,7 @@ def new_session(folder: str) -> SparkSession:
 
 
 def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayout = StateLayout.BLOB) -> None:
-    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
+    """Run, or continue, the job whose checkpoint and output are in ``folder``."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=state_layout))
     env.set_parallelism(2)
     source = DataGeneratorSource(number, count=records, records_per_batch=RECORDS_PER_BATCH)
@@ -97,7 +97,7 @@ def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayou
 
 
 def main(folder: str, records: str = str(RECORDS), state_layout: str = StateLayout.BLOB.value) -> None:
-    """Run it with a session of its own."""
+    """Run the job with its own session."""
     spark = new_session(folder)
     run(spark, folder, int(records), StateLayout(state_layout))
     spark.stop()

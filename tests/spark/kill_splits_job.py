@@ -1,4 +1,4 @@
-"""A job over splits, of one source and then of another, to be killed.
+"""A job that tests kill, with the splits of one source and then of another.
 
 ``python -m tests.spark.kill_splits_job FOLDER``.
 """
@@ -19,7 +19,7 @@ HISTORY = {"span-0": 1_000, "span-1": 1_500, "span-2": 2_000}
 LIVE = {"span-3": 2_500, "span-4": 3_000}
 LIMIT = 500
 SWITCH = sum(HISTORY.values()) // LIMIT
-"""The micro-batch that begins to read the second source."""
+"""The micro-batch in which the second source starts."""
 
 
 def number_of(item: Item) -> int:
@@ -28,7 +28,7 @@ def number_of(item: Item) -> int:
 
 
 class CountPerSpan(OneInputStreamProcessFunction[Item, Counted]):
-    """Emits key and number of each record: the number that the span says if none is lost, doubled or out of order."""
+    """Emits key and number of each record: the number in its span if no record is lost, repeated or out of order."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -42,7 +42,7 @@ class CountPerSpan(OneInputStreamProcessFunction[Item, Counted]):
 
 
 class CountAll(OneInputStreamProcessFunction[Counted, Total]):
-    """Counts everything."""
+    """Counts all records."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -53,7 +53,7 @@ class CountAll(OneInputStreamProcessFunction[Counted, Total]):
 
 
 def main(folder: str) -> None:
-    """Run, or go on with, the job whose checkpoint and output are in ``folder``."""
+    """Run, or continue, the job whose checkpoint and output are in ``folder``."""
     spark = new_session(folder)
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)

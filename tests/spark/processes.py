@@ -1,4 +1,4 @@
-"""Jobs of the tests in processes of their own, which tests stop at gates and kill."""
+"""Test jobs in separate processes, which tests stop at gates and kill."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ("Gate", "JobProcess")
 
 
 class JobProcess(processes.JobProcess):
-    """A job that keeps all it has in ``folder``: ``python -m tests.spark.MODULE FOLDER ARGUMENTS``."""
+    """A job with all of its files in ``folder``: ``python -m tests.spark.MODULE FOLDER ARGUMENTS``."""
 
     def __init__(self, folder: Path, module: str, *arguments: str) -> None:
         super().__init__(folder, ["-m", f"tests.spark.{module}", str(folder), *arguments])
 
     def fail(self) -> None:
-        """Wait for its end, which has to be a failure."""
+        """Wait for its end, which must be a failure."""
         assert self.wait() != 0, self.log()
 
     def terminate(self) -> None:
-        """SIGTERM for the driver's Python alone, as a service manager does it; wait for everything else to end."""
+        """Send SIGTERM to the driver's Python only, as a service manager does, and wait for all processes to end."""
         os.kill(self.pid, signal.SIGTERM)
         self.wait_for_session()
 

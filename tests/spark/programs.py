@@ -1,12 +1,12 @@
-"""The program that is stopped, killed and restarted, and the way to read back what it wrote.
+"""The program that tests stop, kill and restart, and a function to read its output.
 
 ::
 
     readings (2) ─> number (2, chained: double) ─shuffle─> tag (3) ─by sensor─> total (2) ─> FileSink
 
-Its answer depends on everything that a checkpoint holds: function fields at every level, state of keys and subtasks,
-the values of every channel of a watermark combiner, the round of the shuffle, the keys that a subtask has seen, and the
-end of every channel.
+Its output depends on every part of a checkpoint: function fields at every level, state of keys and subtasks, the values
+of every channel of a watermark combiner, the position of the round-robin shuffle, the keys of a subtask, and the end of
+every channel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
 
 def reading(index: int) -> Reading:
-    """The same for the same index, and of no simple order."""
+    """The same for the same index, in no simple order."""
     return Reading(f"sensor-{index * index % 7}", index * 37 % 101)
 
 
@@ -58,7 +58,7 @@ def double(record: Reading) -> Reading:
 
 
 class Number(OneInputStreamProcessFunction[Reading, Reading]):
-    """Says how manyeth reading of its subtask this is, and sends the greatest value so far as a watermark."""
+    """Emits the consecutive number of the reading in its subtask, and sends the maximum value so far as a watermark."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -76,7 +76,7 @@ class Number(OneInputStreamProcessFunction[Reading, Reading]):
 
 
 class Tag(OneInputStreamProcessFunction[Reading, Reading]):
-    """Adds which subtask the shuffle chose, and how manyeth record there this is."""
+    """Adds the subtask that the shuffle chose, and the consecutive number of the record there."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -87,7 +87,7 @@ class Tag(OneInputStreamProcessFunction[Reading, Reading]):
 
 
 class Total(OneInputStreamProcessFunction[Reading, Answer]):
-    """Adds up the values of each sensor; emits each sum, each watermark, and at the end every sensor's total."""
+    """Adds up the values of each sensor. Emits each sum, each watermark, and at the end every sensor's total."""
 
     def __init__(self) -> None:
         self.total: ValueState[int, int] | None = None
@@ -131,9 +131,9 @@ def build(
     version: int | None = None,
     tag: type[OneInputStreamProcessFunction[Reading, Reading]] = Tag,
 ) -> ConfiguredStream[Answer]:
-    """The program over ``count`` readings; the stream of its answers, which ``output`` gets.
+    """The program over ``count`` readings. Returns the stream of its answers, which ``output`` receives.
 
-    ``version``: of ``key``. ``tag``: the function that is behind the shuffle.
+    ``version``: of ``key``. ``tag``: the function after the shuffle.
     """
     env.set_parallelism(2)
     source = DataGeneratorSource(generator, count=count, records_per_batch=records_per_batch)
@@ -145,7 +145,7 @@ def build(
 
 
 def read_back(output: str | Path) -> list[tuple[Any, ...]]:
-    """What a ``FileSink`` for parquet wrote, with the micro-batch in front, in no order of the files."""
+    """The output of a ``FileSink`` for parquet, with the micro-batch first, in no order of the files."""
     table = pads.dataset(str(output), format="parquet", partitioning="hive").to_table()
     names = ["batch_id", *(name for name in table.column_names if name != "batch_id")]
     return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))

@@ -1,6 +1,6 @@
-"""The short form of every benchmark: it runs, says what it is supposed to say, and keeps it where it is told to.
+"""The short form of every benchmark: it runs, prints the expected output, and stores it in the given place.
 
-They share a JVM. The benchmark of Kafka has one of its own, because Spark's connector must be there when it starts.
+They share a JVM. The Kafka benchmark has its own, because Spark's connector must exist when it starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess]:
-    """Where benchmarks run; without contestants that somebody has installed on this machine."""
+    """The process for benchmarks, without contestants that are installed on this machine."""
     folder = tmp_path_factory.mktemp("benchmarks")
     process = ProgramProcess(folder, {"XDG_CACHE_HOME": str(folder / "cache")})
     yield process
@@ -38,14 +38,14 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess
 
 @pytest.fixture
 def own_process(tmp_path: Path) -> Iterator[ProgramProcess]:
-    """Where one benchmark runs."""
+    """The process for one benchmark."""
     process = ProgramProcess(tmp_path)
     yield process
     process.stop()
 
 
 def run_short(process: ProgramProcess, name: str, results: Path) -> dict[str, Any]:
-    """The JSON that the benchmark keeps."""
+    """The JSON that the benchmark stores."""
     printed = process.run(f"benchmarks.{name}", ["--short", "--results", str(results)])
     assert (results / f"{name}.md").read_text() in printed
     report: dict[str, Any] = json.loads((results / f"{name}.json").read_text())
@@ -53,7 +53,7 @@ def run_short(process: ProgramProcess, name: str, results: Path) -> dict[str, An
 
 
 def check(report: dict[str, Any], rows: list[int], verdicts: int) -> None:
-    """The report has tables of so many rows, as wide as their headers, and so many verdicts, with positive numbers."""
+    """Check the number of rows of the report's tables, their width, and the number of verdicts."""
     assert [len(table["rows"]) for table in report["tables"]] == rows
     assert all(len(row) == len(table["header"]) for table in report["tables"] for row in table["rows"])
     assert len(report["verdicts"]) == verdicts
@@ -92,7 +92,7 @@ def test_latency(process: ProgramProcess, tmp_path: Path) -> None:
 
 
 def test_suite(process: ProgramProcess, tmp_path: Path) -> None:
-    """Contestants on Spark and the plain loops; the suite itself compares what comes out."""
+    """Contestants on Spark and the plain loops. The suite itself compares the results."""
     printed = process.run("benchmarks.suite", ["--short", "--results", str(tmp_path)])
     for name, job in JOBS.items():
         assert (tmp_path / f"{name}.md").read_text() in printed

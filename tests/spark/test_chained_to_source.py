@@ -1,4 +1,4 @@
-"""Stateless functions run in the tasks that read: from generators and from DataFrames, streaming and batch."""
+"""Stateless functions run in the reading tasks: from generators and from DataFrames, streaming and batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_from_a_generator(spark: SparkSession, mode: RuntimeExecutionMode, check
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_from_a_dataframe_in_its_order(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
+def test_from_a_dataframe_in_order(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
     env, sink = environment(spark, mode), CollectSink[tuple[int, int]]()
     env.set_parallelism(1)
     rows = env.from_dataframe(spark.range(0, 40, 1, 1), dict, records_per_batch=15)
@@ -55,7 +55,7 @@ def test_from_a_dataframe_in_its_order(spark: SparkSession, mode: RuntimeExecuti
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_failure_names_the_function_and_the_record(
+def test_failure_names_the_function_and_the_record(
     spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str
 ) -> None:
     env = environment(spark, mode)
@@ -67,7 +67,7 @@ def test_a_failure_names_the_function_and_the_record(
     assert (raised.value.operator, raised.value.record) == ("Map (uid 'inverse')", "4")
 
 
-def test_a_job_without_levels_ends_with_its_source(spark: SparkSession, checkpoint: str) -> None:
+def test_job_without_levels_ends_with_its_source(spark: SparkSession, checkpoint: str) -> None:
     env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[str]()
     env.from_source(DataGeneratorSource(int, count=5, records_per_batch=2)).map(str).to_sink(sink)
     job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(ms(100)))
@@ -75,7 +75,7 @@ def test_a_job_without_levels_ends_with_its_source(spark: SparkSession, checkpoi
     assert sorted(sink.results) == ["0", "1", "2", "3", "4"]
 
 
-def test_a_dataframe_without_levels_ends(spark: SparkSession, checkpoint: str) -> None:
+def test_dataframe_without_levels_ends(spark: SparkSession, checkpoint: str) -> None:
     env, sink = environment(spark, RuntimeExecutionMode.STREAMING), CollectSink[Any]()
     env.from_dataframe(spark.range(0, 5, 1, 2), dict, records_per_batch=2).to_sink(sink)
     job = env.execute_async(checkpoint_location=checkpoint, trigger=Trigger.processing_time(ms(100)))

@@ -1,4 +1,4 @@
-"""DataFrames and sinks as columns: rows of a DataFrame reach functions that take tables, and sinks, as they are."""
+"""DataFrames and sinks as columns: rows reach functions on tables, and sinks, without conversion to records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sale(NamedTuple):
 
 
 class Total(NamedTuple):
-    """Of a shop."""
+    """The total of a shop."""
 
     shop: str
     amount: int
@@ -48,7 +48,7 @@ class Total(NamedTuple):
 
 
 class Totals(ArrowProcessFunction[Total, Total]):
-    """The totals at the end."""
+    """Emits the totals at the end."""
 
     def __init__(self) -> None:
         self.totals = schema_of(Total).empty_table()
@@ -95,12 +95,12 @@ def test_tables_of_a_dataframe_are_added_up_by_key(
     assert sorted(sink.results) == expected
     by_task = result.progress.operators["by task"]
     assert by_task.records_in == 30_000
-    assert by_task.records_out < 300  # each task has added its rows up before they went on
+    assert by_task.records_out < 300  # each task has aggregated its rows before sending them
 
 
 @dataclass(frozen=True)
 class Sealed:
-    """A record that cannot be made: who has it, has it in columns."""
+    """A record that cannot be constructed. It exists in columns only."""
 
     shop: str
     amount: int
@@ -111,13 +111,13 @@ class Sealed:
 
 
 def sealed(sales: pa.Table) -> pa.Table:
-    """Each sale a day later than the one of which the amount is one less."""
+    """Each sale with a date, as many days after the start as its amount."""
     days = pa.array([datetime(2024, 1, 1) + timedelta(days=amount) for amount in sales["amount"].to_pylist()])
     return sales.append_column("at", days)
 
 
 class Lake(ArrowSink[Sealed]):
-    """Writes a file for each micro-batch and subtask, once; fails after that, once, on micro-batch ``failing``."""
+    """Writes a file for each micro-batch and subtask. Afterwards fails once on micro-batch ``failing``."""
 
     def __init__(self, folder: Path, failing: int | None) -> None:
         self.folder = folder
@@ -136,9 +136,7 @@ class Lake(ArrowSink[Sealed]):
             raise OSError("the lake is full")
 
 
-def test_tables_reach_all_sinks_without_becoming_records_and_come_again_after_a_failure(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_tables_reach_sinks_unconverted_and_are_repeated(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     batches: dict[int, pa.Table] = {}
     frame = spark.range(0, 300, 1, 2).select(F.concat(F.lit("shop "), F.col("id") % 2).alias("shop"), amount_of("id"))
 
@@ -171,13 +169,13 @@ def amount_of(column: str) -> Column:
 
 
 class Keep(ArrowProcessFunction[Sealed, Sealed]):
-    """Passes tables on."""
+    """Forwards tables."""
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Sealed], ctx: PartitionedContext[Sealed]) -> None:
         output.collect_batch(batch)
 
 
-def test_a_dataframe_is_made_of_the_columns_of_tables(spark: SparkSession) -> None:
+def test_dataframe_is_created_from_columns(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", 1), ("b", 2)], "shop string, amount long")
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_execution_mode(RuntimeExecutionMode.BATCH)

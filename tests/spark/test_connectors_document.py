@@ -1,4 +1,4 @@
-"""The program in ``docs/connectors.md``: it runs as it stands, but for where the servers are."""
+"""The program in ``docs/connectors.md`` runs unchanged except for the server addresses."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from components.kafka import KafkaBroker
 from components.postgres import PostgresServer
-from tests.documents import ROOT, program_of, said_by
+from tests.documents import ROOT, documented_output, program_of
 
 pytestmark = [pytest.mark.spark]
 
 
-def test_the_program_runs_and_prints_what_is_said(
+def test_program_prints_what_is_shown(
     own_kafka_broker: KafkaBroker, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     program = program_of(ROOT / "docs" / "connectors.md")
@@ -33,4 +33,4 @@ def test_the_program_runs_and_prints_what_is_said(
         [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.splitlines() == said_by(program)
+    assert run.stdout.splitlines() == documented_output(program)

@@ -1,4 +1,4 @@
-"""The programs in the documents that are functions of a session: they run on Spark as they stand."""
+"""Programs in the documents that are functions of a session run on Spark unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ run(spark)
 """
 
 
-def test_they_run_on_spark(tmp_path: Path) -> None:
+def test_programs_run_on_spark(tmp_path: Path) -> None:
     words = program_of(ROOT / "docs" / "getting_started.md")
     sales = program_of(ROOT / "docs" / "coming_from" / "structured_streaming.md")
     program = tmp_path / "documents.py"

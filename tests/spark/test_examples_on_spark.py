@@ -1,6 +1,6 @@
-"""The examples on Spark, held against the same answers as on the local runtime. In each setting they share one job.
+"""The examples on Spark give the same answers as on the local runtime. In each setting they share one job.
 
-One of them also runs as a program of its own, as users start it.
+One of them also runs as a separate program, as users start it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS = [Setting(2, 1500), Setting(2, mode=RuntimeExecutionMode.BATCH)]
 def runs(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Run]:
-    """By the name of the example."""
+    """The runs by the name of the example."""
     setting: Setting = request.param
     folder = tmp_path_factory.mktemp("examples")
     checkpoint = str(folder / "checkpoint") if setting.needs_checkpoint else None
@@ -34,13 +34,13 @@ def runs(
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_finds_the_answer(example: Program, runs: dict[str, Run]) -> None:
+def test_example_finds_the_answer(example: Program, runs: dict[str, Run]) -> None:
     example.check(runs[example.name])
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_program() -> None:
+def test_program_output() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "examples.grades"],
         cwd=ROOT,
@@ -51,6 +51,6 @@ def test_the_program() -> None:
     )
     assert run.returncode == 0, run.stderr
     assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout
-    # One line is from Java, whatever one does.
+    # Java always prints one line.
     said = [line for line in run.stderr.splitlines() if "incubator modules" not in line]
     assert said == ["Starting Spark ..."]

@@ -1,4 +1,4 @@
-"""Real flights from Kafka, joined with tables in PostgreSQL that are read, and change, meanwhile: on Spark."""
+"""Real flights from Kafka, joined on Spark with PostgreSQL tables that are read and change at the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLIGHTS = 6_000
 
 
 class Batches(defaultdict[int, list[Any]]):
-    """What a stream carries, by micro-batch."""
+    """The records of a stream, by micro-batch."""
 
     def __init__(self) -> None:
         super().__init__(list)
@@ -37,7 +37,7 @@ class Batches(defaultdict[int, list[Any]]):
 
 
 class Found:
-    """What came of one run of the job."""
+    """The results of one run of the job."""
 
     def __init__(self, spark: SparkSession, bootstrap_servers: str, conninfo: str, checkpoint: str) -> None:
         self.planes, self.weather, self.waiting, self.at_once = (Batches() for _ in range(4))
@@ -91,15 +91,15 @@ def test_both_joins_have_each_flight_once(found: Found) -> None:
     assert found.written == sorted(flight for flights in found.waiting.values() for flight in flights)
 
 
-def test_no_flight_is_joined_before_the_end_of_the_snapshots_which_take_many_micro_batches(found: Found) -> None:
+def test_flights_wait_for_the_end_of_the_snapshots(found: Found) -> None:
     read = [*found.snapshot_batches(found.planes), *found.snapshot_batches(found.weather)]
     assert min(len(found.snapshot_batches(rows)) for rows in (found.planes, found.weather)) == 4
     assert min(found.waiting) > max(read)
     assert min(found.at_once) < min(found.waiting)
-    assert len(found.waiting) > 1  # some come when nobody has to wait any more
+    assert len(found.waiting) > 1  # some arrive after the end of the snapshots
 
 
-def test_every_flight_meets_what_the_tables_said_at_the_start_or_later(found: Found) -> None:
+def test_flights_match_the_tables_at_the_start_or_later(found: Found) -> None:
     first = min(found.waiting)
     start, end = planes_and_weather()
     assert sum(start.seats[tail] != end.seats.get(tail) for tail in start.seats) > 100
@@ -111,7 +111,7 @@ def test_every_flight_meets_what_the_tables_said_at_the_start_or_later(found: Fo
             assert flight.observed in [state.observed[flight.origin] for state in states]
 
 
-def test_joined_at_once_flights_miss_rows_that_were_there_all_the_time(found: Found) -> None:
+def test_without_waiting_flights_miss_existing_rows(found: Found) -> None:
     start, end = planes_and_weather()
     flights = [flight for flights in found.at_once.values() for flight in flights]
     planes = sum(flight.seats is None and flight.tail in start.seats.keys() & end.seats.keys() for flight in flights)
@@ -123,12 +123,12 @@ def test_joined_at_once_flights_miss_rows_that_were_there_all_the_time(found: Fo
     assert (at_once[1], at_once[3], at_once[5]) == (FLIGHTS, planes, weather)
 
 
-def test_the_table_that_the_program_prints(found: Found) -> None:
+def test_table_that_the_program_prints(found: Found) -> None:
     table = format_table(HEADER, found.report)
     assert table.splitlines()[0].split("  ")[0] == "joined"
     assert "waiting for the tables    6,000" in table
 
 
-def test_nobody_waits_in_the_end(found: Found) -> None:
+def test_no_flight_waits_at_the_end(found: Found) -> None:
     for join in ("planes, waiting", "weather, waiting"):
         assert found.progress.operators[join].counters["probe_records_waiting"] == 0

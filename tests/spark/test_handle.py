@@ -1,4 +1,4 @@
-"""What a handle says about a job while it runs, when it is stopped, when it is over, and when it failed."""
+"""The handle of a job that runs, stops, ends and fails."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.durations import ms
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
 HIGHEST = new_builder("highest").type_long().combine_function_max().build()
-LONG = 60.0  # seconds until a test that hangs fails
+LONG = 60.0  # seconds until a hanging test fails
 
 
 class Announce(OneInputStreamProcessFunction[int, int]):
-    """Passes on what is even, and sends every number as a watermark."""
+    """Forwards even numbers, and sends every number as a watermark."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -51,7 +51,7 @@ class Announce(OneInputStreamProcessFunction[int, int]):
 
 
 class Gate:
-    """A function for a sink: holds the job in its first micro-batch until it is opened."""
+    """A sink function that holds the job in its first micro-batch until it is opened."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -65,7 +65,7 @@ class Gate:
 
 
 def status_of(job: JobHandle) -> JobStatus:
-    """Through a call, because a type checker takes the status for one that stays."""
+    """Through a call, because a type checker assumes that the status does not change."""
     return job.status
 
 
@@ -82,7 +82,7 @@ def start(
     first: int = 0,
     count: int | None = 10,
 ) -> JobHandle:
-    """Two levels behind ten numbers from ``first`` on, or behind endless ones for ``count=None``."""
+    """Two levels after ten numbers starting at ``first``, or after unbounded ones for ``count=None``."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     env.set_execution_mode(mode)
@@ -93,7 +93,7 @@ def start(
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_job_that_comes_to_its_end(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+def test_job_that_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     gate = Gate()
     job = start(spark, gate, checkpoint, mode=mode)
     assert gate.entered.wait(LONG)
@@ -117,18 +117,18 @@ def test_a_job_that_comes_to_its_end(spark: SparkSession, checkpoint: str, mode:
     assert (everything.name, everything.records_in, everything.records_out) == ("Global Process", 5, 5)
     assert announce.counters == {"sum": 45}
     assert announce.watermarks == {}  # it receives none
-    # MAX over both channels: 9 and then, as that channel ended first or not, 8 or still 9.
+    # MAX over both channels: 9, and then 8 or still 9, depending on which channel ended first.
     (combined,) = everything.watermarks["highest"]
     assert combined in (8, 9)
-    job.stop()  # nothing to stop any more
+    job.stop()  # nothing to stop
     assert status_of(job) is JobStatus.FINISHED
 
 
-def test_a_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
+def test_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
     gate = Gate()
     job = start(spark, gate, checkpoint, count=None)
     assert isinstance(job, StreamingJob)
-    assert job.query.name == "watched"  # Spark's own handle, for what is not told here
+    assert job.query.name == "watched"  # Spark's own handle, for other information
     assert gate.entered.wait(LONG)
     stopping = threading.Thread(target=job.stop)
     stopping.start()
@@ -143,7 +143,7 @@ def test_a_job_that_is_stopped(spark: SparkSession, checkpoint: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+def test_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     gate = Gate()
     job = start(spark, gate, checkpoint, mode=mode, first=1_000)
     gate.opened.set()
@@ -160,7 +160,7 @@ def test_a_job_that_fails(spark: SparkSession, checkpoint: str, mode: RuntimeExe
     assert status_of(job) is JobStatus.FAILED
 
 
-def test_a_bounded_job_ends_by_itself_under_any_trigger(spark: SparkSession, checkpoint: str) -> None:
+def test_bounded_job_ends_with_any_trigger(spark: SparkSession, checkpoint: str) -> None:
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
     env.from_source(DataGeneratorSource(abs, count=3)).map(abs).to_sink(sink)
     trigger = Trigger.processing_time(ms(10))
@@ -170,7 +170,7 @@ def test_a_bounded_job_ends_by_itself_under_any_trigger(spark: SparkSession, che
     assert sink.results == [0, 1, 2]
 
 
-def test_a_batch_job_cannot_be_stopped_half_way(spark: SparkSession, checkpoint: str) -> None:
+def test_batch_job_cannot_be_stopped_half_way(spark: SparkSession, checkpoint: str) -> None:
     gate = Gate()
     job = start(spark, gate, checkpoint, mode=BATCH)
     assert gate.entered.wait(LONG)

@@ -1,7 +1,7 @@
-"""The hot-topics job on Spark, over the real flights and over tweets, held against the independent oracle.
+"""The hot-topics job on Spark, with real flights and with tweets, compared with the independent oracle.
 
-With one split and one detector the answer is exact; with one split and several detectors it is exact per topic; with
-several splits only some answers are possible, and the oracle says of any other why it cannot be.
+With one split and one detector the answer is exact. With one split and several detectors it is exact per topic. With
+several splits the oracle gives a reason if an answer is impossible.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLIGHT_THRESHOLD = 6
 
 
 class Way(NamedTuple):
-    """How to run the job. ``records_per_batch`` None: BATCH mode."""
+    """One way to run the job. ``records_per_batch`` None means BATCH mode."""
 
     splits: int
     detectors: int
@@ -50,7 +50,7 @@ def by_topic(events: Iterable[HotTopic]) -> dict[str, list[HotTopic]]:
 
 
 def check(way: Way, tweets: Sequence[Tweet], events: list[HotTopic], threshold: int, window: int) -> None:
-    """Raise unless ``events`` are an answer that the job may give when run that ``way``."""
+    """Raise unless ``events`` are a possible answer of a run of the job this ``way``."""
     assert events
     if way.splits > 1:
         channels = [tweets[index :: way.splits] for index in range(way.splits)]
@@ -97,7 +97,7 @@ def test_flights(spark: SparkSession, checkpoint: str, tmp_path: Path, way: Way)
 
 
 @pytest.mark.parametrize("way", [Way(1, 1, None), Way(2, 2, None)], ids=str)
-def test_the_same_locally(way: Way) -> None:
+def test_tweets_locally(way: Way) -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=11))
     env.set_parallelism(way.detectors)
     sink = CollectSink[HotTopic]()

@@ -1,4 +1,4 @@
-"""What a job from Kafka to Kafka on Spark does when brokers or messages are not as they should be."""
+"""A job from Kafka to Kafka on Spark with failing brokers and undecodable messages."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def run(env: ExecutionEnvironment, checkpoint: str) -> JobResult:
 # --- Brokers ---------------------------------------------------------------------------------------------------------
 
 
-def test_brokers_that_are_gone_for_a_while_are_waited_for(
-    spark: SparkSession, own_kafka_broker: KafkaBroker, checkpoint: str
-) -> None:
+def test_missing_brokers_are_waited_for(spark: SparkSession, own_kafka_broker: KafkaBroker, checkpoint: str) -> None:
     topics = Topics(own_kafka_broker.bootstrap_servers)
     topic, out = topics.create(2), topics.create(2)
     for partition in range(2):
@@ -51,7 +49,7 @@ def test_brokers_that_are_gone_for_a_while_are_waited_for(
     restarts: list[threading.Timer] = []
 
     def crash(records: list[int] | None = None, batch_id: int = 2) -> None:
-        """At the start, and then in a micro-batch, between what is written and the next one."""
+        """At the start, and then in a micro-batch, between the write and the next one."""
         if batch_id == 2:
             own_kafka_broker.kill()
             restarts.append(threading.Timer(1.5, own_kafka_broker.start))
@@ -72,7 +70,7 @@ def test_brokers_that_are_gone_for_a_while_are_waited_for(
     assert numbers(topics, out) == list(range(1_000))
 
 
-def test_credentials_that_are_wrong(spark: SparkSession, kafka_broker: KafkaBroker, checkpoint: str) -> None:
+def test_wrong_credentials(spark: SparkSession, kafka_broker: KafkaBroker, checkpoint: str) -> None:
     options = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(kafka_broker.certificate),
@@ -101,7 +99,7 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
 
 @pytest.fixture
 def mixed(topics: Topics) -> str:
-    """A topic with something else among its numbers."""
+    """A topic with undecodable messages among its numbers."""
     topic = topics.create(2)
     topics.send(topic, [b"1", b"3"])
     topics.send(topic, [b"four", b"5", b"two"], 1)
@@ -109,7 +107,7 @@ def mixed(topics: Topics) -> str:
 
 
 class Sort(TwoOutputStreamProcessFunction[int | DeadLetter, int, DeadLetter]):
-    """Dead letters go their own way."""
+    """Sends dead letters to their own output."""
 
     def process_record(
         self,
@@ -124,9 +122,7 @@ class Sort(TwoOutputStreamProcessFunction[int | DeadLetter, int, DeadLetter]):
             output1.collect(record)
 
 
-def test_dead_letters_go_to_a_topic_of_their_own(
-    spark: SparkSession, topics: Topics, mixed: str, checkpoint: str
-) -> None:
+def test_dead_letters_go_to_their_own_topic(spark: SparkSession, topics: Topics, mixed: str, checkpoint: str) -> None:
     out, dead = topics.create(2), topics.create(1)
     env = environment(spark)
     source = KafkaSource(topics.bootstrap_servers, topics=mixed, decode=dead_letters(values(int)))
@@ -145,9 +141,7 @@ def test_dead_letters_go_to_a_topic_of_their_own(
     assert sorted(topics.committed(dead)[0]) == [b"four", b"two"]
 
 
-def test_a_message_that_cannot_be_decoded_fails_the_job(
-    spark: SparkSession, topics: Topics, mixed: str, checkpoint: str
-) -> None:
+def test_undecodable_message_fails_the_job(spark: SparkSession, topics: Topics, mixed: str, checkpoint: str) -> None:
     env = environment(spark)
     source = KafkaSource(topics.bootstrap_servers, topics=mixed, decode=values(int))
     env.from_source(source).with_name("numbers").to_sink(CollectSink[int]())
@@ -157,9 +151,7 @@ def test_a_message_that_cannot_be_decoded_fails_the_job(
     assert "numbers" in str(failed.value)
 
 
-def test_messages_that_are_left_out_are_counted(
-    spark: SparkSession, topics: Topics, mixed: str, checkpoint: str
-) -> None:
+def test_skipped_messages_are_counted(spark: SparkSession, topics: Topics, mixed: str, checkpoint: str) -> None:
     env = environment(spark)
     source = KafkaSource(
         topics.bootstrap_servers, topics=mixed, decode=values(int), on_undecodable="skip", records_per_batch=2

@@ -1,7 +1,7 @@
-"""From Kafka to Kafka under kill -9: each message once in what readers of committed messages see.
+"""From Kafka to Kafka under kill -9: readers of committed messages see each message once.
 
-Where in a micro-batch the kill comes is chosen by gates, at which the job waits for it. A short form runs with all
-tests; ``DSV2_KILLS=7 ./run test tests/spark/test_kafka_kills.py`` kills so often, at one gate after the other.
+Gates, at which the job waits, determine the point of the kill in a micro-batch. A short form runs with all tests.
+``DSV2_KILLS=7 ./run test tests/spark/test_kafka_kills.py`` kills that many times, at one gate after the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("DSV2_KILLS", "2"))
 MESSAGES = RECORDS_PER_BATCH * (3 * KILLS + 2)
-"""Enough: up to a kill, and for it, a run takes no more than three micro-batches."""
+"""Enough, because a run takes no more than three micro-batches for each kill."""
 
 GATES_IN_WORKERS = ("committed", "reading", "committing", "counting", "preparing", "sending")
 GATES_OF_DRIVER = ("committing", "written", "reading", "committed", "counting", "preparing", "sending")
@@ -34,7 +34,7 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
 
 
 class CopyingJob(JobProcess):
-    """``tests.spark.kafka_job`` with topics of its own."""
+    """``tests.spark.kafka_job`` with its own topics."""
 
     def __init__(self, folder: Path, topics: Topics) -> None:
         self._topics = topics
@@ -44,7 +44,7 @@ class CopyingJob(JobProcess):
         super().__init__(folder, "kafka_job", topics.bootstrap_servers, self._in, self._out)
 
     def check(self) -> None:
-        """Every message is there once, and was counted once."""
+        """Check that every message is present once, and was counted once."""
         found = [value for values in self._topics.committed(self._out).values() for value in values]
         pairs = [tuple(map(int, value.split())) for value in found]
         assert sorted(number for number, _ in pairs) == list(range(MESSAGES))
@@ -66,7 +66,7 @@ def test_kills_of_the_driver(topics: Topics, tmp_path: Path) -> None:
     job.check()
 
 
-def test_kills_of_a_worker_which_the_job_outlives(topics: Topics, tmp_path: Path) -> None:
+def test_kills_of_a_worker(topics: Topics, tmp_path: Path) -> None:
     job = CopyingJob(tmp_path, topics)
     job.start()
     for name in islice(cycle(GATES_IN_WORKERS), KILLS):

@@ -1,4 +1,4 @@
-"""From Kafka to Kafka on Spark: every message once in what readers of committed messages see, whatever happens."""
+"""From Kafka to Kafka on Spark: readers of committed messages always see every message once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def key_of(number: int) -> int:
 def run(
     spark: SparkSession, topics: Topics, checkpoint: str, read: list[str], out: str, parallelism: int, **options: Any
 ) -> None:
-    """Copy what is in ``read`` now, and was not copied yet, to ``out``; ``parallelism`` is that of the source."""
+    """Copy new messages of ``read`` to ``out``. ``parallelism`` is that of the source."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = KafkaSource(topics.bootstrap_servers, topics=read, decode=values(int), **options)
@@ -44,13 +44,13 @@ def run(
 
 
 def send(topics: Topics, topic: str, partitions: int, numbers: range) -> None:
-    """Spread ``numbers`` over the partitions."""
+    """Distribute ``numbers`` over the partitions."""
     for partition in range(partitions):
         topics.send(topic, (b"%d" % number for number in numbers[partition::partitions]), partition)
 
 
 def copied(topics: Topics, topic: str) -> list[int]:
-    """The numbers that readers of committed messages see; each has counted once."""
+    """The numbers that readers of committed messages see. Each counted once."""
     pairs = [tuple(map(int, value.split())) for found in topics.committed(topic).values() for value in found]
     for key in range(KEYS):
         counts = sorted(count for number, count in pairs if key_of(number) == key)
@@ -59,7 +59,7 @@ def copied(topics: Topics, topic: str) -> list[int]:
 
 
 def owners(checkpoint: str) -> dict[str, int]:
-    """Who holds which partition, as the last offset in the checkpoint tells."""
+    """The owner of each partition, according to the last offset in the checkpoint."""
     last = max(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     (offset,) = (json.loads(line) for line in last.read_text().splitlines() if '"readers"' in line)
     return {
@@ -83,13 +83,11 @@ def test_two_topics_of_four_partitions_at_parallelism_8(
     if assigner == "round-robin":
         assert Counter(held.values()) == dict.fromkeys(range(8), 1)
     else:
-        for topic in (one, two):  # those of each topic are spread evenly
+        for topic in (one, two):  # the partitions of each topic are distributed evenly
             assert len({held[f"{topic}-{number}"] for number in range(4)}) == 4
 
 
-def test_from_3_subtasks_to_6_with_partitions_added_in_between(
-    spark: SparkSession, topics: Topics, checkpoint: str
-) -> None:
+def test_from_3_subtasks_to_6_with_new_partitions(spark: SparkSession, topics: Topics, checkpoint: str) -> None:
     topic, out = topics.create(4), topics.create(2)
     send(topics, topic, 4, range(400))
     run(spark, topics, checkpoint, [topic], out, 3, split_assigner="round-robin", records_per_batch=100)
@@ -101,7 +99,7 @@ def test_from_3_subtasks_to_6_with_partitions_added_in_between(
     assert copied(topics, out) == list(range(1000))
 
 
-def test_a_topic_that_is_dropped_at_a_restart(spark: SparkSession, topics: Topics, checkpoint: str) -> None:
+def test_topic_removed_at_a_restart(spark: SparkSession, topics: Topics, checkpoint: str) -> None:
     kept, dropped, out = topics.create(2), topics.create(2), topics.create(2)
     send(topics, kept, 2, range(100))
     send(topics, dropped, 2, range(100, 200))
@@ -109,5 +107,5 @@ def test_a_topic_that_is_dropped_at_a_restart(spark: SparkSession, topics: Topic
     send(topics, kept, 2, range(200, 300))
     send(topics, dropped, 2, range(900, 999))
     run(spark, topics, checkpoint, [kept], out, 2)
-    assert copied(topics, out) == list(range(300))  # of what was dropped, what was there before
+    assert copied(topics, out) == list(range(300))  # only the earlier messages of the removed topic
     assert {name.rpartition("-")[0] for name in owners(checkpoint)} == {kept}

@@ -1,7 +1,7 @@
-"""kill -9 at chosen points of a micro-batch, of the driver with all it has or of one worker: it leaves no trace.
+"""kill -9 at chosen points of a micro-batch, of the complete driver or of one worker, has no effect on the results.
 
-The moment is chosen by the files that Spark and the sinks write, never by the clock, and checked afterwards: a kill
-that came too late does not count.
+The moment is determined by the files that Spark and the sinks write, never by the clock, and is checked afterwards: a
+kill that came too late does not count.
 
 A short form runs with all tests. ``DSV2_KILLS=10 ./run test tests/spark/test_kill.py`` is a long one.
 """
@@ -31,22 +31,22 @@ Phase = Callable[[Path, int], bool]
 
 
 def begun(folder: Path, batch: int) -> bool:
-    """The offsets of ``batch`` are logged."""
+    """Whether the offsets of ``batch`` are logged."""
     return (folder / "checkpoint/offsets" / str(batch)).exists()
 
 
 def first_sink_written(folder: Path, batch: int) -> bool:
-    """The first sink has the records of ``batch``, whole; the second one may or may not."""
+    """Whether the first sink has all records of ``batch``. The second one may or may not."""
     return (folder / f"counted/batch_id={batch}/_SUCCESS").exists()
 
 
 def committed(folder: Path, batch: int) -> bool:
-    """Spark has finished ``batch``."""
+    """Whether Spark has finished ``batch``."""
     return (folder / "checkpoint/commits" / str(batch)).exists()
 
 
 def kill_in(job: JobProcess, reached: Phase, batch: int | None = None) -> bool:
-    """Start the job and kill it when a micro-batch has ``reached`` a phase; whether the kill came in time."""
+    """Start the job and kill it in a micro-batch that has ``reached`` a phase. Return whether the kill came in time."""
     if batch is None:
         batch = job.batches("commits") + 1  # let a batch pass: the first one after a start is a repeated one
     job.start()
@@ -56,7 +56,7 @@ def kill_in(job: JobProcess, reached: Phase, batch: int | None = None) -> bool:
 
 
 def kill_in_both_phases(job: JobProcess, kills: int) -> None:
-    """``kills`` in each of two phases, that is, and as many attempts as it takes, within reason."""
+    """Make ``kills`` in each of two phases, with a limited number of attempts."""
     hits = Counter[str]()
     for reached in (begun, first_sink_written):
         for _ in range(3 * kills):
@@ -66,14 +66,14 @@ def kill_in_both_phases(job: JobProcess, kills: int) -> None:
 
 
 def written(folder: Path) -> tuple[list[tuple[int, int]], list[int]]:
-    """What both sinks hold, sorted."""
+    """The sorted contents of both sinks."""
     counted = ds.dataset(folder / "counted", format="parquet", partitioning="hive").to_table()
     total = ds.dataset(folder / "total", format="json", partitioning="hive").to_table()
     pairs = zip(counted["key"].to_pylist(), counted["nth"].to_pylist(), strict=True)
     return sorted(pairs), sorted(total["records"].to_pylist())
 
 
-def test_kills_between_offset_log_and_commit_log_leave_no_trace(tmp_path: Path) -> None:
+def test_driver_kills_before_the_commit(tmp_path: Path) -> None:
     job = JobProcess(tmp_path, "kill_job")
     kill_in_both_phases(job, KILLS_PER_PHASE)
     assert job.batches("commits") < RECORDS // RECORDS_PER_BATCH, "the job was over before the last kill"
@@ -85,7 +85,7 @@ def test_kills_between_offset_log_and_commit_log_leave_no_trace(tmp_path: Path) 
     assert written(tmp_path) == (everything, list(range(1, RECORDS + 1)))
 
 
-def test_kills_of_a_job_over_splits_before_in_and_after_the_switch_to_the_second_source(tmp_path: Path) -> None:
+def test_driver_kills_around_the_switch_of_sources(tmp_path: Path) -> None:
     job, switch = JobProcess(tmp_path, "kill_splits_job"), kill_splits_job.SWITCH
     assert [kill_in(job, begun, batch) for batch in (2, switch - 1, switch, switch + 1)] == [True] * 4
     assert any(kill_in(job, first_sink_written) for _ in range(3))
@@ -100,7 +100,7 @@ def test_kills_of_a_job_over_splits_before_in_and_after_the_switch_to_the_second
 
 
 def states(spark: SparkSession, folder: Path) -> list[list[tuple[object, ...]]]:
-    """What both levels keep, by slot, as bytes, without the header of each, which names the checkpoint."""
+    """The state of both levels, by slot, as bytes, without the headers, which name the checkpoint."""
     reader = spark.read.format("statestore")
     levels = [reader.option("operatorId", level).load(str(folder / "checkpoint")).collect() for level in (0, 1)]
     return [sorted((tuple(key), contents(value)) for key, value, *_ in rows) for rows in levels]
@@ -111,7 +111,7 @@ def contents(value: Row) -> bytes:
     return blob[blob.index(b"DSV2") :]
 
 
-def test_a_worker_that_is_killed_leaves_no_trace(spark: SparkSession, tmp_path: Path) -> None:
+def test_worker_kill(spark: SparkSession, tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     undisturbed.mkdir()
     killed.mkdir()
@@ -131,7 +131,7 @@ def test_a_worker_that_is_killed_leaves_no_trace(spark: SparkSession, tmp_path: 
     assert states(spark, killed) == states(spark, undisturbed)
 
 
-def test_a_worker_that_is_killed_leaves_no_trace_in_a_map(tmp_path: Path) -> None:
+def test_worker_kill_with_state_in_a_map(tmp_path: Path) -> None:
     records = 5 * RECORDS_PER_BATCH
     job = JobProcess(tmp_path, "kill_job", str(records), StateLayout.MAP.value)
     job.start()

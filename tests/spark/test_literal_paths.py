@@ -1,4 +1,4 @@
-"""Checkpoints and outputs whose paths look like patterns, and those on other file systems than the local one."""
+"""Checkpoints and outputs whose paths look like patterns, and those on other file systems."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def run(
 
 
 @pytest.mark.parametrize("layout", StateLayout)
-def test_a_folder_that_looks_like_a_pattern_is_guarded_like_any_other(
-    spark: SparkSession, tmp_path: Path, layout: StateLayout
-) -> None:
+def test_folder_that_looks_like_a_pattern(spark: SparkSession, tmp_path: Path, layout: StateLayout) -> None:
     folder = tmp_path / "ck [1] {a,b} run* 100%25"
     run(spark, str(folder), layout=layout)
     assert sorted(path.name for path in (folder / "checkpoint").iterdir() if path.name[0] != ".") == [
@@ -55,15 +53,15 @@ def test_a_folder_that_looks_like_a_pattern_is_guarded_like_any_other(
 
 @pytest.fixture
 def mounted(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
-    """``tmp_path`` by way of a file system of Hadoop's that is not the local one."""
-    authority = tmp_path.name.replace("_", "-")  # Hadoop keeps a file system for each
+    """``tmp_path`` through a Hadoop file system that is not the local one."""
+    authority = tmp_path.name.replace("_", "-")  # Hadoop caches a file system for each
     key = f"fs.viewfs.mounttable.{authority}.link./job"
     spark.conf.set(key, tmp_path.as_uri())
     yield f"viewfs://{authority}/job"
     spark.conf.unset(key)
 
 
-def test_other_file_systems_hold_what_the_local_one_does(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
+def test_other_file_systems_behave_like_the_local_one(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
     there, here = open_folder(spark, f"{mounted}/a [1]*"), open_folder(spark, f"{tmp_path}/a [1]*")
     assert type(here) is LocalFolder
     assert type(there) is not LocalFolder
@@ -79,14 +77,14 @@ def test_other_file_systems_hold_what_the_local_one_does(spark: SparkSession, mo
     assert there.read("x/1") is None
 
 
-def test_a_job_runs_on_another_file_system(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
+def test_job_on_another_file_system(spark: SparkSession, mounted: str, tmp_path: Path) -> None:
     run(spark, mounted)
     assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 4
     with pytest.raises(IncompatibleCheckpointError):
         run(spark, mounted, by=3)
 
 
-def test_one_collect_sink_for_two_runs_has_all_records(spark: SparkSession, tmp_path: Path) -> None:
+def test_collect_sink_of_two_runs_has_all_records(spark: SparkSession, tmp_path: Path) -> None:
     sink = CollectSink[int]()
     for number in (1, 2):
         env = ExecutionEnvironment.get_instance(spark=spark)

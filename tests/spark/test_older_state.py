@@ -1,4 +1,4 @@
-"""Checkpoints with state that was replaced by older state or cut short: refused by name, with nothing written."""
+"""Checkpoints with state that was replaced by older state or truncated: refused by name, with nothing written."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run(spark: SparkSession, folder: Path, layout: StateLayout, *, whole: bool) 
 def begun(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, StateLayout]:
-    """The folder of a job that has done three micro-batches and begun a fourth one, as a file system without checksums
-    keeps it."""
+    """The folder of a job that has completed three micro-batches and started a fourth one, stored by a file system
+    without checksums."""
     folder = tmp_path_factory.mktemp("begun")
     with pytest.raises(UserFunctionError, match="not readable yet"):
         run(spark, folder, request.param, whole=False)
@@ -58,13 +58,13 @@ def job(begun: tuple[Path, StateLayout], tmp_path: Path) -> tuple[Path, StateLay
 
 
 def replace_by_the_version_before(folder: Path, version: int) -> None:
-    """What the micro-batch before ``version`` has changed in all partitions of the last level."""
+    """Restore the changes of the micro-batch before ``version`` in all partitions of the last level."""
     changes = [file for file in (folder / "checkpoint/state/2").rglob(f"{version}.*") if file.suffix in _CHANGES]
     assert changes
     for file in changes:
         shutil.copy(file.with_name(f"{version - 1}{file.suffix}"), file)
     for snapshot in (folder / "checkpoint/state/2").rglob("*.*"):
-        if snapshot.suffix in (".zip", ".snapshot"):  # which Spark makes now and then, of all changes before
+        if snapshot.suffix in (".zip", ".snapshot"):  # which Spark writes occasionally, with all earlier changes
             snapshot.unlink()
 
 
@@ -76,25 +76,21 @@ def assert_refused(spark: SparkSession, job: tuple[Path, StateLayout], error: ty
     assert read_back(folder / "out") == before
 
 
-def test_state_of_the_micro_batch_before_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+def test_state_of_the_previous_batch_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
     replace_by_the_version_before(job[0], COMPLETE)
     written = f"was last written in micro-batch {COMPLETE - 2}, but micro-batch {COMPLETE} of the checkpoint continues"
     assert_refused(spark, job, CorruptDataError, written)
 
 
-def test_changes_of_a_micro_batch_that_are_missing_in_between_are_refused(
-    spark: SparkSession, job: tuple[Path, StateLayout]
-) -> None:
-    """With pages: the state of the subtask is the right one, and some of its pages are not."""
+def test_missing_changes_in_between_are_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+    """With pages: the state of the subtask is right, and some of its pages are not."""
     if job[1] is not StateLayout.MAP:
         pytest.skip("A value is written whole in each micro-batch.")
     replace_by_the_version_before(job[0], COMPLETE - 1)
     assert_refused(spark, job, CorruptDataError, f"is incomplete: the entries that micro-batch {COMPLETE - 2} wrote")
 
 
-def test_state_that_spark_cannot_read_is_refused_naming_its_subtasks(
-    spark: SparkSession, job: tuple[Path, StateLayout]
-) -> None:
+def test_state_that_spark_cannot_read_names_its_subtasks(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
     (of_task_1,) = [
         file for file in (job[0] / "checkpoint/state/2/1").rglob(f"{COMPLETE}.*") if file.suffix in _CHANGES
     ]
@@ -103,8 +99,8 @@ def test_state_that_spark_cannot_read_is_refused_naming_its_subtasks(
     assert_refused(spark, job, JobError, r"State of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
 
 
-def test_a_checkpoint_that_was_moved_goes_on(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
-    """With a map, Spark has recorded where the types of state were."""
+def test_moved_checkpoint_continues(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
+    """With a map, Spark has recorded the path of the state types."""
     folder, layout = job
     moved = folder.with_name("moved")
     shutil.move(folder, moved)
@@ -116,7 +112,7 @@ def test_a_checkpoint_that_was_moved_goes_on(spark: SparkSession, job: tuple[Pat
     assert read_back(moved / "out") == whole
 
 
-def test_lost_types_of_state_are_taken_from_a_new_checkpoint(
+def test_lost_state_types_are_taken_from_a_new_checkpoint(
     spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
 ) -> None:
     folder, layout = job
@@ -147,7 +143,7 @@ def test_state_of_another_checkpoint_is_refused(
     assert_refused(spark, job, CorruptDataError, "belongs to another checkpoint: its checkpoint is ")
 
 
-def test_a_backup_that_is_older_than_the_output_is_refused(
+def test_backup_older_than_the_output_is_refused(
     spark: SparkSession, job: tuple[Path, StateLayout], tmp_path: Path
 ) -> None:
     folder, layout = job
@@ -165,9 +161,7 @@ def test_a_backup_that_is_older_than_the_output_is_refused(
     assert read_back(folder / "out") == whole
 
 
-def test_a_folder_of_another_job_is_refused_at_a_restart_too(
-    spark: SparkSession, job: tuple[Path, StateLayout]
-) -> None:
+def test_output_folder_of_another_job_is_refused(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
     folder, layout = job
     (folder / "out/_dsv2_checkpoint").write_text("another one")
     with pytest.raises(Dsv2Error, match=f"{folder}/out holds the output of another run"):

@@ -1,4 +1,4 @@
-"""Sinks that the tasks write: who gets what, in which order, and what a repeated micro-batch looks like to them."""
+"""Parallel sinks, which tasks write: records of each subtask, their order, and repeated micro-batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def subtask_for(number: int) -> int:
 
 
 class Written(NamedTuple):
-    """One call of ``write``, as it stands in a file."""
+    """One call of ``write``, as stored in a file."""
 
     job_id: str
     uid: str
@@ -36,7 +36,7 @@ class Written(NamedTuple):
 
 
 class Folder(ParallelSink[int]):
-    """Writes each batch to a file of its own; fails after that, once, on the batch ``failing``."""
+    """Writes each batch to its own file. Afterwards fails once on the batch ``failing``."""
 
     def __init__(self, path: Path, failing: tuple[int, int] | None = None) -> None:
         self.path = path
@@ -67,7 +67,7 @@ def writes(folder: Path) -> list[Written]:
 def run(
     spark: SparkSession, sink: ParallelSink[int], checkpoint: str | None, *, also: CollectSink[int] | None = None
 ) -> None:
-    """12 numbers in 3 micro-batches, of which the second has even ones only; without a checkpoint as a BATCH job."""
+    """12 numbers in 3 micro-batches, the second with even ones only. Without a checkpoint as a BATCH job."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_execution_mode(STREAMING if checkpoint is not None else BATCH)
     env.set_parallelism(2)
@@ -100,7 +100,7 @@ def test_each_subtask_writes_its_records_in_order(spark: SparkSession, checkpoin
     assert {(call.batch_id, call.subtask): call.records for call in calls} == {
         (0, 0): [1, 3],
         (0, 1): [2, 4],
-        (1, 1): [10, 20, 30, 40],  # the other one has nothing to write
+        (1, 1): [10, 20, 30, 40],  # the other subtask has nothing to write
         (2, 0): [5, 7],
         (2, 1): [6, 8],
     }
@@ -108,9 +108,7 @@ def test_each_subtask_writes_its_records_in_order(spark: SparkSession, checkpoin
     assert sorted(also.results) == [1, 2, 3, 4, 5, 6, 7, 8, 10, 20, 30, 40]
 
 
-def test_a_batch_that_failed_comes_again_with_the_same_records_under_the_same_name(
-    spark: SparkSession, checkpoint: str, folder: Path
-) -> None:
+def test_failed_batch_is_repeated_with_the_same_records(spark: SparkSession, checkpoint: str, folder: Path) -> None:
     with pytest.raises(JobError) as failed:
         run(spark, Folder(folder, failing=(1, 1)), checkpoint)
     text = str(failed.value)
@@ -132,7 +130,7 @@ def test_another_checkpoint_is_another_job(spark: SparkSession, tmp_path: Path, 
     assert len({call.job_id for call in writes(folder)}) == 4
 
 
-def test_a_batch_job_writes_everything_as_batch_0(spark: SparkSession, folder: Path) -> None:
+def test_batch_job_writes_everything_as_batch_0(spark: SparkSession, folder: Path) -> None:
     run(spark, Folder(folder), None)
     assert {(call.batch_id, call.subtask): call.records for call in writes(folder)} == {
         (0, 0): [1, 3, 5, 7],
@@ -141,7 +139,7 @@ def test_a_batch_job_writes_everything_as_batch_0(spark: SparkSession, folder: P
 
 
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
-def test_a_world_that_is_not_ready_fails_the_job_before_anything_is_written(
+def test_failing_begin_fails_the_job_before_writing(
     spark: SparkSession, checkpoint: str, folder: Path, mode: RuntimeExecutionMode
 ) -> None:
     folder.rmdir()
@@ -150,7 +148,7 @@ def test_a_world_that_is_not_ready_fails_the_job_before_anything_is_written(
 
 
 class Stamped(ParallelSink[Any]):
-    """Writes records and timestamps of each run."""
+    """Writes records and timestamps of each batch."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -165,7 +163,7 @@ class Stamp(OneInputStreamProcessFunction[int, int]):
         output.collect_and_overwrite_timestamp(record, record * 100)
 
 
-def test_timestamps_come_beside_the_records(spark: SparkSession, checkpoint: str, folder: Path) -> None:
+def test_timestamps_accompany_the_records(spark: SparkSession, checkpoint: str, folder: Path) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.from_collection([3, 1, 2]).process(Stamp()).to_sink(Stamped(folder))
     env.execute("stamped", checkpoint_location=checkpoint)

@@ -1,4 +1,4 @@
-"""A PostgreSQL table that is followed on Spark, and written to another one: that is always as the first was."""
+"""A PostgreSQL table that is replicated on Spark to another table, which always equals the first."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def conninfo(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 def copy(spark: SparkSession, conninfo: str, checkpoint: str, parallelism: int) -> None:
-    """Copy ``items`` to ``copied``, with its changes up to now; ``parallelism`` is that of the source."""
+    """Copy ``items`` to ``copied``, with its changes up to now. ``parallelism`` is that of the source."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = PostgresSource(conninfo, "items", slot_name="items_copied", decode=item_of, records_per_batch=400)
@@ -64,7 +64,7 @@ def copy(spark: SparkSession, conninfo: str, checkpoint: str, parallelism: int) 
 
 
 def change_rows(conninfo: str, over: threading.Event) -> None:
-    """Change some rows, and then others, until it is over."""
+    """Change some rows, and then others, until ``over`` is set."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         number = 0
         while not over.is_set():
@@ -77,9 +77,7 @@ def change_rows(conninfo: str, over: threading.Event) -> None:
             over.wait(0.02)
 
 
-def test_a_table_that_changes_all_the_time_is_copied_over_restarts(
-    spark: SparkSession, conninfo: str, checkpoint: str
-) -> None:
+def test_changing_table_is_copied_over_restarts(spark: SparkSession, conninfo: str, checkpoint: str) -> None:
     over = threading.Event()
     others = threading.Thread(target=change_rows, args=(conninfo, over))
     others.start()

@@ -25,7 +25,7 @@ MODES = [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH]
 
 
 class Sums(OneInputStreamProcessFunction[Callable[[], int], tuple[int, int]]):
-    """What the records of this subtask have answered so far; a field, which the checkpoint keeps."""
+    """Sums up the results of the subtask's records, in a field, which is checkpointed."""
 
     def __init__(self) -> None:
         self.sum = 0
@@ -47,8 +47,8 @@ def environment(spark: SparkSession) -> ExecutionEnvironment:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_records_do_not_travel(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
-    """They need not even be of a kind that could; state goes on from micro-batch to micro-batch all the same."""
+def test_records_are_not_serialized(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str) -> None:
+    """They may even be unserializable. State is kept from micro-batch to micro-batch."""
     env, sink = environment(spark), CollectSink[tuple[int, int]]()
     env.set_execution_mode(mode)
     answers = DataGeneratorSource(lambda number: lambda: number, count=9, records_per_batch=4)
@@ -63,7 +63,7 @@ def test_records_do_not_travel(spark: SparkSession, mode: RuntimeExecutionMode, 
 
 
 class Turns(TwoInputNonBroadcastStreamProcessFunction[Any, Any, tuple[str, int]]):
-    """When a record comes from another input than the last one, the input, and how many records came before."""
+    """When the input changes: the new input, and the number of records before."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -107,10 +107,10 @@ def turns_of(spark: SparkSession, mode: RuntimeExecutionMode, checkpoint: str, w
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("second", WAYS)
-def test_inputs_take_turns_as_if_all_came_in_frames(
+def test_inputs_alternate_as_with_frames(
     spark: SparkSession, mode: RuntimeExecutionMode, second: str, tmp_path: Path
 ) -> None:
-    """Neither has to wait until the other one is over."""
+    """Neither has to wait for the end of the other."""
     expected = turns_of(spark, mode, str(tmp_path / "frames"), ("in frames", second.replace("read", "in frames")))
     assert turns_of(spark, mode, str(tmp_path / "read"), ("read", second)) == expected
     assert len(expected) > 8
@@ -119,7 +119,7 @@ def test_inputs_take_turns_as_if_all_came_in_frames(
 @pytest.mark.parametrize(
     "source", [DataGeneratorSource(partial(Item, "a"), count=9), Spans({"a": 9})], ids=["generator", "splits"]
 )
-def test_a_failure_is_of_the_function_not_of_the_source(
+def test_failure_names_the_function_not_the_source(
     spark: SparkSession, source: BaseSource[Item], checkpoint: str
 ) -> None:
     env = environment(spark)
@@ -131,7 +131,7 @@ def test_a_failure_is_of_the_function_not_of_the_source(
     assert (raised.value.callback, raised.value.record) == ("process_record", "Item(span='a', number=4)")
 
 
-def test_a_function_is_closed_when_its_source_fails(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_function_is_closed_when_its_source_fails(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     def number(index: int) -> int:
         return 7 // (5 - index)
 

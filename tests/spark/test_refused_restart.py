@@ -1,4 +1,4 @@
-"""Checkpoints that a job must not be started from: of another program, of no program of ours, or damaged."""
+"""Checkpoints that a job must refuse: of another program, of another query, or damaged."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(spark: SparkSession, folder: Path, *, strict: bool = False, **changes: A
 
 
 def assert_refused(spark: SparkSession, folder: Path, **changes: Any) -> str:
-    """Nothing may have happened in the folder. Returns what is said."""
+    """Check that nothing in the folder changed, and return the message."""
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     with pytest.raises(IncompatibleCheckpointError) as refused:
         run(spark, folder, **changes)
@@ -82,7 +82,7 @@ def manifest_file(folder: Path) -> Path:
     return folder / "checkpoint" / "dsv2" / "manifest.json"
 
 
-def test_a_changed_program_is_refused_before_any_batch(spark: SparkSession, folder: Path) -> None:
+def test_changed_program_is_refused_before_any_batch(spark: SparkSession, folder: Path) -> None:
     text = assert_refused(spark, folder, key=by_place)
     first, difference, sample, advice = text.splitlines()
     assert first == f"This program cannot continue from the checkpoint {folder}/checkpoint:"
@@ -90,22 +90,20 @@ def test_a_changed_program_is_refused_before_any_batch(spark: SparkSession, fold
     assert "): the key selector of input 0 has changed; if all keys" in difference
     assert "): the key selector of input 0 returns another key than before: for Reading(sensor='sensor-" in sample
     assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
-    # The one that wrote it goes on.
+    # The original program continues.
     run(spark, folder, key=sensor_of)
     assert {row[0] for row in read_back(folder / "out")} == {0, 1}
 
 
-def test_a_selector_is_held_to_its_keys_even_where_a_version_says_that_they_are_the_same(
-    spark: SparkSession, folder: Path
-) -> None:
+def test_selector_must_return_its_keys_in_any_version(spark: SparkSession, folder: Path) -> None:
     text = assert_refused(spark, folder, key=by_place, version=1)
     (difference,) = text.splitlines()[1:-1]
     assert "it returned 'sensor-" in difference
     run(spark, folder, key=lambda record: record.sensor[:99], version=1)
 
 
-class TagAnew(OneInputStreamProcessFunction[Reading, Reading]):
-    """As ``Tag``, but its field has another name."""
+class RenamedTag(OneInputStreamProcessFunction[Reading, Reading]):
+    """Like ``Tag`` with another field name."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -115,13 +113,13 @@ class TagAnew(OneInputStreamProcessFunction[Reading, Reading]):
         output.collect(record)
 
 
-def test_a_field_that_has_another_name_is_a_warning_or_an_error(spark: SparkSession, folder: Path) -> None:
+def test_renamed_field_is_a_warning_or_an_error(spark: SparkSession, folder: Path) -> None:
     said = "the checkpoint holds the field 'seen' of its function, which the program no longer uses"
-    text = assert_refused(spark, folder, tag=TagAnew, strict=True)
+    text = assert_refused(spark, folder, tag=RenamedTag, strict=True)
     assert text.splitlines()[1].startswith("  - operator 'tag' (defined at ")
     assert said in text
     with pytest.warns(DroppedStateWarning, match=said):
-        run(spark, folder, tag=TagAnew)
+        run(spark, folder, tag=RenamedTag)
 
 
 class Value(NamedTuple):
@@ -129,7 +127,7 @@ class Value(NamedTuple):
 
 
 class RunningSum(OneInputStreamProcessFunction[Reading, Value]):
-    """Emits what ``combine`` makes of all values of a key so far."""
+    """Emits the combination of all values of a key so far."""
 
     def uses_states(self) -> list[StateDeclaration]:
         return [TOTAL]
@@ -149,7 +147,7 @@ class RunningMaximum(RunningSum):
 
 
 def run_without_uids(spark: SparkSession, folder: Path, end: int, **kinds: type[RunningSum]) -> None:
-    """Run ``kinds`` in this order, each into the folder of its name."""
+    """Run ``kinds`` in this order, each into the folder with its name."""
 
     def until_end(index: int) -> Reading:
         if index >= end:
@@ -164,7 +162,7 @@ def run_without_uids(spark: SparkSession, folder: Path, end: int, **kinds: type[
     env.execute(checkpoint_location=f"{folder}/checkpoint")
 
 
-def test_operators_without_uids_that_change_places_keep_their_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_swapped_operators_without_uids_keep_their_state(spark: SparkSession, tmp_path: Path) -> None:
     with (
         pytest.warns(MissingUidWarning, match="has state and no uid"),
         pytest.raises(UserFunctionError, match="not readable yet"),
@@ -179,9 +177,7 @@ def test_operators_without_uids_that_change_places_keep_their_state(spark: Spark
         assert sorted(value for _, value in read_back(tmp_path / name)) == expected
 
 
-def test_operators_that_only_their_order_tells_apart_are_refused_before_anything_is_there(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_identical_operators_are_refused_before_the_start(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="only in their order"):
         run_without_uids(spark, tmp_path, COUNT, first=RunningSum, second=RunningSum)
     assert list(tmp_path.iterdir()) == []
@@ -193,7 +189,7 @@ def test_damaged_notes_are_refused_with_their_file(spark: SparkSession, folder: 
     assert f"The notes in {folder}/checkpoint/dsv2/notes/{notes.name} are damaged: " in assert_refused(spark, folder)
 
 
-def test_the_manifest_is_json_for_people(folder: Path) -> None:
+def test_manifest_is_readable_json(folder: Path) -> None:
     manifest = json.loads(manifest_file(folder).read_text())
     assert list(manifest["operators"]) == ["readings", "number", "double", "tag", "total"]
     assert manifest["operators"]["tag"]["parallelism"] == 3
@@ -214,7 +210,7 @@ def test_the_manifest_is_json_for_people(folder: Path) -> None:
         ),
     ],
 )
-def test_a_damaged_manifest_is_refused(
+def test_damaged_manifest_is_refused(
     spark: SparkSession, folder: Path, damage: Callable[[str], str], said: str
 ) -> None:
     file = manifest_file(folder)
@@ -222,12 +218,12 @@ def test_a_damaged_manifest_is_refused(
     assert said in assert_refused(spark, folder)
 
 
-def test_a_checkpoint_without_manifest_is_refused(spark: SparkSession, folder: Path) -> None:
+def test_checkpoint_without_manifest_is_refused(spark: SparkSession, folder: Path) -> None:
     shutil.rmtree(folder / "checkpoint" / "dsv2")
     assert "holds a checkpoint, but not one of dsv2" in assert_refused(spark, folder)
 
 
-def test_the_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("a line\n")
     lines = spark.readStream.text(str(tmp_path / "in")).writeStream.format("noop").trigger(availableNow=True)
@@ -239,7 +235,7 @@ def test_the_checkpoint_of_another_query_is_refused(spark: SparkSession, tmp_pat
 
 
 class State:
-    """Stands in for a ``GroupState``; what it holds may be tampered with."""
+    """Replaces a ``GroupState``, whose content tests may damage."""
 
     def __init__(self, blob: bytes | None = None) -> None:
         self.blob = blob
@@ -281,7 +277,7 @@ def call(stage: StreamingStage, slot: int, state: State) -> None:
         pass
 
 
-def test_state_that_is_not_whole_is_refused_with_its_operator() -> None:
+def test_damaged_state_is_refused_with_its_operator() -> None:
     stage, slot = stage_of_total()
     whole = State()
     call(stage, slot, whole)
@@ -296,7 +292,7 @@ def test_state_that_is_not_whole_is_refused_with_its_operator() -> None:
 
 
 def tampering_stage(packed: bytes, level: int, *, timed: bool) -> StreamingStage:
-    """The stage as it is, but the state of its third level comes back with a bit flipped."""
+    """The unmodified stage, except that a bit in the state of its third level is flipped."""
     stage = streaming_stage(packed, level, timed=timed)
 
     def run_slot(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -320,7 +316,7 @@ def test_damaged_state_fails_the_job_and_is_never_used(
     assert read_back(folder / "out") == before
 
 
-def test_a_collection_that_has_grown_since_the_job_came_to_its_end(spark: SparkSession, checkpoint: str) -> None:
+def test_collection_that_grew_after_the_end_of_the_job(spark: SparkSession, checkpoint: str) -> None:
     def run_with(*numbers: int) -> list[int]:
         env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
         env.from_collection(numbers).key_by(abs).process(passing).to_sink(sink)

@@ -1,4 +1,4 @@
-"""A micro-batch that is repeated by another program: its state is what the second attempt has made."""
+"""A micro-batch that is repeated by another program: its state is that of the second attempt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Total(OneInputStreamProcessFunction[int, int]):
 
 
 def run(spark: SparkSession, checkpoint: str, layout: StateLayout, step: int, *, fails: bool = False) -> list[int]:
-    """Go on to the next stop: a micro-batch of two records."""
+    """Continue to the next stop: a micro-batch of two records."""
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     numbers = env.from_source(TestSource[int]([1, 2, Stop(), 3, 4, Stop(), 5, 6])).with_uid("numbers")
     totals = numbers.key_by(bool).process(Total(step)).with_uid("total").with_parallelism(1)
@@ -45,12 +45,12 @@ def run(spark: SparkSession, checkpoint: str, layout: StateLayout, step: int, *,
 
 
 @pytest.mark.parametrize("layout", StateLayout)
-def test_state_of_a_repeated_micro_batch_is_that_of_the_second_attempt(
+def test_repeated_batch_has_the_state_of_the_second_attempt(
     spark: SparkSession, tmp_path: Path, layout: StateLayout
 ) -> None:
     checkpoint = str(tmp_path)
     assert run(spark, checkpoint, layout, 1) == [1, 2]
     with pytest.raises(UserFunctionError, match="not this time"):
-        run(spark, checkpoint, layout, 10, fails=True)  # the level before has written its state then
+        run(spark, checkpoint, layout, 10, fails=True)  # the level before has already written its state
     assert run(spark, checkpoint, layout, 100) == [102, 202]
     assert run(spark, checkpoint, layout, 1) == [203, 204]

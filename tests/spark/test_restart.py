@@ -1,4 +1,4 @@
-"""A streaming job that is stopped and started again goes on as if nothing had happened."""
+"""A streaming job that is stopped and restarted continues unchanged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run_some(
     layout: StateLayout = StateLayout.BLOB,
     key: StateKey | None = None,
 ) -> JobHandle:
-    """Run until at least ``batches`` micro-batches are done, and stop."""
+    """Run until at least ``batches`` micro-batches are complete, and stop."""
     env = new_environment(spark, layout, key)
     build(env, str(output), COUNT, PER_BATCH)
     # With pauses in which the job can be stopped.
@@ -52,12 +52,12 @@ def run_some(
 
 
 def counted(operators: Mapping[str, OperatorProgress]) -> dict[str, OperatorProgress]:
-    """Without the sizes of state, which depend on the layout."""
+    """The progress without the sizes of state, which depend on the layout."""
     return {uid: replace(progress, state_bytes=0) for uid, progress in operators.items()}
 
 
 class Undisturbed(NamedTuple):
-    """A run from its beginning to its end."""
+    """A run from start to end."""
 
     rows: list[tuple[Any, ...]]
     operators: Mapping[str, OperatorProgress]
@@ -79,7 +79,7 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize("layout", StateLayout)
-def test_a_job_stopped_between_micro_batches_goes_on_where_it_was(
+def test_job_stopped_between_micro_batches_continues(
     spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
 ) -> None:
     output = tmp_path / "out"
@@ -93,16 +93,16 @@ def test_a_job_stopped_between_micro_batches_goes_on_where_it_was(
     build(env, str(output), COUNT, PER_BATCH)
     progress = env.execute("restarted", checkpoint_location=checkpoint).progress
     assert read_back(output) == undisturbed.rows
-    assert counted(progress.operators) == counted(undisturbed.operators)  # counted on, not anew
+    assert counted(progress.operators) == counted(undisturbed.operators)  # counters continue from the checkpoint
 
-    # It has ended; there is nothing left to do.
+    # It has ended, so there is nothing to do.
     env = new_environment(spark, layout)
     build(env, str(output), COUNT, PER_BATCH)
     assert env.execute("restarted", checkpoint_location=checkpoint).progress.batch_id == -1
     assert read_back(output) == undisturbed.rows
 
 
-def test_a_job_goes_on_with_one_more_sink(
+def test_job_continues_with_an_additional_sink(
     spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed
 ) -> None:
     output = tmp_path / "out"
@@ -117,7 +117,7 @@ def test_a_job_goes_on_with_one_more_sink(
 
 
 @pytest.mark.parametrize("layout", StateLayout)
-def test_signed_state_is_continued_with_its_key_and_refused_with_another_or_none(
+def test_signed_state_requires_its_key(
     spark: SparkSession, checkpoint: str, tmp_path: Path, undisturbed: Undisturbed, layout: StateLayout
 ) -> None:
     output, key = tmp_path / "out", StateKey(b"signs the state of this one job.")

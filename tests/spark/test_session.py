@@ -1,4 +1,4 @@
-"""The user's session: what a job does with it, and how it finds it afterwards."""
+"""The user's session: what a job changes in it, and what it restores."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ USUAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileCont
 
 
 def settings(spark: SparkSession) -> dict[str, str]:
-    """Everything that is set."""
+    """All settings."""
     return {row["key"]: row["value"] for row in spark.sql("SET").collect()}
 
 
 def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[ExecutionEnvironment, CollectSink[int]]:
-    """A pipeline of so many levels, over the numbers from 0 on."""
+    """A pipeline with that many levels, over the numbers starting at 0."""
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[int]()
     stream = env.from_source(DataGeneratorSource(int, **source))
     for _ in range(levels):
@@ -52,7 +52,7 @@ def environment(spark: SparkSession, levels: int, **source: Any) -> tuple[Execut
 
 
 class Sum(OneInputStreamProcessFunction[int, int]):
-    """The sum so far."""
+    """Emits the sum so far."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -64,7 +64,7 @@ class Sum(OneInputStreamProcessFunction[int, int]):
 
 @pytest.fixture
 def usual_manager(spark: SparkSession) -> Iterator[None]:
-    """The user has set the manager of checkpoint files that Spark takes by itself."""
+    """The user has set Spark's default manager of checkpoint files."""
     spark.conf.set(MANAGER, USUAL_MANAGER)
     yield
     spark.conf.unset(MANAGER)
@@ -72,7 +72,7 @@ def usual_manager(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def changed_settings(spark: SparkSession) -> Iterator[None]:
-    """One of the settings a job needs is the user's own, the other is not set at all."""
+    """Of the settings that a job needs, the user has set one, and the other is not set."""
     before = spark.conf.get(PARTITIONS)
     assert before is not None
     spark.conf.set(PARTITIONS, "17")
@@ -83,7 +83,7 @@ def changed_settings(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def during_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None]]:
-    """What both settings are while a query starts."""
+    """The values of both settings while a query starts."""
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     seen: list[tuple[str | None, str | None]] = []
@@ -98,7 +98,7 @@ def during_start(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[t
 
 
 @pytest.mark.usefixtures("changed_settings")
-def test_settings_are_the_jobs_while_it_starts_and_the_users_before_and_after(
+def test_settings_of_the_job_apply_during_its_start_only(
     spark: SparkSession, tmp_path: Path, during_start: list[tuple[str | None, str | None]]
 ) -> None:
     before = settings(spark)
@@ -113,7 +113,7 @@ def test_settings_are_the_jobs_while_it_starts_and_the_users_before_and_after(
 
 
 @pytest.mark.usefixtures("changed_settings")
-def test_settings_are_the_users_again_when_a_start_fails(
+def test_settings_are_restored_when_a_start_fails(
     spark: SparkSession, tmp_path: Path, during_start: list[tuple[str | None, str | None]]
 ) -> None:
     before = settings(spark)
@@ -136,7 +136,7 @@ def test_settings_are_the_users_again_when_a_start_fails(
 
 
 class Unpicklable:
-    """Holds what cannot travel."""
+    """Holds an unpicklable object."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark
@@ -145,7 +145,7 @@ class Unpicklable:
         return record
 
 
-def test_settings_are_restored_after_an_error_too(spark: SparkSession) -> None:
+def test_settings_are_restored_after_an_error(spark: SparkSession) -> None:
     before = settings(spark)
 
     def fail_within() -> None:
@@ -175,13 +175,13 @@ def test_files_of_a_local_checkpoint_are_written_faster(spark: SparkSession, che
     assert settings(spark) == before
 
 
-def test_how_the_user_wants_checkpoints_written_counts(spark: SparkSession, usual_manager: None) -> None:
+def test_checkpoint_manager_of_the_user_takes_precedence(spark: SparkSession, usual_manager: None) -> None:
     with starting(spark, 2, checkpoint="/some/folder"):
         assert spark.conf.get(MANAGER) == USUAL_MANAGER
     assert spark.conf.get(MANAGER) == USUAL_MANAGER
 
 
-def test_a_checkpoint_goes_on_that_was_written_as_spark_does_by_itself(
+def test_checkpoint_written_by_sparks_default_manager_continues(
     spark: SparkSession, checkpoint: str, usual_manager: None
 ) -> None:
     def summed(count: int) -> list[int]:
@@ -208,7 +208,7 @@ def test_a_checkpoint_goes_on_that_was_written_as_spark_does_by_itself(
         (Trigger.processing_time(ms(70)), {"count": 2}, {"processingTime": "70 milliseconds"}),
     ],
 )
-def test_the_trigger_is_the_given_one_or_fits_the_sources(
+def test_trigger_is_the_given_one_or_fits_the_sources(
     spark: SparkSession,
     checkpoint: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -236,7 +236,7 @@ def test_the_trigger_is_the_given_one_or_fits_the_sources(
     assert seen == [expected]
 
 
-def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: SparkSession, checkpoint: str) -> None:
+def test_only_streaming_jobs_have_a_checkpoint(spark: SparkSession, checkpoint: str) -> None:
     env, _ = environment(spark, 1, count=2)
     with pytest.raises(ConfigurationError, match="A STREAMING job on Spark requires a checkpoint: execute"):
         env.execute()
@@ -248,7 +248,7 @@ def test_a_streaming_job_needs_a_checkpoint_and_a_batch_job_has_none(spark: Spar
     assert not Path(checkpoint).exists()
 
 
-def test_a_checkpoint_that_cannot_be_written_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_unwritable_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     for place, reason in (
         (str(tmp_path / "file"), "Not a directory"),
@@ -265,7 +265,7 @@ def test_a_checkpoint_that_cannot_be_written_is_refused(spark: SparkSession, tmp
     assert (tmp_path / "file").read_text() == "a file"
 
 
-def test_a_start_that_failed_leaves_a_checkpoint_for_any_program(spark: SparkSession, tmp_path: Path) -> None:
+def test_failed_start_leaves_a_checkpoint_for_any_program(spark: SparkSession, tmp_path: Path) -> None:
     running, _ = environment(spark, 1)
     job = running.execute_async("a name", checkpoint_location=tmp_path / "running")
     try:
@@ -277,24 +277,25 @@ def test_a_start_that_failed_leaves_a_checkpoint_for_any_program(spark: SparkSes
     env, sink = environment(spark, 1, count=2)
     env.execute("another", checkpoint_location=tmp_path / "checkpoint")
     assert sink.results == [0, 1]
-    # Now that it has run, it is the other one's.
+    # Once the other program has run, the checkpoint is its own.
     env, _ = environment(spark, 2, count=2)
     with pytest.raises(IncompatibleCheckpointError):
         env.execute("a name", checkpoint_location=tmp_path / "checkpoint")
 
 
-def test_the_session_has_to_be_one() -> None:
+def test_spark_must_be_a_session() -> None:
     env = ExecutionEnvironment.get_instance(spark="local[2]")
     env.from_collection([1]).to_sink(CollectSink())
     with pytest.raises(ConfigurationError, match=r"spark=\.\.\. must be a SparkSession, got str\."):
         env.execute()
 
 
-def test_nothing_reaches_around_the_public_api_of_the_session() -> None:
-    # What is below it is missing in Spark Connect; and the session is the user's own.
+def test_only_the_public_api_of_the_session_is_used() -> None:
+    # Spark Connect lacks everything below it, and the session belongs to the user.
     forbidden = {"_jvm", "_jsc", "_jdf", "_jsparkSession", "_sc", "sparkContext", "rdd", "getOrCreate", "builder"}
-    # Three things are beyond the session: files, which PySpark reads and writes by jobs, taking paths for patterns;
-    # which tasks are running, which messages leave out where Spark does not say it; and cancelling batch jobs.
+    # Three things are not possible with the session alone: files, which PySpark reads and writes by jobs that take
+    # paths for patterns; the running tasks, which messages omit if Spark does not report them; and cancelling batch
+    # jobs.
     beyond = {"folders.py", "tasks.py", "job_group.py"}
     files = [file for file in Path(runtime_spark.__file__).parent.rglob("*.py") if file.name not in beyond]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]

@@ -1,4 +1,4 @@
-"""What sinks leave behind: all kinds in one job, records that do not fit, batches that are repeated."""
+"""Output of sinks: all kinds in one job, invalid records, repeated batches."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def data_files(folder: Path) -> list[Path]:
-    """The files that readers look at."""
+    """The files that readers read."""
     return [file for file in folder.rglob("*") if file.is_file() and file.name[0] not in "._"]
 
 
@@ -84,7 +84,7 @@ def test_sinks_of_all_kinds_in_one_job(
     collected, keyed, together = CollectSink[int](), CollectSink[int](), CollectSink[int]()
     env = environment(spark)
     env.set_parallelism(2)
-    # 3 micro-batches of 10 numbers, of which the second has nothing for the sinks.
+    # 3 micro-batches of 10 numbers. The second one has no records for the sinks.
     numbers = env.from_collection(range(30), records_per_batch=10).filter(lambda n: not 10 <= n < 20)
     numbers.map(event).to_sink(FileSink(tmp_path / "events", schema=Event))
     numbers.map(pair).to_sink(FileSink(f"{tmp_path}/pairs/", format="json", schema=Pair))
@@ -109,7 +109,7 @@ def test_sinks_of_all_kinds_in_one_job(
     assert sorted(printed) == sorted(f"number> <{n}>" for n in expected)
 
     in_batch = {n: {"batch_id": n // 10} for n in expected}
-    # Spark writes moments without a zone, as UTC.
+    # Spark writes timestamps without a zone, as UTC.
     events = [vars(event(n)) | {"at": event(n).at.replace(tzinfo=None)} for n in expected]
     assert read(tmp_path / "events") == [event | in_batch[event["number"]] for event in events]
     pairs = spark.read.json(f"{tmp_path}/pairs").collect()
@@ -119,20 +119,20 @@ def test_sinks_of_all_kinds_in_one_job(
     assert read(tmp_path / "dicts") == [{"number": n, "counts": [("c", n)]} | in_batch[n] for n in expected]
     csv = spark.read.csv(f"{tmp_path}/csv", schema="n int, text string, batch_id int", quote='"', escape="\\")
     assert sorted(map(tuple, csv.collect())) == [(n, text_of(n), n // 10) for n in expected]
-    # An empty one leaves no file of 0 bytes, on which readers fail.
+    # An empty batch leaves no file of 0 bytes, on which readers would fail.
     for name in ("pairs", "csv"):
         assert all(file.stat().st_size for file in data_files(tmp_path / name) if file.name != "_SUCCESS")
         assert [file.name for file in (tmp_path / name / "batch_id=1").iterdir() if file.name[0] not in "._"] == []
     assert pads.dataset(f"{tmp_path}/pairs", format="json", partitioning="hive").count_rows() == len(expected)
     assert pads.dataset(f"{tmp_path}/csv", format="csv", partitioning="hive").count_rows() > 0
-    # The empty micro-batch owns a folder too, and its file has the schema.
+    # The empty micro-batch has a folder too, and its file has the schema.
     (empty,) = data_files(tmp_path / "events" / "batch_id=1")
     assert pq.read_table(empty).num_rows == 0
     assert pq.read_schema(empty).names == ["number", "at", "note", "tags"]
 
 
 class Wrong:
-    """Makes a pair, but of ``bad`` number something that is none."""
+    """Creates a pair, or something else for the number ``bad``."""
 
     def __init__(self, bad: int | None) -> None:
         self.bad = bad
@@ -141,7 +141,7 @@ class Wrong:
         return pair(number) if number != self.bad else Pair("bad", None)  # type: ignore[arg-type]
 
 
-def test_a_record_that_does_not_fit_fails_the_job_and_its_batch_is_repeated_later(
+def test_invalid_record_fails_the_job_and_repeats_its_batch(
     spark: SparkSession, checkpoint: str, tmp_path: Path
 ) -> None:
     good, strict = tmp_path / "good", tmp_path / "strict"
@@ -160,10 +160,10 @@ def test_a_record_that_does_not_fit_fails_the_job_and_its_batch_is_repeated_late
     assert text.startswith(f"The sink Strict (uid 'strict'), defined at {__file__}:")
     assert "record Pair(name='bad', number=None) does not fit the schema struct<name:string,number:bigint>" in text
     assert "field 'number' must not be None" in text
-    # Of the micro-batch that failed nothing is there, of the one before everything is.
+    # Nothing of the failed micro-batch is present, and everything of the previous one is.
     assert read(strict) == [pair(n)._asdict() | {"batch_id": 0} for n in range(20)]
     assert [file for file in data_files(strict) if "batch_id=1" in str(file)] == []
-    # The sink written before has got its micro-batch; it is replaced when that is repeated.
+    # The first sink has written its micro-batch, which is replaced when it is repeated.
     assert pads.dataset(str(good), format="parquet").count_rows() == 40
 
     run(bad=None)
@@ -171,9 +171,7 @@ def test_a_record_that_does_not_fit_fails_the_job_and_its_batch_is_repeated_late
         assert read(folder) == [pair(n)._asdict() | {"batch_id": n // 20} for n in range(40)]
 
 
-def test_a_foreach_batch_function_that_raises_fails_the_job_and_gets_its_batch_again(
-    spark: SparkSession, checkpoint: str
-) -> None:
+def test_failing_foreach_batch_function_gets_its_batch_again(spark: SparkSession, checkpoint: str) -> None:
     calls: list[tuple[int, list[int]]] = []
 
     def run(function: Callable[[list[int], int], None]) -> None:
@@ -197,7 +195,7 @@ def test_a_foreach_batch_function_that_raises_fails_the_job_and_gets_its_batch_a
     assert calls == [(0, [0, 10]), (1, [20, 30]), (1, [20, 30]), (2, [40, 50])]
 
 
-def test_a_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
+def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
     batches: list[tuple[int, list[int]]] = []
 
     def run(bad: int | None, folder: str) -> None:
@@ -214,12 +212,12 @@ def test_a_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None
     assert read(tmp_path / "good") == [pair(n)._asdict() | {"batch_id": 0} for n in range(5)]
     assert batches == [(0, [0, 1, 2, 3, 4])]
 
-    # What another run left there would be mixed up with this one's.
+    # Output of another run would be mixed with that of this one.
     with pytest.raises(ConfigurationError, match=rf"{re.escape(str(tmp_path))}/good holds the output of another run\."):
         run(bad=None, folder="good")
 
 
-def test_the_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     (tmp_path / "batch_id=7").mkdir()
     env = environment(spark)
     env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs").with_uid("out")
@@ -229,9 +227,7 @@ def test_the_output_of_another_run_is_not_touched(spark: SparkSession, checkpoin
     assert not Path(checkpoint).exists()
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_unwritable_folder_is_refused_before_the_start(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     env = environment(spark)
     env.from_collection([1]).map(pair).to_sink(FileSink(tmp_path / "file" / "out", schema=Pair)).with_uid("out")
@@ -251,7 +247,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(
 
 
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
-def test_a_sink_that_cannot_be_written_is_refused_before_anything_runs(
+def test_invalid_sink_is_refused_before_the_start(
     spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
 ) -> None:
     for sink, error, said in (

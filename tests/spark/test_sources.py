@@ -1,4 +1,4 @@
-"""DataFrames as sources: what becomes of the rows, in which order, in which micro-batch."""
+"""DataFrames as sources: the records, their order, and their micro-batches."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ SCHEMA = (
 
 
 class Seen(NamedTuple):
-    """What a subtask saw: everything is said by the records, so that any order of subtasks can be told."""
+    """A record in a subtask. It identifies the subtask, so the results may be in any order of subtasks."""
 
     subtask: int
     split: int
@@ -88,7 +88,7 @@ class Seen(NamedTuple):
 
 
 class See(OneInputStreamProcessFunction[Numbered, Seen]):
-    """Reports every record with its subtask, and counts its own opening and end."""
+    """Emits every record with its subtask, and counts its own opening and end."""
 
     def open(self, ctx: NonPartitionedContext[Seen]) -> None:
         ctx.metric_group.counter("opened").inc()
@@ -118,7 +118,7 @@ def see(env: ExecutionEnvironment, frame: DataFrame, parallelism: int, uid: str,
 
 
 def by_split(seen: Iterable[Seen]) -> dict[int, list[int]]:
-    """The ids of each split in the order in which they were seen; no two subtasks may have seen one split."""
+    """The ids of each split in the order in which they were seen. No two subtasks may have seen the same split."""
     subtasks: dict[int, set[int]] = defaultdict(set)
     ids: dict[int, list[int]] = defaultdict(list)
     for record in seen:
@@ -136,7 +136,7 @@ def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str,
     sinks: dict[type, CollectSink[Any]] = {}
     for record_type in (Order, Brief, dict, Row):
         sinks[record_type] = CollectSink()
-        # Through an operator, so that the records travel and are decoded as any other record is.
+        # Through an operator, so that the records are serialized like any other.
         rows_of_type = env.from_dataframe(frame, record_type).with_uid(record_type.__name__)
         rows_of_type.map(lambda record: record).to_sink(sinks[record_type])
     env.execute("types", **options(mode, checkpoint))
@@ -150,7 +150,7 @@ def test_rows_become_records_of_every_type(spark: SparkSession, checkpoint: str,
     for kind, sink in sinks.items():
         assert {type(record) for record in sink.results} == {kind}
         assert sorted(sink.results, key=lambda r: r["id"] if isinstance(r, dict) else r.id) == expected[kind]
-    # A timestamp is a moment: aware of its zone, whatever the session's zone is.
+    # A timestamp is aware of its zone, in any time zone of the session.
     assert {order.at.utcoffset() is not None for order in sinks[Order].results} == {True}
 
 
@@ -174,10 +174,10 @@ def test_each_split_keeps_its_order_at_any_parallelism(
         assert progress.batch_id == 2
 
 
-def test_without_split_by_a_partition_stays_together(spark: SparkSession, checkpoint: str) -> None:
+def test_without_split_by_a_partition_is_a_split(spark: SparkSession, checkpoint: str) -> None:
     frame = spark.range(0, 400, 1, 4).withColumn("split", (F.col("id") / 100).cast("int"))
     env = environment(spark)
-    # Beside a source that has an end of its own: its partitions are there in some micro-batches only.
+    # Together with a source that ends on its own: its partitions exist in some micro-batches only.
     env.from_collection(range(2), records_per_batch=1).to_sink(CollectSink())
     sink = see(env, frame, 3, "see", records_per_batch=50)
     env.execute("partitions", checkpoint_location=checkpoint)
@@ -186,7 +186,7 @@ def test_without_split_by_a_partition_stays_together(spark: SparkSession, checkp
     assert len(batches) == 8
 
 
-def test_a_dataframe_behind_a_shuffle_loses_no_rows(spark: SparkSession, checkpoint: str) -> None:
+def test_shuffled_dataframe_loses_no_rows(spark: SparkSession, checkpoint: str) -> None:
     # The session would shuffle into 8 partitions, the query into one.
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
@@ -202,7 +202,7 @@ def test_a_dataframe_behind_a_shuffle_loses_no_rows(spark: SparkSession, checkpo
 
 
 @pytest.mark.parametrize("mode", [BATCH, STREAMING])
-def test_an_empty_dataframe_opens_and_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
+def test_empty_dataframe_opens_and_ends(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode) -> None:
     frame = spark.range(0).withColumn("split", F.lit(0))
     env = environment(spark, mode)
     sink = see(env, frame, 2, "see", split_by="split")
@@ -213,23 +213,21 @@ def test_an_empty_dataframe_opens_and_ends(spark: SparkSession, checkpoint: str,
 
 def write_file(folder: Path, number: int, rows: Iterable[tuple[int, int]]) -> None:
     lines = [json.dumps({"id": row_id, "split": split}) for row_id, split in rows]
-    # All of one length: Spark sorts the files of a micro-batch by length, and only then by age.
+    # All have the same length: Spark sorts the files of a micro-batch by length, and only then by age.
     text = "\n".join(line.ljust(40) for line in lines)
     folder.mkdir(exist_ok=True)
     (folder / f"{number}.json").write_text(text)
     os.utime(folder / f"{number}.json", (1_700_000_000 + number,) * 2)
 
 
-def test_a_streaming_dataframe_is_read_in_order_and_opens_everywhere(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_streaming_dataframe_is_read_in_order(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     for number in range(6):
         write_file(folder, number, [(number * 20 + at, at % 3) for at in range(20)])
     frame = spark.readStream.schema("id long, split int").option("maxFilesPerTrigger", 3).json(str(folder))
 
     def run(files: range) -> dict[int, tuple[CollectSink[Seen], int]]:
-        """Per parallelism what was seen, and how many subtasks have been opened, of those that reported."""
+        """By parallelism: the records seen, and the number of opened subtasks among those that reported."""
         env = environment(spark)
         sinks = {p: see(env, frame, p, f"see-{p}", split_by="split") for p in (1, 2, 4)}
         job = env.execute_async("files", checkpoint_location=checkpoint, trigger=Trigger.available_now())
@@ -243,7 +241,7 @@ def test_a_streaming_dataframe_is_read_in_order_and_opens_everywhere(
 
     # 3 splits cannot reach 4 subtasks, but all of them are opened.
     assert {p: opened for p, (_, opened) in run(range(6)).items()} == {1: 1, 2: 2, 4: 4}
-    # After a restart only what is new is read, and nothing is opened again.
+    # After a restart only new data is read, and nothing is opened again.
     write_file(folder, 6, [(120 + at, at % 3) for at in range(20)])
     for sink, opened in run(range(6, 7)).values():
         assert opened == len({record.subtask for record in sink.results})
@@ -257,7 +255,7 @@ class WrongType(NamedTuple):
     id: str
 
 
-def test_a_dataframe_that_does_not_fit_is_refused_before_anything_runs(spark: SparkSession, checkpoint: str) -> None:
+def test_mismatched_dataframe_is_refused_before_the_start(spark: SparkSession, checkpoint: str) -> None:
     frame = spark.range(3)
     for record_type, how, said in (
         (NoId, {}, "the DataFrame does not fit NoId: it has no column 'number'. Its columns are id bigint; select or"),
@@ -283,7 +281,7 @@ class LooksLikeADataFrame:
     isStreaming = False  # noqa: N815 - Spark's name
 
 
-def test_what_only_looks_like_a_dataframe_is_refused(spark: SparkSession) -> None:
+def test_object_that_resembles_a_dataframe_is_refused(spark: SparkSession) -> None:
     env = environment(spark, BATCH)
     env.from_dataframe(LooksLikeADataFrame(), dict).to_sink(CollectSink())
     with pytest.raises(ConfigurationError, match="requires a Spark DataFrame, got LooksLikeADataFrame"):

@@ -1,4 +1,4 @@
-"""Sources that wait for each other, and sources one after the other, on Spark."""
+"""Aligned sources and hybrid sources on Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def number_of(item: Item) -> int:
 
 
 class Wide(Spans):
-    """Makes 50 times as much event time of each record."""
+    """Each record advances event time 50 times as far."""
 
     def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
@@ -54,7 +54,8 @@ class Ahead(TwoInputNonBroadcastEventTimeStreamProcessFunction[Item, Item, int])
 
 
 def furthest(spark: SparkSession, checkpoint: str, strategy: WatermarkStrategy[Item]) -> int:
-    """How far a record is ahead of event time at most: 500 of the fast source in a micro-batch, 200 of the slow one."""
+    """Return how far records are ahead of event time at most. A micro-batch has 500 ms of the fast source, 200 ms of
+    the slow one."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     sink = CollectSink[int]()
     fast = env.from_source(Wide({"fast": 40}, limit=10), "fast", watermarks=strategy)
@@ -65,15 +66,15 @@ def furthest(spark: SparkSession, checkpoint: str, strategy: WatermarkStrategy[I
     return max(sink.results)
 
 
-def test_sources_of_one_group_stay_near_each_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_aligned_sources_stay_near_each_other(spark: SparkSession, tmp_path: Path) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_watermark_strategy()
     aligned = strategy.with_watermark_alignment("g", timedelta(milliseconds=300), timedelta(milliseconds=1))
     assert furthest(spark, str(tmp_path / "without"), strategy) >= 1300
     assert furthest(spark, str(tmp_path / "with"), aligned) <= 1000
 
 
-class Heard(OneInputStreamProcessFunction[Item, Any]):
-    """Passes records on, and says when the stream is live."""
+class Recorder(OneInputStreamProcessFunction[Item, Any]):
+    """Forwards records, and emits a record when the stream is live."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect(record)
@@ -85,7 +86,7 @@ class Heard(OneInputStreamProcessFunction[Item, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-def test_a_stream_follows_history_once_over_several_runs(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_stream_follows_history_once_over_several_runs(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file, history, heard = tmp_path / "ends", {"a": 7, "b": 4}, list[Any]()
     for ends in ({"x": 0}, {"x": 3}, {"x": 3, "y": 4}):
         file.write_text(json.dumps(ends))
@@ -94,7 +95,7 @@ def test_a_stream_follows_history_once_over_several_runs(spark: SparkSession, ch
         env = ExecutionEnvironment.get_instance(spark=spark)
         sink = CollectSink[Any]()
         items = env.from_source(source).with_uid("both").with_parallelism(2)
-        items.process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+        items.process(Recorder()).with_uid("heard").with_parallelism(1).to_sink(sink)
         env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
         heard += sink.results
         if ends == {"x": 0}:

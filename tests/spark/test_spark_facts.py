@@ -1,4 +1,5 @@
-"""Facts about Spark on which the runtime rests: a release that changes one fails here, and says what may go."""
+"""Facts about Spark on which the runtime depends. A release that changes one fails here, and the message says what can
+be removed."""
 
 from __future__ import annotations
 
@@ -29,20 +30,20 @@ def two_levels() -> Plan:
     return env.build_plan()
 
 
-def test_a_slot_is_in_the_partition_that_spark_puts_it_into(spark: SparkSession) -> None:
+def test_slot_is_in_the_partition_that_spark_computes(spark: SparkSession) -> None:
     slots = [*range(2000), -1, -2, 2**31 - 1, -(2**31), *range(10**6, 10**9, 10**6 * 7 + 1)]
     frame = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     counts = (1, 2, 3, 7, 200)
     rows = frame.select("slot", *(F.expr(f"pmod(hash(slot), {count})").alias(f"of{count}") for count in counts))
     for slot, *partitions in rows.collect():
         assert partitions == [spark_partition(slot, count) for count in counts]
-    # That this is where a shuffle puts it.
+    # A shuffle uses the same partition.
     placed = frame.repartition(7, "slot").select("slot", F.spark_partition_id())
     assert all(spark_partition(slot, 7) == partition for slot, partition in placed.collect())
 
 
 def query_over(spark: SparkSession, frames: DataFrame, folder: Path, check: bool) -> None:
-    """Run what comes out of ``frames`` to its end, with nothing but the settings that are given."""
+    """Run the output of ``frames`` to its end, with the given settings only."""
     with starting(spark, 2, unchecked=not check):
         query = frames.writeStream.format("noop").option("checkpointLocation", str(folder)).trigger(availableNow=True)
         started = query.start()
@@ -63,8 +64,8 @@ def test_spark_still_refuses_two_stages_in_one_query(spark: SparkSession, tmp_pa
     query_over(spark, frames, tmp_path / "unchecked", check=False)
 
 
-def test_stages_still_need_something_between_them(spark: SparkSession, tmp_path: Path) -> None:
-    # As runtime.py makes the stages of a plan, but straight from one into the next.
+def test_stages_still_need_an_operator_between_them(spark: SparkSession, tmp_path: Path) -> None:
+    # Like the stages of a plan in runtime.py, but connected directly.
     plan = two_levels()
     packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
     frames = source_frames(spark, plan, packed, "direct", SystemClock(), SourceOptions())

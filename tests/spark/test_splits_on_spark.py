@@ -64,13 +64,13 @@ def in_order(results: list[Item]) -> bool:
 
 
 def logged_offsets(checkpoint: str) -> list[dict[str, Any]]:
-    """The offsets of the first source, as they stand in Spark's log."""
+    """The offsets of the first source in Spark's log."""
     files = sorted(Path(checkpoint, "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     return [json.loads(file.read_text().splitlines()[2]) for file in files]
 
 
 @pytest.mark.parametrize("limit", [None, 9])
-def test_every_record_comes_once_and_each_split_in_order(spark: SparkSession, checkpoint: str, limit: int) -> None:
+def test_every_record_is_read_once_and_in_split_order(spark: SparkSession, checkpoint: str, limit: int) -> None:
     env, sink = build(spark, Spans(ENDS, limit=limit))
     result = env.execute(checkpoint_location=checkpoint)
     assert sorted(sink.results) == everything(ENDS)
@@ -96,9 +96,7 @@ def grow(file: Path, ends: dict[str, int]) -> dict[str, int]:
     return ends
 
 
-def test_what_is_available_now_is_read_and_the_next_run_goes_on(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_available_now_reads_existing_data_and_continues(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file, results = tmp_path / "ends", list[Item]()
     for ends in ({"a": 5, "b": 3}, {"a": 9, "b": 3, "c": 4}, {"a": 9, "b": 3, "c": 4}):
         grow(file, ends)
@@ -115,7 +113,7 @@ def arrived(job: JobHandle, sink: CollectSink[Item], expected: list[Item]) -> bo
     return sorted(sink.results) == expected
 
 
-def test_a_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     grow(file, {"a": 5})
     env, sink = build(spark, SpansInFile(str(file), discovery_interval=ms(1)))
@@ -128,7 +126,7 @@ def test_a_running_job_finds_new_data_and_new_splits(spark: SparkSession, checkp
     assert sorted(sink.results) == everything({"a": 6, "b": 3})
 
 
-def test_a_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
+def test_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     results = list[Item]()
     for ends in ({"a": 2, "b": 2}, {"b": 5}, {"a": 9, "b": 5}):
@@ -136,7 +134,7 @@ def test_a_dropped_split_is_not_read_after_a_restart(spark: SparkSession, checkp
         env, sink = build(spark, SpansInFile(str(file)))
         env.execute(checkpoint_location=checkpoint, trigger=Trigger.available_now())
         results += sink.results
-    # One that comes back is new.
+    # A split that comes back is new.
     assert sorted(results) == sorted(everything({"a": 2}) + everything({"a": 9, "b": 5}))
 
 
@@ -150,7 +148,7 @@ class Lost(Spans):
         raise OSError("no route to host")
 
 
-def test_a_reader_that_fails_is_named(spark: SparkSession, checkpoint: str) -> None:
+def test_failing_reader_is_named(spark: SparkSession, checkpoint: str) -> None:
     env, _ = build(spark, Failing({"a": 1}), 1)
     with pytest.raises(UserFunctionError, match="OSError: the disk is gone") as caught:
         env.execute(checkpoint_location=checkpoint)
@@ -158,7 +156,7 @@ def test_a_reader_that_fails_is_named(spark: SparkSession, checkpoint: str) -> N
     assert caught.value.location.startswith(__file__)
 
 
-def test_an_enumerator_that_fails_is_named(spark: SparkSession, checkpoint: str) -> None:
+def test_failing_enumerator_is_named(spark: SparkSession, checkpoint: str) -> None:
     env, _ = build(spark, Lost({"a": 1}), 1)
     with pytest.raises(JobError, match=r"Source \(uid 'spans'\), .*, in advance: OSError: no route to host"):
         env.execute(checkpoint_location=checkpoint)
@@ -176,7 +174,7 @@ def test_two_groups_of_four_splits_at_parallelism_eight(spark: SparkSession, che
 
 
 class CountPerSpan(OneInputStreamProcessFunction[Item, tuple[str, int]]):
-    """How many of its span have come, itself included."""
+    """Emits the number of records of the span so far."""
 
     def __init__(self) -> None:
         self.counts = Counter[str]()
@@ -189,7 +187,7 @@ class CountPerSpan(OneInputStreamProcessFunction[Item, tuple[str, int]]):
 
 
 @pytest.mark.parametrize("assigner", [RoundRobinSplitAssigner(), HashSplitAssigner()], ids=["round-robin", "hash"])
-def test_three_readers_become_six_and_two_while_splits_come(
+def test_parallelism_and_splits_change_between_runs(
     spark: SparkSession, checkpoint: str, tmp_path: Path, assigner: Any
 ) -> None:
     file, results, held = tmp_path / "ends", list[tuple[str, int]](), list[int]()
@@ -210,9 +208,7 @@ def test_three_readers_become_six_and_two_while_splits_come(
         assert sorted(results) == sorted((name, nth) for name, end in ends.items() for nth in range(1, end + 1))
 
 
-def test_progress_is_that_of_all_subtasks_also_of_those_without_data_since_a_restart(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_progress_includes_subtasks_without_new_data(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     for last in (5, 6):
         ends = grow(file, {**{f"s{number}": 5 for number in range(6)}, "s0": last})
@@ -227,8 +223,8 @@ def test_progress_is_that_of_all_subtasks_also_of_those_without_data_since_a_res
 # --- Event time of splits ---------------------------------------------------------------------------------------------
 
 
-class Heard(OneInputEventTimeStreamProcessFunction[Item, Any]):
-    """Passes records on, and tells of event time."""
+class Recorder(OneInputEventTimeStreamProcessFunction[Item, Any]):
+    """Forwards records and emits event time."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect((record.span, ctx.timestamp))
@@ -246,30 +242,30 @@ def timed(spark: SparkSession, source: Spans, idleness: timedelta) -> tuple[Exec
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).with_idleness(idleness)
     sink = CollectSink[Any]()
     items = env.from_source(source, watermarks=strategy.build_as_watermark_strategy()).with_uid("spans")
-    items.with_parallelism(2).process(Heard()).with_uid("heard").with_parallelism(1).to_sink(sink)
+    items.with_parallelism(2).process(Recorder()).with_uid("heard").with_parallelism(1).to_sink(sink)
     return env, sink
 
 
 class Stamped(Spans):
-    """Gives its records timestamps: their numbers by ten."""
+    """Assigns timestamps to its records: ten times their number."""
 
     def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
         for run in super().read(start, stop):
             yield RecordBatch(run.records, [item.number * 10 for item in run.records])
 
 
-def test_a_source_may_tell_the_time_of_its_records_itself(spark: SparkSession, checkpoint: str) -> None:
+def test_source_may_assign_timestamps(spark: SparkSession, checkpoint: str) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     sink = CollectSink[Any]()
     items = env.from_source(Stamped({"a": 2, "b": 4}, limit=4), watermarks=strategy)
-    items.process(Heard()).to_sink(sink)
+    items.process(Recorder()).to_sink(sink)
     env.execute(checkpoint_location=checkpoint)
     assert sink.results == [("a", 0), ("a", 10), ("b", 0), ("b", 10), 9, ("b", 20), ("b", 30), 29, 2**63 - 1]
 
 
 class Switching(SpansInFile):
-    """Says behind number 3 that event time is the wall clock, and behind number 6 that it is 6."""
+    """Declares after number 3 that event time is the wall clock, and after number 6 that it is 6."""
 
     def declare_watermarks(self) -> list[WatermarkDeclaration]:
         return [TIME, BY_CLOCK]
@@ -292,9 +288,7 @@ class SwitchingReader(SourceReader[Item, Span]):
                 self.ctx.emit_watermark(TIME.new_watermark(6))
 
 
-def test_what_a_reader_has_sent_of_event_time_holds_after_a_restart(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_sender_state_of_a_reader_survives_a_restart(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     for end in (5, 7):
         grow(file, {"a": end})
@@ -311,12 +305,12 @@ def times_of(sink: CollectSink[Any]) -> list[int]:
     return [entry for entry in sink.results if isinstance(entry, int)]
 
 
-def test_event_time_is_that_of_the_slowest_split_also_after_a_restart(
+def test_event_time_is_the_minimum_of_splits_after_a_restart(
     spark: SparkSession, checkpoint: str, tmp_path: Path
 ) -> None:
     file, heard = tmp_path / "ends", list[list[int]]()
-    # Both splits of one reader, and the only one of the other. In the second run "a" has nothing to read: what it had
-    # reached in the first one is remembered.
+    # One reader has two splits, the other has one. In the second run "a" has nothing to read, and its watermark of the
+    # first run counts.
     for ends in ({"a": 5, "b": 7, "c": 3}, {"a": 5, "b": 9, "c": 4}, {"a": 6, "b": 9, "c": 9}):
         grow(file, ends)
         source = SpansInFile(str(file), assigner=RoundRobinSplitAssigner())
@@ -328,9 +322,7 @@ def test_event_time_is_that_of_the_slowest_split_also_after_a_restart(
     assert archives == ["1.json", "2.json"]
 
 
-def test_a_split_without_records_falls_idle_and_comes_back(
-    spark: SparkSession, checkpoint: str, tmp_path: Path
-) -> None:
+def test_split_without_records_becomes_idle_and_active(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     file = tmp_path / "ends"
     grow(file, {"a": 5, "b": 2})
     env, sink = timed(spark, SpansInFile(str(file), assigner=RoundRobinSplitAssigner()), timedelta(seconds=2))
@@ -340,7 +332,7 @@ def test_a_split_without_records_falls_idle_and_comes_back(
         assert job.exception() is None
         return time in times_of(sink)
 
-    wait_until(partial(told, 3))  # without data, "b" being idle, or both
+    wait_until(partial(told, 3))  # without data, while "b" or both are idle
     grow(file, {"a": 20, "b": 2})
     wait_until(partial(told, 18))
     grow(file, {"a": 20, "b": 30})
@@ -350,7 +342,7 @@ def test_a_split_without_records_falls_idle_and_comes_back(
 
 
 class Refusal:
-    """Raises on micro-batch ``fails_on``; keeps the others."""
+    """Raises on micro-batch ``fails_on``, and keeps the others."""
 
     def __init__(self, fails_on: int | None = None) -> None:
         self.fails_on = fails_on
@@ -362,7 +354,7 @@ class Refusal:
         self.batches[batch_id] = items
 
 
-def test_micro_batches_grow_over_a_backlog_and_a_restart_repeats_one(spark: SparkSession, checkpoint: str) -> None:
+def test_micro_batches_grow_and_a_restart_repeats_one(spark: SparkSession, checkpoint: str) -> None:
     ends = {"a": 1_300, "b": 500, "c": 70}
     kept: dict[int, list[Item]] = {}
     logged: list[list[dict[str, Any]]] = []
@@ -371,7 +363,7 @@ def test_micro_batches_grow_over_a_backlog_and_a_restart_repeats_one(spark: Spar
         env = ExecutionEnvironment.get_instance(spark=spark)
         env.set_parallelism(2)
         env.from_source(Spans(ends, run=100)).with_uid("spans").map(same).to_sink(ForeachBatchSink(sink))
-        # So long that a slow machine does not matter: the limit doubles as long as half of it is not reached.
+        # Long enough for a slow machine: the limit doubles as long as half of it is not reached.
         trigger = Trigger.available_now(target_batch_duration=ms(600_000))
         job = env.execute_async(checkpoint_location=checkpoint, trigger=trigger)
         if fails_on is None:
@@ -384,5 +376,5 @@ def test_micro_batches_grow_over_a_backlog_and_a_restart_repeats_one(spark: Spar
     before, after = logged
     assert after[: len(before)] == before
     assert sorted(item for items in kept.values() for item in items) == everything(ends)
-    # 100 after the restart again: what it repeats was decided on before.
+    # 100 again after the restart: the size of the repeated batch was decided before.
     assert [len(kept[batch_id]) for batch_id in sorted(kept)][:-1] == [100, 200, 400, 800, 100, 200]

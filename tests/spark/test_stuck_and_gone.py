@@ -1,4 +1,4 @@
-"""Jobs that do not go on: a callback or a sink that blocks, a worker or a planner whose process is gone."""
+"""Jobs that do not continue: a callback or a sink blocks, or the process of a worker or a planner is gone."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.durations import ms
 from tests.spans import Span, Spans
 
 BATCH, STREAMING = RuntimeExecutionMode.BATCH, RuntimeExecutionMode.STREAMING
-LONG = 60.0  # seconds until a test that hangs fails
+LONG = 60.0  # seconds until a hanging test fails
 FOREVER = 600.0
 
 
 class Blocks(OneInputStreamProcessFunction[int, int]):
-    """Blocks on one record while there is no file; makes another file to say so."""
+    """Blocks on one record until a file exists, and creates another file to report it."""
 
     def __init__(self, folder: Path) -> None:
         self.opened, self.reached = str(folder / "opened"), str(folder / "reached")
@@ -62,7 +62,7 @@ def status_of(job: JobHandle) -> JobStatus:
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_callback_that_blocks_is_interrupted_and_named(
+def test_blocking_callback_is_interrupted_and_named(
     spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
 ) -> None:
     env, _ = build(spark, Blocks(tmp_path), mode)
@@ -76,7 +76,7 @@ def test_a_callback_that_blocks_is_interrupted_and_named(
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
+def test_stuck_job_is_reported_and_can_be_cancelled(
     spark: SparkSession,
     checkpoint: str,
     tmp_path: Path,
@@ -104,7 +104,7 @@ def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_job_can_be_cancelled_before_spark_has_a_job_for_it(
+def test_job_can_be_cancelled_before_spark_starts_it(
     spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
 ) -> None:
     env, _ = build(spark, Blocks(tmp_path), mode)
@@ -114,7 +114,7 @@ def test_a_job_can_be_cancelled_before_spark_has_a_job_for_it(
     assert job.await_termination(timedelta(seconds=LONG)) is True
 
 
-def test_a_sink_on_the_driver_that_blocks_is_named(
+def test_blocking_sink_on_the_driver_is_named(
     spark: SparkSession, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query, "_CANCEL_SECONDS", 0.5)
@@ -164,7 +164,7 @@ def from_spans(spark: SparkSession) -> ExecutionEnvironment:
         (from_spans, ["the Python process that plans the reading of a source ended unexpectedly", "(uid 'gone')"]),
     ],
 )
-def test_a_process_that_is_gone(
+def test_lost_process_is_named(
     spark: SparkSession, checkpoint: str, new_env: Callable[[SparkSession], ExecutionEnvironment], parts: list[str]
 ) -> None:
     env = new_env(spark)

@@ -1,4 +1,4 @@
-"""The processing-time temporal join on Spark: what waits survives a stop and a crash, and is found out in the end."""
+"""The processing-time temporal join on Spark: buffered records survive a stop and a crash, and time out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dsv2.sinks import CollectSink
 from dsv2.testing import Crash, Interruption, Pause, Stop, TestSource
 from tests.durations import ms
 
-LONG = 60.0  # seconds until a test that hangs fails
+LONG = 60.0  # seconds until a hanging test fails
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION
 
 
@@ -34,7 +34,7 @@ END_OF_SNAPSHOT = Row("", "")
 
 
 class UntilTheMark(OneInputStreamProcessFunction[Row, Row]):
-    """Says that the snapshot is over when its mark comes."""
+    """Declares the end of the snapshot at its mark."""
 
     def declare_watermarks(self) -> list[Any]:
         return [BY_CLOCK]
@@ -70,7 +70,7 @@ def start(
     sink: Any,
     trigger: Trigger | None = None,
 ) -> JobHandle:
-    """Both sides from one source; the join is at the second level."""
+    """Both sides come from one source. The join is at the second level."""
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_parallelism(2)
     source = env.from_source(TestSource[Any](items)).with_parallelism(1)
@@ -101,7 +101,7 @@ INPUT: list[Probe | Row | Interruption] = [
 ]
 
 
-def test_what_waits_survives_a_stop_and_a_crash(spark: SparkSession, checkpoint: str) -> None:
+def test_buffered_records_survive_a_stop_and_a_crash(spark: SparkSession, checkpoint: str) -> None:
     join: Any = processing_time_temporal_join(pair, JoinType.LEFT)
     sinks = [CollectSink[Any]() for _ in range(3)]
     stopped = start(spark, checkpoint, INPUT, join, sinks[0])
@@ -119,9 +119,7 @@ def test_what_waits_survives_a_stop_and_a_crash(spark: SparkSession, checkpoint:
     assert waiting(finished) == 0
 
 
-def test_a_snapshot_that_never_ends_is_found_out_though_nothing_comes_any_more(
-    spark: SparkSession, checkpoint: str
-) -> None:
+def test_endless_snapshot_times_out_without_new_data(spark: SparkSession, checkpoint: str) -> None:
     join: Any = processing_time_temporal_join(
         pair, snapshot_timeout=ms(1500), on_snapshot_timeout=OnSnapshotTimeout.FAIL
     )

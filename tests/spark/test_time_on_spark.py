@@ -1,4 +1,4 @@
-"""Time on Spark: timers and idleness without data, across restarts, and the source whose input interrupts a job."""
+"""Time on Spark: timers and idleness without data, across restarts, and the test source with interruptions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from runtime_spark import SparkRuntime, StateLayout
 from runtime_spark.query import StreamingJob
 from tests.durations import ms
 
-LONG = 60.0  # seconds until a test that hangs fails
-QUIET = Pause(ms(600_000))  # longer than any test: nothing comes any more, and nothing ends
+LONG = 60.0  # seconds until a hanging test fails
+QUIET = Pause(ms(600_000))  # longer than any test: no data, and no end
 SOON_MS = 1500
 INTERVAL_MS = 300
 
 
 class Await:
-    """A function for a sink: keeps what comes, and lets the test wait for it."""
+    """A sink function that keeps its records, and lets the test wait for them."""
 
     def __init__(self, wanted: Callable[[list[Any]], bool]) -> None:
         self.records: list[Any] = []
@@ -61,7 +61,7 @@ def start(
 
 
 class Alarm(OneInputStreamProcessFunction[str, Any]):
-    """Tells of each record, and again some time later; at the end how many keys there are."""
+    """Emits each record, and again some time later. At the end it emits the number of keys."""
 
     def process_record(self, record: str, output: Any, ctx: Any) -> None:
         now = ctx.processing_time_manager.current_time()
@@ -74,7 +74,7 @@ class Alarm(OneInputStreamProcessFunction[str, Any]):
 
 
 def alarmed(stream: Any) -> Any:
-    """Two levels: the second one hears of the timers of the first."""
+    """Two levels: the second one receives the output of the first one's timers."""
     return stream.key_by(str).process(Alarm()).shuffle().map(tuple)
 
 
@@ -93,7 +93,7 @@ class EventAlarm(OneInputEventTimeStreamProcessFunction[str, Any]):
 
 
 def alarmed_in_event_time(stream: Any) -> Any:
-    """Nobody says what event time is, so it is the wall clock."""
+    """Event time is not declared, so it is the wall clock."""
     builder = EventTimeExtension.new_watermark_generator_builder(len).no_watermark()
     return stream.process(builder.build_as_process_function()).key_by(str).process(EventAlarm()).shuffle().map(tuple)
 
@@ -103,7 +103,7 @@ def alarms(records: list[Any]) -> list[Any]:
 
 
 def batch_times(job: JobHandle) -> list[int]:
-    """The processing time of each micro-batch that has ended, in ms."""
+    """The processing time of each completed micro-batch, in ms."""
     assert isinstance(job, StreamingJob)
     times = [progress["timestamp"] for progress in job.query.recentProgress]
     return [round(datetime.fromisoformat(time).timestamp() * 1000) for time in times]
@@ -118,12 +118,12 @@ def batch_times(job: JobHandle) -> list[int]:
     ],
     ids=["processing time", "processing time, in maps", "event time by clock"],
 )
-def test_a_job_with_timers_and_no_data_fires_them_on_time(
+def test_job_without_data_fires_its_timers_on_time(
     spark: SparkSession, checkpoint: str, alarmed: Callable[[Any], Any], layout: StateLayout
 ) -> None:
     sink = Await(lambda records: len(alarms(records)) == 4)
     trigger = Trigger.processing_time(ms(INTERVAL_MS))
-    # The first micro-batch takes seconds, because workers start; what it does not show is how long others wait.
+    # The first micro-batch takes seconds because workers start, so it does not show how long others wait.
     items = ["first", Pause(ms(1)), "a", "b", "c", QUIET]
     job = start(spark, checkpoint, items, alarmed, ForeachBatchSink(sink), layout, trigger=trigger)
     try:
@@ -135,12 +135,12 @@ def test_a_job_with_timers_and_no_data_fires_them_on_time(
     for key in "abc":
         timestamp, now = fired[key]
         assert now >= timestamp
-        # A micro-batch tells of its beginning, which is a little before its processing time.
+        # A micro-batch reports its start, which is slightly before its processing time.
         assert len([time for time in times if timestamp <= time < now]) <= 1, "it fires in the first one that may"
 
 
 class Idle(OneInputStreamProcessFunction[int, Any]):
-    """Tells which signals of time it hears."""
+    """Emits the time signals that it receives."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None: ...
 
@@ -149,7 +149,7 @@ class Idle(OneInputStreamProcessFunction[int, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-def test_a_generator_without_data_tells_its_last_watermark_and_falls_idle(spark: SparkSession, checkpoint: str) -> None:
+def test_generator_without_data_emits_and_becomes_idle(spark: SparkSession, checkpoint: str) -> None:
     builder = EventTimeExtension.new_watermark_generator_builder(int)
     builder.periodic_watermark(timedelta(seconds=1)).with_idleness(timedelta(seconds=2))
     generator = builder.build_as_process_function()
@@ -169,7 +169,7 @@ def test_a_generator_without_data_tells_its_last_watermark_and_falls_idle(spark:
 
 
 class Both(OneInputEventTimeStreamProcessFunction[int, Any]):
-    """Sets timers of both kinds, which are due when it is over."""
+    """Registers timers of both kinds, which are due at the end."""
 
     def init_event_time_process_function(self, manager: Any) -> None:
         self.event_time = manager
@@ -205,7 +205,7 @@ WHOLE = [
 
 
 def test_timers_and_event_time_survive_a_stop_and_a_crash(spark: SparkSession, checkpoint: str) -> None:
-    """Bounded jobs end by themselves: at the stop, and when all that is left at the end has fired."""
+    """Bounded jobs end by themselves: at the stop, and when all remaining timers have fired at the end."""
     sinks = [CollectSink[Any]() for _ in range(3)]
     stopped = start(spark, checkpoint, INPUT, per_event, sinks[0])
     assert stopped.await_termination(timedelta(seconds=LONG))

@@ -1,4 +1,4 @@
-"""Two processes on one checkpoint: the second one is refused while the first one runs, and goes on behind it."""
+"""Two processes on one checkpoint: the second one is refused while the first one runs, and continues after it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 BATCHES = 6
 
 
-def test_the_second_driver_is_refused_and_goes_on_when_the_first_one_is_terminated(tmp_path: Path) -> None:
+def test_second_driver_waits_for_the_end_of_the_first(tmp_path: Path) -> None:
     first, second = (JobProcess(tmp_path, "kill_job", str(BATCHES * RECORDS_PER_BATCH)) for _ in range(2))
     gate = Gate(tmp_path, "all")
     first.start()

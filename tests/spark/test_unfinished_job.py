@@ -1,4 +1,4 @@
-"""What becomes of jobs that a program does not wait for."""
+"""Jobs that a program does not wait for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.spark.processes import JobProcess
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_program_waits_for_jobs_that_end_and_warns_of_others(tmp_path: Path) -> None:
+def test_program_waits_for_bounded_jobs_and_warns_of_others(tmp_path: Path) -> None:
     program = JobProcess(tmp_path, "unfinished_job")
     program.start()
     program.finish()
     assert (tmp_path / "found").read_text() == "[1, 2, 3]"
-    log = program.log_file.read_text()  # all of it: Spark has its own words for a job that is cut off
+    log = program.log_file.read_text()  # the complete log: Spark has its own message about an interrupted job
     assert "UnfinishedJobWarning: Job 'without an end' was still running when the program ended" in log
     assert log.count("UnfinishedJobWarning") == 1

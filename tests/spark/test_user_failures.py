@@ -1,4 +1,4 @@
-"""What the caller of ``execute`` learns about a failure in code that ran in another process."""
+"""The caller of ``execute`` gets all details of a failure in another process."""
 
 from __future__ import annotations
 
@@ -113,9 +113,7 @@ def run(
         (BATCH, "close"),
     ],
 )
-def test_the_error_says_where_on_what_and_why(
-    spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode, callback: str
-) -> None:
+def test_error_has_all_details(spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode, callback: str) -> None:
     failure = run(spark, checkpoint, mode, Fail(callback))
     assert failure.operator == "Failing (uid 'f')"
     assert failure.callback == callback
@@ -128,20 +126,20 @@ def test_the_error_says_where_on_what_and_why(
     assert file == __file__
     with open(file) as lines:
         assert ".process(function)" in lines.readlines()[int(line) - 1]
-    # The user's own frames, and no others.
+    # The user's own frames only.
     assert f"in {callback}\n" in failure.traceback_text
     assert 'raise ZeroDivisionError(f"on purpose' in failure.traceback_text
     assert set(re.findall('File "(.*)"', failure.traceback_text)) == {__file__}
 
 
-def test_a_key_that_cannot_be_one_is_told_with_its_record(spark: SparkSession, checkpoint: str) -> None:
+def test_invalid_key_is_named_with_its_record(spark: SparkSession, checkpoint: str) -> None:
     failure = run(spark, checkpoint, BATCH, Fail("never"), key=lambda item: item.key if item.value != 3 else None)
     assert failure.cause_type == InvalidKeyError.__name__
     assert failure.record == "Item(key='a', value=3)"
     assert failure.callback == "key selector"
 
 
-def test_a_job_whose_function_failed_can_be_corrected_and_goes_on(spark: SparkSession, checkpoint: str) -> None:
+def test_fixed_function_resumes(spark: SparkSession, checkpoint: str) -> None:
     run(spark, checkpoint, STREAMING, Fail("process_record"))
     env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[Item]()
     stream = env.from_collection(ITEMS).process(Send()).with_uid("send")
@@ -152,7 +150,7 @@ def test_a_job_whose_function_failed_can_be_corrected_and_goes_on(spark: SparkSe
     assert sink.results == ITEMS
 
 
-def test_a_source_that_fails_shows_the_users_own_frames(spark: SparkSession, checkpoint: str) -> None:
+def test_failing_source_shows_the_users_frames(spark: SparkSession, checkpoint: str) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     source = DataGeneratorSource(lambda index: 1 // (index - 3), count=5)
     env.from_source(source, "numbers").with_uid("in").to_sink(CollectSink())
@@ -168,7 +166,7 @@ class Locked(Send):
         self.lock = threading.Lock()
 
 
-def test_what_cannot_travel_is_refused_before_anything_runs(spark: SparkSession, checkpoint: str) -> None:
+def test_unpicklable_objects_are_refused_before_the_start(spark: SparkSession, checkpoint: str) -> None:
     lock = threading.Lock()
     builds: list[tuple[Callable[[Any], Any], str]] = [
         (lambda s: s.process(Locked()), r"^Field 'lock' \(lock\) of the function of Process"),
@@ -190,7 +188,7 @@ class LockedLater(Send):
         self.lock = threading.Lock()
 
 
-def test_a_field_that_cannot_be_checkpointed_is_named(spark: SparkSession, checkpoint: str) -> None:
+def test_unserializable_field_is_named(spark: SparkSession, checkpoint: str) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.from_collection(ITEMS).process(LockedLater()).with_uid("later").to_sink(CollectSink())
     with pytest.raises(SerializationError) as refused:
@@ -207,13 +205,13 @@ def with_a_lock(item: Item) -> Item | tuple[Item, Any]:
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_record_that_cannot_travel_is_told_with_who_emitted_it(
+def test_unserializable_record_names_its_emitter(
     spark: SparkSession, checkpoint: str, mode: RuntimeExecutionMode
 ) -> None:
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_execution_mode(mode)
     items = env.from_collection(ITEMS)
-    # Of two that share a subtask it is the second one.
+    # The second of two functions in one subtask.
     items.map(lambda item: item).with_uid("first").map(with_a_lock).with_uid("second").with_name("Lock").to_sink(
         CollectSink()
     )
@@ -226,7 +224,7 @@ def test_a_record_that_cannot_travel_is_told_with_who_emitted_it(
 
 
 @pytest.mark.parametrize("mode", [STREAMING, BATCH])
-def test_a_module_that_workers_do_not_find_is_named(
+def test_module_missing_in_workers_is_named(
     spark: SparkSession,
     checkpoint: str,
     mode: RuntimeExecutionMode,
@@ -234,7 +232,7 @@ def test_a_module_that_workers_do_not_find_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "only_here.py").write_text("def same(record):\n    return record\n")
-    monkeypatch.syspath_prepend(tmp_path)  # of this process; workers have their path already
+    monkeypatch.syspath_prepend(tmp_path)  # of this process; workers already have their path
     same = importlib.import_module("only_here").same
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.set_execution_mode(mode)

@@ -1,4 +1,4 @@
-"""A program that ends while its jobs run: one with an end, and one without. The arguments: a folder."""
+"""A program that ends while its jobs run: a bounded and an unbounded one. The argument is a folder."""
 
 from __future__ import annotations
 

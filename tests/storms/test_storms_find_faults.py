@@ -1,4 +1,4 @@
-"""Every storm can fail: it reports what is lost, doubled, wrong or opaque. No Spark."""
+"""Every storm detects faults: it reports lost, repeated and wrong records, and opaque errors. Without Spark."""
 
 from __future__ import annotations
 
@@ -48,26 +48,26 @@ def life_of_toy(folder: Path, sink: str) -> kills.Life:
     return kills.live(job, f"toy {sink}", folder, PLAN, kills.prepared(job))
 
 
-def test_kills_of_a_job_that_is_exactly_once_leave_no_trace(tmp_path: Path) -> None:
+def test_kills_of_an_exactly_once_job_have_no_effect(tmp_path: Path) -> None:
     life = life_of_toy(tmp_path, "exactly-once")
     assert life.output == kills.EQUAL
-    # The gate is passed in the driver itself, which is no worker.
+    # The driver itself passes the gate, which is no worker.
     assert [phase for victim, phase in life.kills if victim == "driver"][1:] == ["state", "offsets", "sink done"]
 
 
-def test_kills_of_a_job_with_a_careless_sink_are_reported(tmp_path: Path) -> None:
+def test_kills_with_a_careless_sink_are_reported(tmp_path: Path) -> None:
     life = life_of_toy(tmp_path, "careless")
     assert life.output.startswith("out: 0 missing and ")
     verdict = kills.describe([life], OPTIONS).verdicts[-1]
     assert (verdict.claim, verdict.measured, verdict.met) == ("lives with a different output", 1, False)
 
 
-def test_a_job_that_cannot_be_started_is_reported(tmp_path: Path) -> None:
+def test_job_that_cannot_start_is_reported(tmp_path: Path) -> None:
     job = kills.Job("toy", toy.__name__, (), launcher=toy.__name__)
     assert kills.live(job, "toy", tmp_path, PLAN, kills.prepared(job)).output.startswith("failed: ")
 
 
-def test_every_phase_gets_its_turn() -> None:
+def test_every_phase_is_drawn() -> None:
     options = Namespace(kills=200, others=50, per_life=10)
     phases = kills.wanted_phases(Results(None, "kills", kills.Life))
     plan = kills.draw(random.Random(1), phases, options)
@@ -101,7 +101,7 @@ def test_differences_are_counted_by_sink() -> None:
     assert differences(wanted, {"a": wanted["a"]}) == "b: 1 missing and 0 extra of 1"
 
 
-def test_the_last_error_of_a_log_is_without_its_traceback() -> None:
+def test_last_error_of_a_log_excludes_its_traceback() -> None:
     log = "WARN x\nTraceback (most recent call last):\n  File a\n    b\nerrors.Bad: one\n  - two\n"
     assert last_error(log) == "errors.Bad: one\n  - two"
     assert one_line("a |\n b") == "a \\| b"
@@ -134,7 +134,7 @@ def test_one_file_of_every_kind_is_a_target(checkpoint: Path) -> None:
     ]
 
 
-def test_every_damage_is_done(checkpoint: Path) -> None:
+def test_every_damage_is_applied(checkpoint: Path) -> None:
     target = Target("offsets/N, newest", "offsets/11", "offsets/10")
     file = checkpoint / target.file
     whole, seen = file.read_bytes(), {}
@@ -194,7 +194,7 @@ class Ended:
         (Ended(error=ValueError("offsets/11")), "refused"),
     ],
 )
-def test_a_restart_is_classified(job: Ended, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_restart_is_classified(job: Ended, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splits_counted, "start", lambda *_: job)
     spark: Any = None
     found, _ = corruption.restart(spark, tmp_path, "blob", Target("offsets/N, newest", "offsets/11"))
@@ -204,7 +204,7 @@ def test_a_restart_is_classified(job: Ended, outcome: str, tmp_path: Path, monke
 # --- Changed restarts -------------------------------------------------------------------------------------------------
 
 
-def test_every_change_fits_the_text_of_the_program(tmp_path: Path) -> None:
+def test_every_change_applies_to_the_program_text(tmp_path: Path) -> None:
     assert len({change.name for change in CHANGES}) == len(CHANGES) >= 40
     folder = Path(changing.__file__).parent
     for change in CHANGES:
@@ -216,7 +216,7 @@ def test_every_change_fits_the_text_of_the_program(tmp_path: Path) -> None:
 
 
 def restarted(base: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> changes.Cell:
-    """The outcome of a program that is no job at all."""
+    """The outcome of a program without a job."""
     (base / "changing").mkdir(parents=True)
     (base / "changing/program.py").write_text("")
     (base / "changing/helper.py").write_text("")
@@ -236,13 +236,13 @@ def restarted(base: Path, program: str, monkeypatch: pytest.MonkeyPatch) -> chan
         ("raise ValueError('operator \\'counts\\'')", "opaque"),
     ],
 )
-def test_a_changed_restart_is_classified(
+def test_changed_restart_is_classified(
     program: str, outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert restarted(tmp_path / "base", program, monkeypatch).outcome == outcome
 
 
-def test_an_outcome_that_is_not_wanted_is_reported() -> None:
+def test_unexpected_outcome_is_reported() -> None:
     key_selector = next(change for change in CHANGES if change.name == "key selector")
     for outcome, bad in ((Outcome.NAMED, 0), (Outcome.WRONG, 1), (Outcome.OPAQUE, 1), (Outcome.HANGS, 1)):
         cell = changes.Cell(key_selector.name, outcome.value)
@@ -264,7 +264,7 @@ def test_lost_records_are_wrong(tmp_path: Path) -> None:
     assert poison.describe([cell], 1).verdicts[0].measured == 1
 
 
-def test_an_error_has_to_say_what_the_case_asks_for(tmp_path: Path) -> None:
+def test_error_must_have_the_required_words(tmp_path: Path) -> None:
     refused = (Outcome.NAMED,)
     named = poisons.Poison("raises", refused, poisons.through(poisons.Raise), ("process_record", "number=13"))
     assert run_locally(named, tmp_path).is_sound
@@ -274,7 +274,7 @@ def test_an_error_has_to_say_what_the_case_asks_for(tmp_path: Path) -> None:
 # --- Random DAGs ------------------------------------------------------------------------------------------------------
 
 
-def test_a_lost_record_of_a_graph_is_reported() -> None:
+def test_lost_record_of_a_graph_is_reported() -> None:
     cases = [case for case in dags.cases(30, 1) if case.one_order]
     graphs = [case.graph for case in cases]
     with outcomes_of(graphs, LocalRuntime()) as local, outcomes_of(graphs, LocalRuntime(batches=(2,))) as other:
@@ -284,7 +284,7 @@ def test_a_lost_record_of_a_graph_is_reported() -> None:
         assert len([*dags.found_wrong(cases, other, local)]) == 1
 
 
-def test_another_order_of_a_graph_is_reported() -> None:
+def test_different_order_of_a_graph_is_reported() -> None:
     cases = [case for case in dags.cases(30, 1) if case.one_order]
     with outcomes_of([case.graph for case in cases], LocalRuntime()) as local:
         others = [local[1], local[0], *local[2:]]
@@ -308,7 +308,7 @@ def test_growth_is_reported() -> None:
     assert [verdict.claim for verdict in report.verdicts if not verdict.met] == ["growth of workers mb"]
 
 
-def test_numbers_that_are_lost_or_doubled_are_reported(tmp_path: Path) -> None:
+def test_lost_or_repeated_numbers_are_reported(tmp_path: Path) -> None:
     def batch(number: int, numbers: list[int]) -> None:
         folder = tmp_path / f"counted/batch_id={number}"
         folder.mkdir(parents=True)
@@ -337,13 +337,13 @@ def test_results_are_kept_one_by_one(tmp_path: Path) -> None:
     assert [*Results(tmp_path, "changes", changes.Cell, again=True)] == []
 
 
-def test_results_of_other_code_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_other_code_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Results(tmp_path, "changes", changes.Cell).add(changes.Cell("first", "right"))
     monkeypatch.setattr(results, "code_digest", lambda: "of other code")
     assert [*Results(tmp_path, "changes", changes.Cell)] == []
 
 
-def test_a_decoder_that_runs_code_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decoder_that_runs_code_crashes_or_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     sound: dict[str, Any] = {
         "outcomes": {"decoded": 1, "refused": 2},
         "events": [],

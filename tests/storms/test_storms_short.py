@@ -1,10 +1,10 @@
-"""The short form of every storm. Those that need a session share a JVM; jobs that they kill have JVMs of their own.
+"""The short form of every storm. Those that need a session share a JVM. Jobs that they kill have their own JVMs.
 
-What a storm finds in these few cells is sound, so it ends with 0. With a wrong oracle it reports it.
+The findings of a storm in these few cells are sound, so it exits with 0. It reports a wrong oracle.
 
-Nightly, because it is the storms themselves that are tested here: of what they do to a job on Spark, ``./run test`` has
+Nightly, because these tests check the storms themselves. Their effects on a job on Spark are tested by
 tests/spark/test_kill.py, test_older_state.py, test_refused_restart.py and test_user_failures.py, and the random graphs
-of tests/property. That storms find faults is tested without Spark, in test_storms_find_faults.py.
+of tests/property. test_storms_find_faults.py checks without Spark that storms find faults.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly, pytest.m
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramProcess]:
-    """Where storms run."""
+    """The process that runs the storms."""
     process = ProgramProcess(tmp_path_factory.mktemp("storms"))
     yield process
     process.stop()

@@ -1,6 +1,6 @@
-"""A job that looks like one of Spark's from outside, by its files: ``python -m tests.storms.toy MODULE FOLDER SINK``.
+"""A job with the files of a Spark job: ``python -m tests.storms.toy MODULE FOLDER SINK``.
 
-``SINK`` is "exactly-once" or "careless": a careless one adds the records of a repeated micro-batch again.
+``SINK`` is "exactly-once" or "careless". A careless one adds the records of a repeated micro-batch again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a type checker must see: the exact type of every row of the stream tables, and of what users write around them.
+"""The exact types that a type checker must see: every row of the stream tables, and the code that users write.
 
 Checked by ``test_typing.py``, never run.
 """
@@ -205,7 +205,7 @@ def variance(
     pair: TwoInputNonBroadcastStreamProcessFunction[Flight, Flight, Flight],
     with_side: TwoInputBroadcastStreamProcessFunction[Flight, Flight, Flight],
 ) -> None:
-    """A stream of a subclass is a stream; what takes the base class takes it as well."""
+    """A stream of a subclass can be used where a stream of the base class is expected."""
     flights: NonKeyedPartitionStream[Flight] = delayed
     keyed: KeyedPartitionStream[str, Flight] = delayed.key_by(lambda flight: flight.origin)
     results: NonKeyedPartitionStream[Flight] = delayed.process(of_flights)
@@ -394,7 +394,7 @@ class Counting(OneInputStreamProcessFunction[Flight, int]):
 
 
 class JoinedPair(JoinFunction[int, date, bytes]):
-    """Of every pair."""
+    """Joins every pair."""
 
     def process_record(self, left: int, right: date, output: Collector[bytes], ctx: RuntimeContext) -> None:
         output.collect(right.isoformat().encode() * left)

@@ -1,4 +1,4 @@
-"""What a type checker must see of event time and of timers.
+"""The exact types of event time and timers.
 
 Checked by ``test_typing.py``, never run.
 """

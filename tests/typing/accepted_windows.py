@@ -1,4 +1,4 @@
-"""What a type checker must see of windows: their functions, what is made of them, what comes out.
+"""The exact types of windows: their functions, wrappers and outputs.
 
 Checked by ``test_typing.py``, never run.
 """
@@ -264,7 +264,7 @@ class ToTwo(TwoOutputWindowStreamProcessFunction[object, str, int]):
 
 
 def variance(g: Given) -> None:
-    """What takes any record takes these."""
+    """Functions on any record can be used here."""
     assert_type(g.other_keyed.process(window(TEN, OfAny())), NonKeyed[str])
     assert_type(g.global_.process(window(TEN, OfAny())), Global[str])
     assert_type(g.keyed.process(with_late_output(window(TEN, OfAny()))), TwoNonKeyed[str, int])

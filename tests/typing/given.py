@@ -1,7 +1,7 @@
 """Streams and functions of fixed types, for the modules that only a type checker reads.
 
-Records are ``int`` (main) and ``date`` (other), results ``bytes`` and ``list[int]``, keys ``str``: no two of them
-are related, so that a wrong one is always an error.
+Records are ``int`` (main) and ``date`` (other), results ``bytes`` and ``list[int]``, keys ``str``. No two of them are
+related, so a wrong one is always an error.
 """
 
 from __future__ import annotations

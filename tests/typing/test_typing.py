@@ -1,4 +1,4 @@
-"""The types are half of the API: right programs, and those in the documents, check; the commonest mistakes do not."""
+"""Types are half of the API: correct programs, including those in the documents, pass. Common mistakes are reported."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROOT = HERE.parent.parent
 ACCEPTED = sorted(HERE.glob("accepted*.py"))
 REFUSED = sorted((HERE / "refused").glob("*.py"))
 
-# At the end of a line of refused/: the codes of the errors that mypy must report there.
+# At the end of a line of refused/: the error codes that mypy must report there.
 MARK = re.compile(r"# E: ([a-z-]+(?:, [a-z-]+)*)$")
 
 
-# As of a user who takes the strictest settings, except for packages that have no types, or hide some.
+# The strictest settings of a user, except for packages without types or with hidden ones.
 CONFIG = """
 [mypy]
 strict = true
@@ -37,7 +37,7 @@ implicit_reexport = true
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[tuple[int, str]]]:
-    """Per file the (line, code) of every error, from one run of mypy over all of them and all documents."""
+    """The (line, code) of every error by file, from one run of mypy over all files and documents."""
     folder = tmp_path_factory.mktemp("typing")
     config = folder / "mypy.ini"
     config.write_text(CONFIG)
@@ -67,20 +67,18 @@ def test_documents_have_the_right_types(name: str, reported: dict[str, set[tuple
 
 
 @pytest.mark.parametrize("file", ACCEPTED, ids=lambda file: file.stem)
-def test_right_programs_check_with_their_exact_types(file: Path, reported: dict[str, set[tuple[int, str]]]) -> None:
+def test_correct_programs_have_their_exact_types(file: Path, reported: dict[str, set[tuple[int, str]]]) -> None:
     assert reported.get(file.name, set()) == set()
 
 
 @pytest.mark.parametrize("file", REFUSED, ids=lambda file: file.stem)
-def test_each_marked_mistake_is_reported_and_nothing_else(
-    file: Path, reported: dict[str, set[tuple[int, str]]]
-) -> None:
+def test_exactly_the_marked_mistakes_are_reported(file: Path, reported: dict[str, set[tuple[int, str]]]) -> None:
     lines = enumerate(file.read_text().splitlines(), start=1)
     marked = {(n, code) for n, text in lines if (mark := MARK.search(text)) for code in mark[1].split(", ")}
     assert marked
     assert reported[file.name] == marked
 
 
-def test_errors_are_reported_in_these_files_only(reported: dict[str, set[tuple[int, str]]]) -> None:
-    """An error within dsv2 itself would reach every user who runs mypy --strict."""
+def test_errors_are_reported_in_refused_files_only(reported: dict[str, set[tuple[int, str]]]) -> None:
+    """An error within dsv2 itself would affect every user who runs mypy --strict."""
     assert set(reported) == {file.name for file in REFUSED}

@@ -1,4 +1,4 @@
-"""Pipelines to begin from: one environment, its streams of every kind, and a function of every kind."""
+"""Fixtures for plans: one environment, streams of every kind, and a function of every kind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WithSide(TwoInputBroadcastStreamProcessFunction[Any, Any, Any]):
 
 
 class Streams:
-    """Streams over two sources, ``main`` and ``side``; keyed ones by ``str``."""
+    """Streams over two sources, ``main`` and ``side``. The keyed ones use ``str`` as key selector."""
 
     def __init__(self, env: ExecutionEnvironment) -> None:
         self.env = env
@@ -64,5 +64,5 @@ def env() -> ExecutionEnvironment:
 
 @pytest.fixture
 def s(env: ExecutionEnvironment) -> Any:
-    """Typed Any: half of what is done with it are mistakes that a type checker would not let through."""
+    """Typed as Any because half of the calls are mistakes that a type checker would refuse."""
     return Streams(env)

@@ -1,4 +1,4 @@
-"""Micro-batches that take as long as they are meant to: against a model of a job, by its own clock."""
+"""Target durations of micro-batches, tested with a model of a job and its own clock."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.unit.test_source_coordinator import operator_of
 LEAST = 100
 ENDLESS = 10**12
 GROWING_IN_SPITE_OF_OVERHEAD = [int(LEAST * 2 ** (step / 2)) for step in range(6)]
-"""Where every micro-batch takes as long as the first, and is to take the double."""
+"""Expected sizes if every micro-batch takes as long as the first one and the target is twice that."""
 
 
 class Job:
-    """Runs one micro-batch after the other, each of which takes ``overhead_ms`` and its records' time."""
+    """Runs micro-batches that take ``overhead_ms`` plus the time for their records."""
 
     def __init__(self, target_ms: int, records_per_ms: float, overhead_ms: int = 300) -> None:
         self.clock = ManualClock()
@@ -42,7 +42,7 @@ class Job:
         self.overhead_ms = overhead_ms
 
     def run(self, available: int = ENDLESS, *, times: float = 1, least: int = LEAST) -> tuple[int, int]:
-        """One micro-batch: how many records it has, and how long it takes, which is ``times`` what it should."""
+        """Run one micro-batch, return its number of records and its duration, multiplied by ``times``."""
         self.limit.measure()
         allowed = self.limit.of(least)
         size = min(allowed, available)
@@ -61,9 +61,7 @@ def near(target: int, took: Iterable[int], share: float = 0.1) -> bool:
 
 @pytest.mark.parametrize("target_ms", [1_000, 3_000, 30_000])
 @pytest.mark.parametrize("records_per_ms", [10, 300, 2_000])
-def test_a_backlog_is_read_in_growing_micro_batches_that_settle_at_the_target(
-    target_ms: int, records_per_ms: int
-) -> None:
+def test_backlog_grows_to_the_target_duration(target_ms: int, records_per_ms: int) -> None:
     job = Job(target_ms, records_per_ms)
     growing = job.several(25)
     sizes = [size for size, _ in growing]
@@ -73,13 +71,13 @@ def test_a_backlog_is_read_in_growing_micro_batches_that_settle_at_the_target(
     assert near(target_ms, (took for _, took in job.several(100)))
 
 
-def test_it_settles_within_few_micro_batches() -> None:
-    """From 100 records to 700,000: the double or nearly so thirteen times, and some steps to come near."""
+def test_settles_after_20_micro_batches() -> None:
+    """100 records must grow to 700,000: about 13 doublings, plus a few steps to converge."""
     assert near(1_000, (took for _, took in Job(1_000, 1_000).several(30)[20:]))
 
 
 @pytest.mark.parametrize("factor", [0.1, 0.5, 3, 20])
-def test_a_change_of_speed_is_followed(factor: float) -> None:
+def test_follows_a_change_of_speed(factor: float) -> None:
     job = Job(2_000, 1_000)
     job.several(30)
     job.records_per_ms *= factor
@@ -87,31 +85,31 @@ def test_a_change_of_speed_is_followed(factor: float) -> None:
     assert near(2_000, (took for _, took in job.several(50)))
 
 
-def test_what_trickles_in_is_taken_at_once_however_long_that_lasts() -> None:
+def test_trickle_is_never_held_back() -> None:
     job = Job(1_000, 100)
     assert {job.run(available=90) for _ in range(100)} == {(90, 300)}
     assert job.run() == (LEAST, 301)
 
 
-def test_what_arrives_at_a_pace_is_read_as_it_arrives_in_small_micro_batches() -> None:
+def test_steady_input_is_read_in_small_micro_batches() -> None:
     job, waiting = Job(2_000, 100), 0
     took = []
     for _ in range(50):
         size, ms = job.run(available=waiting)
         took.append(ms)
         waiting += 20 * ms - size
-    assert near(375, took[20:])  # of which 300 are overhead; and all that has arrived is read by then
+    assert near(375, took[20:])  # 300 of these are overhead; everything that arrived has been read
     assert waiting <= 20 * 376
 
 
-def test_after_a_backlog_a_trickle_may_swell_again_to_what_was_read_then() -> None:
+def test_limit_of_a_backlog_survives_a_trickle() -> None:
     job = Job(1_000, 100)
     backlog = job.several(30)[-1][0]
     job.several(20, available=5)
     assert job.run(available=backlog)[0] == backlog
 
 
-def test_a_hiccup_costs_no_more_than_half_and_is_over_soon() -> None:
+def test_hiccup_halves_the_limit_only_briefly() -> None:
     job = Job(1_000, 100)
     before = job.several(30)[-1][0]
     job.run(times=20)
@@ -120,7 +118,7 @@ def test_a_hiccup_costs_no_more_than_half_and_is_over_soon() -> None:
     assert job.run()[0] == pytest.approx(before, rel=0.1)
 
 
-def test_micro_batches_of_uneven_length_keep_near_the_target() -> None:
+def test_uneven_micro_batches_stay_near_the_target() -> None:
     noise = random.Random(5)
     job = Job(1_000, 100)
     job.several(30)
@@ -129,32 +127,32 @@ def test_micro_batches_of_uneven_length_keep_near_the_target() -> None:
     assert near(1_000, [round(sum(took) / len(took))])
 
 
-def test_with_a_target_below_the_overhead_half_of_the_time_is_for_records() -> None:
+def test_target_below_overhead_leaves_half_the_time_for_records() -> None:
     job = Job(100, 100, overhead_ms=500)
     size, took = job.several(40)[-1]
     assert took == pytest.approx(2 * (500 + LEAST / 100), rel=0.05)
     assert size / 100 > 450
 
 
-def test_the_first_micro_batch_in_which_everything_starts_holds_nothing_back() -> None:
+def test_slow_first_micro_batch_is_ignored() -> None:
     job = Job(1_000, 1_000)
     job.run(times=30)
     assert near(1_000, (took for _, took in job.several(30)[21:]))
 
 
-def test_it_never_goes_below_the_least() -> None:
+def test_never_below_the_minimum() -> None:
     job = Job(1_000, 100)
     job.several(30)
     assert job.several(20, times=1_000)[-1][0] == LEAST
 
 
-def test_it_counts_in_what_the_source_says_is_the_least() -> None:
+def test_counts_in_multiples_of_the_source_minimum() -> None:
     job = Job(1_000, 10_000)
     records = job.several(5, available=ENDLESS)[-1][0]
     assert job.run(least=1)[0] == pytest.approx(2 * records / LEAST, rel=0.3)
 
 
-def test_a_source_that_is_never_slow_has_a_limit_still() -> None:
+def test_fast_source_still_has_a_limit() -> None:
     job = Job(1_000, 1e12)
     assert job.several(3_000)[-1][0] == 1_000_000 * LEAST
 
@@ -163,7 +161,7 @@ def test_a_source_that_is_never_slow_has_a_limit_still() -> None:
 
 
 class Driver:
-    """Asks for one micro-batch after the other, each of which takes ``ms``."""
+    """Requests micro-batches that take ``ms`` each."""
 
     def __init__(
         self, source: Source[Any, Any, Any], ms: int = 100, parallelism: int = 1, target_ms: int = 1_000
@@ -186,13 +184,13 @@ def size_of(offset: SourceOffset, source: Source[Any, Any, Any]) -> int:
     return sum(split.stop.position - split.start.position for split in portions)
 
 
-def test_a_source_gives_more_and_more_and_its_own_limit_is_the_upper_bound() -> None:
+def test_limit_of_the_source_is_the_upper_bound() -> None:
     source = Spans({"a": 10**6, "b": 10**6}, limit=500)
     driver = Driver(source)
     assert [size_of(driver.next(), source) for _ in range(5)] == [100, 200, 400, 500, 500]
 
 
-def test_a_source_gives_no_more_only_because_there_was_less() -> None:
+def test_limit_does_not_grow_while_data_is_scarce() -> None:
     source = Spans({"a": 100}, bounded=False)
     driver = Driver(source)
     for end in range(10, 100, 10):
@@ -202,7 +200,7 @@ def test_a_source_gives_no_more_only_because_there_was_less() -> None:
     assert size_of(driver.next(), source) == 100
 
 
-def test_a_source_that_has_nothing_new_for_a_while_has_not_been_slow() -> None:
+def test_idle_source_does_not_count_as_slow() -> None:
     source = Spans({"a": 100}, bounded=False)
     driver = Driver(source)
     assert size_of(driver.next(), source) == 100
@@ -213,8 +211,8 @@ def test_a_source_that_has_nothing_new_for_a_while_has_not_been_slow() -> None:
     assert size_of(driver.next(), source) == 200
 
 
-def test_looks_that_find_nothing_are_no_short_micro_batches() -> None:
-    """Of the shortest one it is learnt what a micro-batch takes without records."""
+def test_empty_polls_do_not_count_as_micro_batches() -> None:
+    """The shortest micro-batch is taken as the overhead of a micro-batch without records."""
     source = Spans({"a": 10**6}, bounded=False)
     driver = Driver(source, ms=500, target_ms=100)
     sizes = [size_of(driver.next(), source) for _ in range(3)]
@@ -226,7 +224,7 @@ def test_looks_that_find_nothing_are_no_short_micro_batches() -> None:
 
 
 class Growing(CountingFeed):
-    """As many records as the test says."""
+    """Has as many records as the test sets."""
 
     target_batch_ms = 100
 
@@ -234,7 +232,7 @@ class Growing(CountingFeed):
         raise NotImplementedError("nobody reads them")
 
 
-def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
+def test_empty_polls_of_a_generator_do_not_count() -> None:
     feed, clock = Growing(), ManualClock()
     feed.count = 10**6
     planner, offset = feed.planner(operator_of(Spans({}), 1), clock), {"position": 0}
@@ -242,7 +240,7 @@ def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
     def batch(took: int) -> int:
         nonlocal offset
         before, there = offset["position"], planner.latest(offset, only_available=False)
-        offset = {"position": there["position"]}  # it has not ended, although there is nothing for now
+        offset = {"position": there["position"]}  # not ended, although there is no data at the moment
         clock.advance(ms(took))
         return int(offset["position"]) - int(before)
 
@@ -254,7 +252,7 @@ def test_looks_at_a_generator_that_find_nothing_are_none_either() -> None:
     assert sizes == GROWING_IN_SPITE_OF_OVERHEAD
 
 
-def test_a_run_that_goes_on_begins_small_and_reads_on_from_there() -> None:
+def test_restart_begins_small_at_the_last_position() -> None:
     source = Spans({"a": 10**6})
     before = Driver(source)
     for _ in range(6):
@@ -265,8 +263,8 @@ def test_a_run_that_goes_on_begins_small_and_reads_on_from_there() -> None:
     assert (order.portions[0].start.position, order.portions[0].stop.position) == (6_300, 6_400)
 
 
-def test_files_are_opened_as_far_as_the_micro_batch_goes(tmp_path: Path) -> None:
-    """So that they are read one after the other, as they would be by a limit of the source's own."""
+def test_files_are_opened_only_as_needed(tmp_path: Path) -> None:
+    """As with a limit of the source itself, files are read one after the other."""
     for number in range(9):
         (tmp_path / f"{number}").write_text("line\n")
     source = FilesSource(tmp_path, text_lines(str), files_per_batch=100)
@@ -276,7 +274,7 @@ def test_files_are_opened_as_far_as_the_micro_batch_goes(tmp_path: Path) -> None
     assert read == [["0"], ["1", "2"]]
 
 
-def test_files_go_on_from_a_restart_one_after_the_other(tmp_path: Path) -> None:
+def test_restart_continues_with_the_next_file(tmp_path: Path) -> None:
     for number in range(9):
         (tmp_path / f"{number}").write_text("line\n")
     source = FilesSource(tmp_path, text_lines(str), files_per_batch=100)
@@ -286,7 +284,7 @@ def test_files_go_on_from_a_restart_one_after_the_other(tmp_path: Path) -> None:
     assert [split.stop.name for split in order.portions] == ["1"]
 
 
-def test_of_several_sources_in_turn_each_counts_in_its_own_unit() -> None:
+def test_each_source_of_a_hybrid_has_its_own_unit() -> None:
     class Dozens(Spans):
         least_per_batch = 12
 
@@ -299,22 +297,22 @@ def test_of_several_sources_in_turn_each_counts_in_its_own_unit() -> None:
     assert sizes == [100, 200, 400, 8 * 12]
 
 
-# --- As users say it --------------------------------------------------------------------------------------------------
+# --- Public API -------------------------------------------------------------------------------------------------------
 
 
-def test_both_triggers_take_a_target() -> None:
+def test_both_triggers_accept_a_target() -> None:
     assert Trigger.processing_time(target_batch_duration=ms(700)) == Trigger(0, 700)
     assert Trigger.available_now(target_batch_duration=ms(700)) == Trigger(None, 700)
     assert Trigger.available_now() == Trigger(None, None)
 
 
 @pytest.mark.parametrize("target", [ms(0), ms(-5), ms(1.5), 5, "1s"])
-def test_a_target_is_a_duration(target: Any) -> None:
+def test_target_must_be_a_duration(target: Any) -> None:
     for trigger in (Trigger.processing_time, Trigger.available_now):
         with pytest.raises(ConfigurationError, match="target_batch_duration must be"):
             trigger(target_batch_duration=target)
 
 
-def test_a_target_and_an_interval_do_not_go_together() -> None:
+def test_target_and_interval_are_exclusive() -> None:
     with pytest.raises(ConfigurationError, match="Remove the interval"):
         Trigger.processing_time(ms(1_000), target_batch_duration=ms(500))

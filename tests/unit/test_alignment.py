@@ -1,4 +1,4 @@
-"""Splits that are ahead of others in event time wait: decisions on the driver, and what they come to in a job."""
+"""Watermark alignment: decisions of the driver, and their effect in a job."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def aligned(drift: int, group: str = "g", *, idle: int = 0, **options: Any) -> W
     return strategy.with_watermark_alignment(group, timedelta(milliseconds=drift), INTERVAL, **options)
 
 
-class Told(Spans):
-    """Unbounded spans that note which splits they are told to pause and to resume."""
+class RecordingSpans(Spans):
+    """Unbounded spans that record which splits are paused and resumed."""
 
     def __init__(self, *names: str, **options: Any) -> None:
         super().__init__(dict.fromkeys(names, 1), bounded=False, assigner=RoundRobinSplitAssigner(), **options)
@@ -57,12 +57,12 @@ class Told(Spans):
         self.paused.append(([span.name for span in splits_to_pause], [span.name for span in splits_to_resume]))
 
     def grow(self) -> None:
-        """Have one more record in each span."""
+        """Add one record to each span."""
         self.ends = {name: end + 1 for name, end in self.ends.items()}
 
 
 class Sources:
-    """The sources of one job, without its tasks; readers report what they are told to."""
+    """The sources of one job without its tasks. Readers report the watermarks that the test gives."""
 
     def __init__(self, *sources: tuple[SplitSource[Item, Span], WatermarkStrategy[Item]], parallelism: int = 1) -> None:
         self.env = local_environment(parallelism)
@@ -84,7 +84,7 @@ class Sources:
         ]
 
     def batch(self, later: int = 100, **reached: int) -> list[str]:
-        """The splits that are read in the next micro-batch, which have ``reached`` a watermark then."""
+        """Return the splits read in the next micro-batch, which reach the watermarks in ``reached``."""
         self.clock.advance(ms(later))
         read: list[str] = []
         for number, coordinator in enumerate(self.coordinators):
@@ -107,26 +107,26 @@ class Sources:
                     for order in found
                 ]
         for source in self.sources:
-            if isinstance(source, Told):
+            if isinstance(source, RecordingSpans):
                 source.grow()
         return read
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_split_that_is_ahead_waits_until_the_others_have_come_near(parallelism: int) -> None:
-    source = Told("fast", "slow")
+def test_split_ahead_waits_for_the_others(parallelism: int) -> None:
+    source = RecordingSpans("fast", "slow")
     job = Sources((source, aligned(10)), parallelism=parallelism)
     assert job.batch(fast=100, slow=5) == ["fast", "slow"]
     assert job.batch(slow=89) == ["slow"]
-    assert not job.coordinators[0].waits_for_others  # but for another split of its own
+    assert not job.coordinators[0].waits_for_others  # it waits for another split of its own source
     assert job.batch(slow=90) == ["slow"]
     assert job.batch(fast=101, slow=95) == ["fast", "slow"]
     assert source.paused == [(["fast"], []), ([], ["fast"])]
     assert job.offsets[0]["max_desired"] == 100
 
 
-def test_sources_of_one_group_wait_for_each_other_and_others_do_not() -> None:
-    fast, slow, other = Told("fast"), Told("slow"), Told("other")
+def test_sources_wait_within_their_group_only() -> None:
+    fast, slow, other = RecordingSpans("fast"), RecordingSpans("slow"), RecordingSpans("other")
     job = Sources((fast, aligned(10)), (slow, aligned(10)), (other, aligned(10, "h")))
     assert job.batch(fast=100, slow=5, other=1000) == ["fast", "slow", "other"]
     assert job.batch(slow=50, other=2000) == ["slow", "other"]
@@ -135,34 +135,34 @@ def test_sources_of_one_group_wait_for_each_other_and_others_do_not() -> None:
     assert not job.coordinators[1].waits_for_others
 
 
-def test_the_group_is_looked_at_in_intervals() -> None:
-    job = Sources((Told("fast", "slow"), aligned(10)))
+def test_group_is_checked_in_intervals() -> None:
+    job = Sources((RecordingSpans("fast", "slow"), aligned(10)))
     job.batch(fast=100, slow=5)
     assert job.batch(slow=99) == ["slow"]
-    assert job.batch(later=50) == []  # as it was seen last, "slow" is at 5
+    assert job.batch(later=50) == []  # at the last check, "slow" was at 5
     assert job.coordinators[0].resumes_soon
     assert job.batch(later=50, fast=100, slow=99) == ["fast", "slow"]
     assert not job.coordinators[0].resumes_soon
 
 
-def test_a_split_that_has_said_nothing_is_waited_for() -> None:
-    job = Sources((Told("fast", "silent"), aligned(10)))
+def test_split_without_watermark_is_waited_for() -> None:
+    job = Sources((RecordingSpans("fast", "silent"), aligned(10)))
     job.batch(fast=5)
-    assert job.batch(fast=100) == ["silent"]  # which may be long before 5
+    assert job.batch(fast=100) == ["silent"]  # its records may be long before 5
     assert job.batch() == ["silent"]
     assert job.batch(silent=100) == ["silent"]
     assert job.batch() == ["fast", "silent"]
 
 
-def test_an_idle_split_holds_nobody_back_and_one_that_waits_is_not_idle() -> None:
-    source = Told("fast", "slow")
+def test_idle_split_holds_nothing_back() -> None:
+    source = RecordingSpans("fast", "slow")
     job = Sources((source, aligned(10, idle=250)))
     job.batch(fast=100, slow=5)
     source.ends["slow"] = 1
     for _ in range(2):
         assert job.batch() == []
         source.ends["slow"] = 1
-    assert job.batch() == []  # now it is idle, which is told; "fast" is looked at next
+    assert job.batch() == []  # "slow" is idle from here on; "fast" is checked next
     (reader,) = job.offsets[0]["readers"]
     assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]
     source.ends["slow"] = 1
@@ -171,8 +171,8 @@ def test_an_idle_split_holds_nobody_back_and_one_that_waits_is_not_idle() -> Non
     assert [(split["at"]["name"], split["idle"]) for split in reader["splits"]] == [("fast", False), ("slow", True)]
 
 
-def test_what_waits_still_waits_after_a_restart() -> None:
-    fast, slow = Told("fast"), Told("slow")
+def test_waiting_split_still_waits_after_restart() -> None:
+    fast, slow = RecordingSpans("fast"), RecordingSpans("slow")
     job = Sources((fast, aligned(10)), (slow, aligned(10)))
     job.batch(fast=100, slow=5)
     job.batch(fast=200, slow=5)
@@ -181,8 +181,8 @@ def test_what_waits_still_waits_after_a_restart() -> None:
     assert job.batch(slow=7) == ["slow"]
 
 
-class Fed(Told):
-    """Has more only when it is told so."""
+class ScriptedSpans(RecordingSpans):
+    """Has more records only when the test adds them."""
 
     def grow(self) -> None: ...
 
@@ -191,9 +191,9 @@ STEP = st.fixed_dictionaries({name: st.tuples(st.booleans(), st.integers(0, 30))
 
 
 @given(st.lists(STEP, max_size=20))
-def test_who_is_read_is_what_a_model_says(steps: list[dict[str, tuple[bool, int]]]) -> None:
-    """By step and split: whether there is something new, and by how much it moves event time when it is read."""
-    source = Fed("a", "b", "c")
+def test_splits_read_match_a_model(steps: list[dict[str, tuple[bool, int]]]) -> None:
+    """Each step has, by split, whether there is new data and by how much it advances event time when read."""
+    source = ScriptedSpans("a", "b", "c")
     job = Sources((source, aligned(10, idle=250)))
     times: dict[str, int] = {}
     waiting, idle = {"a", "b", "c"}, set[str]()
@@ -211,7 +211,7 @@ def test_who_is_read_is_what_a_model_says(steps: list[dict[str, tuple[bool, int]
             if name in read | paused:
                 active_at[name] = number
                 idle.discard(name)
-            elif number - active_at[name] >= 3:  # of 100 ms each
+            elif number - active_at[name] >= 3:  # steps of 100 ms
                 idle.add(name)
         times |= reached
         waiting -= read
@@ -248,21 +248,21 @@ def whole(*names: str) -> Whole:
     return Whole(dict.fromkeys(names, 9), bounded=False, assigner=RoundRobinSplitAssigner())
 
 
-def test_a_reader_of_several_splits_that_cannot_be_paused_singly_is_refused() -> None:
+def test_reader_that_cannot_pause_single_splits_is_refused() -> None:
     with pytest.raises(JobError, match=r"A reader has 2 splits to align, but _Whole cannot pause single"):
         Sources((whole("a", "b"), aligned(10))).batch()
 
 
-def test_readers_of_one_split_each_need_not_pause_single_ones() -> None:
+def test_readers_of_one_split_can_be_paused_as_a_whole() -> None:
     job = Sources((whole("fast", "slow"), aligned(10)), parallelism=2)
     job.batch(fast=100, slow=5)
     assert job.batch() == ["slow"]
 
 
-def test_by_a_setting_whole_readers_are_aligned() -> None:
+def test_whole_readers_can_be_aligned() -> None:
     strategy = aligned(10, allow_unaligned_splits=True)
     job = Sources((whole("fast", "other", "slow"), strategy), parallelism=2)
-    job.batch(fast=100, slow=95, other=5)  # "fast" and "slow" have one reader
+    job.batch(fast=100, slow=95, other=5)  # "fast" and "slow" share a reader
     assert job.batch(other=80) == ["other"]
     assert job.batch(other=85) == ["other"]
     assert job.batch() == ["fast", "slow", "other"]
@@ -285,7 +285,7 @@ class Ahead(OneInputEventTimeStreamProcessFunction[Item, int]):
 
 
 class Wide(Spans):
-    """A span named "fast" makes 50 times as much event time of each record as others."""
+    """Each record of the span "fast" advances event time 50 times as far as one of the others."""
 
     def read(self, start: Span, stop: Span, /) -> Any:
         for run in super().read(start, stop):
@@ -295,7 +295,7 @@ class Wide(Spans):
 
 
 def furthest(strategy: WatermarkStrategy[Item], *, fast: bool = False) -> tuple[int, int]:
-    """How far a record was ahead of event time at most, and how many there were."""
+    """Return how far records were ahead of event time at most, and how many records there were."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(fast=fast, clock=ManualClock(step=ms(50))))
     source = Wide({"fast": 200, "slow": 10_000}, limit=200)
     sink = CollectSink[int]()
@@ -306,7 +306,7 @@ def furthest(strategy: WatermarkStrategy[Item], *, fast: bool = False) -> tuple[
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_what_has_to_be_kept_stays_within_the_drift(fast: bool) -> None:
+def test_records_ahead_stay_within_the_drift(fast: bool) -> None:
     drift, batch = 400, 100 * 50
     found, count = furthest(aligned(drift), fast=fast)
     assert count == 10_200
@@ -318,7 +318,7 @@ def test_what_has_to_be_kept_stays_within_the_drift(fast: bool) -> None:
     assert without > 9_000
 
 
-def test_two_bounded_sources_in_one_group_come_to_their_end() -> None:
+def test_aligned_bounded_sources_end() -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(3,), clock=ManualClock(step=ms(30))))
     sinks = []
     for ends in ({"fast": 10, "a": 200}, {"b": 100}):

@@ -1,4 +1,4 @@
-"""Durations, choices and numbers that users pass: what is accepted, and what refused with which words."""
+"""Durations, choices and numbers that users pass: accepted values and error messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
 
 
 @given(st.integers(-(10**15), 10**15))
-def test_a_duration_is_its_number_of_milliseconds(milliseconds: int) -> None:
+def test_duration_in_milliseconds(milliseconds: int) -> None:
     assert as_milliseconds(timedelta(milliseconds=milliseconds), "size") == milliseconds
 
 
@@ -66,32 +66,32 @@ def test_a_duration_is_its_number_of_milliseconds(milliseconds: int) -> None:
         (timedelta(seconds=-5), 0, "size must be 0 or more, not -5000 ms."),
     ],
 )
-def test_a_duration_that_cannot_be_used(duration: Any, at_least: int | None, message: str) -> None:
+def test_invalid_duration(duration: Any, at_least: int | None, message: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         as_milliseconds(duration, "size", at_least=at_least)
     assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("timeout", [5, 0.5, timedelta(seconds=-1), "1s"])
-def test_a_timeout_that_cannot_be_used(timeout: Any) -> None:
+def test_invalid_timeout(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"timeout must be a datetime\.timedelta of 0 or more, or None, not"):
         as_seconds(timeout, "timeout")
 
 
-def test_a_timeout_may_have_a_part_of_a_millisecond() -> None:
+def test_timeout_with_a_fraction_of_a_millisecond() -> None:
     assert as_seconds(timedelta(microseconds=1500), "timeout") == 0.0015
     assert as_seconds(None, "timeout") is None
 
 
 @pytest.mark.parametrize("kind", CHOICES, ids=lambda kind: kind.__name__)
-def test_a_choice_is_a_member_or_its_string(kind: type[Enum]) -> None:
+def test_choice_is_a_member_or_its_string(kind: type[Enum]) -> None:
     for member in kind:
         assert member.value == member.name.lower().replace("_", "-")
         assert as_choice(kind, member, "it") is as_choice(kind, member.value, "it") is member
 
 
 @pytest.mark.parametrize("wrong", ["INNER", "outer", 1, None, ["inner"], TimeType.EVENT])
-def test_another_choice_is_refused_with_the_values(wrong: Any) -> None:
+def test_unknown_choice_is_refused_with_the_values(wrong: Any) -> None:
     with pytest.raises(ConfigurationError) as refused:
         as_choice(JoinType, wrong, "join_type")
     assert str(refused.value) == (
@@ -101,12 +101,12 @@ def test_another_choice_is_refused_with_the_values(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, True, 1.0, "1", None])
-def test_a_number_that_is_not_whole_or_too_small(wrong: Any) -> None:
+def test_invalid_whole_number(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"count must be a whole number of at least 1, not "):
         check_whole_number(wrong, "count")
 
 
-# Each call with a member and with its string: the results are equal.
+# Each call with a member and with its string. The results are equal.
 BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
     "EVENT": lambda way: WindowStrategy.tumbling(ms(5), way(TimeType.EVENT)),
     "PROCESSING": lambda way: WindowStrategy.session(ms(5), way(TimeType.PROCESSING)),
@@ -131,17 +131,17 @@ BOTH_WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", BOTH_WAYS.values(), ids=BOTH_WAYS)
-def test_strings_mean_the_members(call: Callable[[Any], Any]) -> None:
+def test_strings_equal_their_members(call: Callable[[Any], Any]) -> None:
     assert call(lambda member: member) == call(lambda member: member.value)
 
 
-def test_the_execution_mode_may_be_a_string() -> None:
+def test_execution_mode_as_a_string() -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.set_execution_mode("batch")
     assert env.execution_mode is RuntimeExecutionMode.BATCH
 
 
-# Not typed: a type checker refuses all of these.
+# Untyped because a type checker would refuse all calls below.
 ttl: Any = StateTtl
 declarations: Any = StateDeclarations
 trigger: Any = Trigger
@@ -171,7 +171,7 @@ temporal_join: Any = processing_time_temporal_join
         (lambda: temporal_join(pair, snapshot_timeout=60_000), ConfigurationError),
     ],
 )
-def test_wrong_arguments_raise_errors_of_ours(call: Any, error: type[PlanError]) -> None:
+def test_wrong_arguments_raise_plan_errors(call: Any, error: type[PlanError]) -> None:
     with pytest.raises(error):
         call()
 
@@ -181,14 +181,14 @@ def test_wrong_arguments_raise_errors_of_ours(call: Any, error: type[PlanError])
 PUBLIC = [*FOR_USERS, "dsv2.connectors.files", "dsv2.testing", "dsv2.local", "runtime_spark"]
 each_module = pytest.mark.parametrize("module", PUBLIC)
 
-# Fields of values that only methods with timedeltas make, and points in time.
+# Points in time, and fields of values that only methods with timedeltas create.
 IN_MILLISECONDS = {"behind_ms", "idle_after_ms", "interval_ms", "max_drift_ms", "target_batch_ms", "now_ms", "until_ms"}
 UNITS = ("_ms", "_seconds", "_millis")
 SPANS = ("timeout", "interval", "gap", "lateness", "idleness", "drift", "duration", "out_of_order")
 
 
 def parameters_of(module: str) -> list[tuple[str, inspect.Parameter]]:
-    """Each parameter of each public function, constructor and method, with its place."""
+    """Each parameter of each public function, constructor and method, with its location."""
     exported = {name: getattr(import_module(module), name) for name in import_module(module).__all__}
     members = [member for name, value in exported.items() for member in members_of(name, value)]
     return [(where, found) for where, member in members for found in inspect.signature(member).parameters.values()]
@@ -219,13 +219,13 @@ def test_durations_are_timedeltas(module: str) -> None:
 
 
 @each_module
-def test_no_function_accepts_any_keyword(module: str) -> None:
-    """What is misspelt would be accepted. Harnesses check theirs."""
+def test_no_function_accepts_arbitrary_keywords(module: str) -> None:
+    """A function with arbitrary keywords would accept misspelled ones. Harnesses check theirs."""
     places = [where for where, parameter in parameters_of(module) if parameter.kind is inspect.Parameter.VAR_KEYWORD]
     assert [place for place in places if "Harness." not in place] == []
 
 
-def test_every_choice_of_the_api_takes_strings() -> None:
+def test_every_choice_accepts_strings() -> None:
     answers = {"JobStatus", "WatermarkHandlingResult"}
     by_method = {"NumericWatermarkCombinationFunction", "BoolWatermarkCombinationFunction"}
     exported = [getattr(import_module(module), name) for module in PUBLIC for name in import_module(module).__all__]

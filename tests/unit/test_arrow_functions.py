@@ -1,4 +1,4 @@
-"""Functions that take Arrow tables: what they get, what becomes of what they emit, and what is refused."""
+"""Functions that take Arrow tables: their input, their output and their errors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class Click(NamedTuple):
-    """What comes in."""
+    """Input."""
 
     user: str
     time: int
 
 
 class Size(NamedTuple):
-    """What goes out: how many rows a table had, and the time of its first one."""
+    """Output: the number of rows of a table and the time of its first row."""
 
     rows: int
     first: int
@@ -40,7 +40,7 @@ CLICKS = [Click("a", 1), Click("b", 2), Click("c", 3)]
 
 
 class Measure(ArrowProcessFunction[Click, Size]):
-    """One record for each table."""
+    """Emits one record for each table."""
 
     def process_batch(self, batch: pa.Table, output: ArrowCollector[Size], ctx: PartitionedContext[Size]) -> None:
         output.collect(Size(batch.num_rows, batch["time"][0].as_py()))
@@ -50,7 +50,7 @@ MARK = new_builder("mark").type_long().combine_function_max().combine_wait_for_a
 
 
 class Sum(ArrowProcessFunction[Click, Click]):
-    """Keeps all tables in a field, and emits them when a watermark comes."""
+    """Keeps all tables in a field and emits them with the next watermark."""
 
     def __init__(self) -> None:
         self.waiting = schema_of(Click).empty_table()
@@ -71,14 +71,14 @@ class Sum(ArrowProcessFunction[Click, Click]):
 
 
 @pytest.mark.parametrize("key", [None, attrgetter("user")])
-def test_a_table_has_what_came_together_whatever_its_keys(key: Callable[[Click], str] | None) -> None:
+def test_table_holds_records_of_all_keys(key: Callable[[Click], str] | None) -> None:
     harness = OneInputHarness(Measure(), key=key)
     harness.input.push(*CLICKS)
     harness.input.push(Click("d", 4))
     assert harness.output.records == [Size(3, 1), Size(1, 4)]
 
 
-def test_tables_in_fields_outlive_a_restart_and_single_records_may_be_emitted_among_tables() -> None:
+def test_tables_in_fields_survive_a_restart() -> None:
     harness = OneInputHarness(Sum())
     harness.input.push(*CLICKS)
     harness.restart()
@@ -96,7 +96,7 @@ def test_records_emitted_from_a_table_have_no_timestamp() -> None:
     assert harness.output.timestamps == [None]
 
 
-def test_what_is_emitted_goes_on_in_its_order() -> None:
+def test_output_keeps_its_order() -> None:
     class Both(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect(Click("first", 0))
@@ -112,13 +112,13 @@ def test_what_is_emitted_goes_on_in_its_order() -> None:
     heard = CollectSink[str]()
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(1)
-    env.from_collection(CLICKS[:2]).process(Both()).shuffle().process(Hear()).to_sink(heard)
+    env.from_collection(CLICKS[:2]).process(Both()).shuffle().process(Recorder()).to_sink(heard)
     env.execute()
     assert heard.results == ["first", "a", "b", "mark 1", "a", "b", "last"]
 
 
-class Hear(OneInputStreamProcessFunction[Click, str]):
-    """Tells what comes, in order."""
+class Recorder(OneInputStreamProcessFunction[Click, str]):
+    """Emits what it receives, in order."""
 
     def process_record(self, record: Click, output: Any, ctx: Any) -> None:
         output.collect(record.user)
@@ -133,7 +133,7 @@ def doubled(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table, table])
 
 
-def test_map_tables_runs_where_records_are_read() -> None:
+def test_map_tables_is_chained_to_the_source() -> None:
     sink = CollectSink[Click]()
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.set_parallelism(1)
@@ -144,7 +144,7 @@ def test_map_tables_runs_where_records_are_read() -> None:
     assert sink.results == [*CLICKS[:2], *CLICKS[:2]]
 
 
-def test_a_table_that_does_not_fit_is_an_error_of_the_function_where_records_are_read_too() -> None:
+def test_wrong_table_is_an_error_of_the_chained_function() -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     clicks = env.from_source(DataGeneratorSource(lambda index: CLICKS[index], count=2), "clicks")
     lacking = map_tables(lambda table: table.drop_columns("time"), Click, Click)
@@ -154,7 +154,7 @@ def test_a_table_that_does_not_fit_is_an_error_of_the_function_where_records_are
     assert (raised.value.callback, "lacking" in raised.value.operator) == ("process_batch", True)
 
 
-def test_the_error_of_a_table_names_the_first_of_its_records() -> None:
+def test_error_of_a_table_names_its_first_record() -> None:
     class Fails(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
             raise RuntimeError("no")
@@ -174,9 +174,7 @@ def test_the_error_of_a_table_names_the_first_of_its_records() -> None:
         (pa.table({"user": ["a"], "time": [1]}), "user", "Click has no column 'user' of whole numbers"),
     ],
 )
-def test_a_table_that_does_not_fit_is_an_error_of_the_function(
-    table: pa.Table, time_column: str | None, said: str
-) -> None:
+def test_wrong_table_is_an_error_of_the_function(table: pa.Table, time_column: str | None, said: str) -> None:
     class Emits(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect_batch(table, time_column=time_column)
@@ -186,30 +184,30 @@ def test_a_table_that_does_not_fit_is_an_error_of_the_function(
 
 
 def test_all_keys_of_a_subtask_are_one_partition() -> None:
-    class Tells(ArrowProcessFunction[Click, Click]):
+    class EmitsTables(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
             ctx.non_partitioned_context.apply_to_all_partitions(lambda out, _: out.collect_batch(batch))
 
         def end_input(self, output: ArrowCollector[Click], ctx: Any) -> None:
             output.collect(Click("end", 9))
 
-    harness = OneInputHarness(Tells(), key=attrgetter("user"))
+    harness = OneInputHarness(EmitsTables(), key=attrgetter("user"))
     harness.input.push(*CLICKS)
     harness.end()
     assert harness.output.records == [*CLICKS, Click("end", 9)]
 
 
-def test_there_is_no_key_in_hand() -> None:
-    class Asks(ArrowProcessFunction[Click, Click]):
+def test_no_current_key() -> None:
+    class ReadsKey(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
             ctx.state_manager.current_key  # noqa: B018
 
     with pytest.raises(UserFunctionError, match="There is no current key here"):
-        OneInputHarness(Asks(), key=attrgetter("user")).input.push(*CLICKS)
+        OneInputHarness(ReadsKey(), key=attrgetter("user")).input.push(*CLICKS)
 
 
-class Unsaid(ArrowProcessFunction[T, T], Generic[T]):
-    """Does not say of what its records are."""
+class Undeclared(ArrowProcessFunction[T, T], Generic[T]):
+    """Does not declare its record types."""
 
     def process_batch(self, batch: pa.Table, output: Any, ctx: Any) -> None:
         output.collect_batch(batch)
@@ -225,31 +223,29 @@ class Plain(ArrowProcessFunction[Click, int]):
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (Unsaid(), r"Unsaid must declare the classes of its records: class Unsaid\(ArrowProcessFunction\["),
+        (Undeclared(), r"Undeclared must declare the classes of its records: class Undeclared\(ArrowProcessFunction\["),
         (Plain(), "int has no columns. Use a NamedTuple class or a dataclass"),
     ],
     ids=["unsaid", "no columns"],
 )
-def test_classes_without_columns_are_refused_while_the_plan_is_built(
-    function: ArrowProcessFunction[Any, Any], said: str
-) -> None:
+def test_classes_without_columns_are_refused(function: ArrowProcessFunction[Any, Any], said: str) -> None:
     with pytest.raises(PlanError, match=said):
         OneInputHarness(function)
 
 
-def test_the_stream_behind_is_not_keyed() -> None:
+def test_output_cannot_stay_keyed() -> None:
     with pytest.raises(PlanError, match="several keys at once, so the stream cannot stay keyed"):
         OneInputHarness(Sum(), key=attrgetter("user"), output_key=attrgetter("user"))
 
 
-def test_map_tables_takes_a_function_of_a_table_and_classes_with_columns() -> None:
+def test_map_tables_checks_its_arguments() -> None:
     with pytest.raises(ConfigurationError, match="map_tables requires a callable"):
         map_tables(lambda: None, Click, Click)  # type: ignore[arg-type, misc]
     with pytest.raises(SchemaError, match="int has no columns"):
         map_tables(doubled, Click, int)
 
 
-def test_output_at_the_end_only_is_checked_for_tables_too() -> None:
+def test_no_output_until_end_applies_to_tables() -> None:
     @no_output_until_end_of_input
     class Early(ArrowProcessFunction[Click, Click]):
         def process_batch(self, batch: pa.Table, output: ArrowCollector[Click], ctx: Any) -> None:

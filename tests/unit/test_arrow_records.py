@@ -1,4 +1,4 @@
-"""Records as Arrow tables, and back."""
+"""Records as Arrow tables and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dsv2.runtime.state.key_groups import subtask_of
 
 
 class Everything(NamedTuple):
-    """A field of each kind."""
+    """A field of each type."""
 
     yes: bool
     number: int
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass
 class Named:
-    """One that takes keywords only."""
+    """A dataclass with keyword-only fields."""
 
     name: str = field(kw_only=True)
 
@@ -62,7 +62,7 @@ class Nullable(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Something that is not a number."""
+    """A field that is not a number."""
 
     text: str
 
@@ -84,19 +84,19 @@ EVERYTHING = st.builds(
 
 
 @given(st.lists(EVERYTHING, max_size=20))
-def test_records_are_the_same_when_they_come_back_from_columns(rows: list[Everything]) -> None:
+def test_records_survive_conversion_to_columns(rows: list[Everything]) -> None:
     table = table_of(rows, Everything)
     assert table.schema == schema_of(Everything)
     assert records_of(table, Everything).rows() == rows
 
 
 @pytest.mark.parametrize("rows", [[Point(1, 0.5), Point(2, 1.5)], [Named(name="a")]], ids=["dataclass", "keywords"])
-def test_dataclasses_have_columns_too(rows: list[Any]) -> None:
+def test_dataclasses_have_columns(rows: list[Any]) -> None:
     assert list(records_of(table_of(rows, type(rows[0])), type(rows[0]))) == rows
 
 
 @given(st.lists(WHOLE, max_size=20), st.slices(20))
-def test_slices_are_those_of_a_list(numbers: list[int], cut: slice) -> None:
+def test_slices_equal_those_of_a_list(numbers: list[int], cut: slice) -> None:
     rows = [Point(number, 0.0) for number in numbers]
     records = records_of(table_of(rows, Point), Point)
     assert list(records[cut]) == rows[cut]
@@ -107,7 +107,7 @@ def test_slices_are_those_of_a_list(numbers: list[int], cut: slice) -> None:
         assert times.greatest == max(numbers)
 
 
-def test_a_single_record_does_not_take_all_of_them() -> None:
+def test_single_record_does_not_convert_the_others() -> None:
     records = records_of(table_of([Point(1, 0.5), Point(2, 1.5)], Point), Point)
     assert (records[0], records[-1]) == (Point(1, 0.5), Point(2, 1.5))
     assert records._rows is None
@@ -115,7 +115,7 @@ def test_a_single_record_does_not_take_all_of_them() -> None:
         records[2]
 
 
-def test_a_table_may_have_more_columns_in_another_order_and_narrower_numbers() -> None:
+def test_table_columns_may_be_extra_reordered_or_narrower() -> None:
     table = pa.table({"more": ["a"], "y": pa.array([0.5], pa.float32()), "x": pa.array([7], pa.int8())})
     assert list(records_of(table, Point)) == [Point(7, 0.5)]
 
@@ -160,7 +160,7 @@ def test_records_without_columns_are_refused(rows: list[Any], kind: type, said: 
         table_of(rows, kind)
 
 
-def test_columns_and_timestamps_travel_as_bytes() -> None:
+def test_columns_and_timestamps_are_serialized() -> None:
     codec = Codec(TypeRegistry([Point]))
     points = [Point(number, number**0.5) for number in range(100)]
     whole = records_of(table_of(points, Point), Point)
@@ -180,7 +180,7 @@ def test_columns_and_timestamps_travel_as_bytes() -> None:
 @example([1 << 40, (1 << 40) + (1 << 32)])
 @example([-(1 << 63), (1 << 63) - 1])
 @given(st.lists(WHOLE, max_size=5))
-def test_whole_numbers_travel_in_as_few_bytes_as_they_need(numbers: list[int]) -> None:
+def test_integers_are_stored_in_the_fewest_bytes(numbers: list[int]) -> None:
     codec = Codec(TypeRegistry([Point]))
     records = records_of(table_of([Point(number, 0.5) for number in numbers], Point), Point)
     found, times = codec.loads(codec.dumps((records, records.whole_numbers("x"))), "test")
@@ -192,7 +192,7 @@ def test_whole_numbers_travel_in_as_few_bytes_as_they_need(numbers: list[int]) -
 
 
 @pytest.mark.parametrize("stamped", [None, list, "column"])
-def test_each_subtask_gets_its_keys_in_their_order(stamped: Any) -> None:
+def test_split_keeps_the_order_of_each_subtask(stamped: Any) -> None:
     points = [Point(number * 7 % 50, number) for number in range(200)]
     records = records_of(table_of(points, Point), Point)
     times = records.whole_numbers("x") if stamped == "column" else stamped and [int(point.y) for point in points]
@@ -204,7 +204,7 @@ def test_each_subtask_gets_its_keys_in_their_order(stamped: Any) -> None:
         assert (own and list(own)) == (times and [point.x if stamped == "column" else point.y for point in expected])
 
 
-def test_a_subtask_keeps_its_part_alone() -> None:
+def test_split_parts_do_not_keep_the_whole_table() -> None:
     records = records_of(table_of([Point(number % 50, 0.5) for number in range(10_000)], Point), Point)
     parts = [part for _, part, _ in records.split(["x"], 128, 3, None) or ()]
     assert sum(part.kept_bytes for part in parts) == records.kept_bytes == sum(part.table.nbytes for part in parts)
@@ -217,35 +217,35 @@ def test_subtasks_without_a_key_get_nothing() -> None:
     ]
 
 
-def test_text_travels_compressed() -> None:
+def test_text_is_compressed() -> None:
     codec = Codec(TypeRegistry([Text]))
     records = records_of(table_of([Text("the same")] * 1_000, Text), Text)
     data = codec.dumps(records)
-    assert len(data) < 6_000  # of 8,000 letters, and 1,000 numbers of 4 bytes
+    assert len(data) < 6_000  # 8,000 letters, and 1,000 numbers of 4 bytes
     assert codec.loads(data, "test").rows() == [Text("the same")] * 1_000
 
 
 @pytest.mark.parametrize("pieces", [[], [[Text("a")], [Text("b"), Text("c")]]], ids=["none", "two"])
-def test_a_table_in_pieces_travels_as_one(pieces: list[list[Text]]) -> None:
+def test_chunked_table_is_serialized_as_one(pieces: list[list[Text]]) -> None:
     codec = Codec(TypeRegistry([Text]))
     tables = [table_of(rows, Text) for rows in pieces]
     records = records_of(pa.concat_tables(tables) if tables else schema_of(Text).empty_table(), Text)
     assert codec.loads(codec.dumps(records), "test").rows() == [row for rows in pieces for row in rows]
 
 
-def test_a_column_with_a_gap_travels_too() -> None:
+def test_column_with_nulls_is_serialized() -> None:
     codec = Codec(TypeRegistry([Nullable]))
     records = records_of(table_of([Nullable(1), Nullable(None)], Nullable), Nullable)
     assert codec.loads(codec.dumps(records), "test").rows() == [Nullable(1), Nullable(None)]
 
 
-def test_a_table_in_a_field_travels_as_bytes() -> None:
+def test_table_in_a_field_is_serialized() -> None:
     codec = Codec(TypeRegistry([]))
     table = table_of([Everything(True, 1, 0.5, "a", b"b", date.min, datetime.min, Decimal(1), [1], None)], Everything)
     assert codec.loads(codec.dumps({"waiting": [table]}), "test") == {"waiting": [table]}
 
 
-def test_timestamps_are_columns_of_whole_numbers_without_gaps() -> None:
+def test_timestamps_must_be_integers_without_nulls() -> None:
     assert records_of(table_of([Nullable(1), Nullable(None)], Nullable), Nullable).whole_numbers("x") is None
     points = records_of(table_of([Point(1, 0.5)], Point), Point)
     assert points.whole_numbers("y") is points.whole_numbers("z") is None
@@ -261,5 +261,5 @@ def test_timestamps_are_columns_of_whole_numbers_without_gaps() -> None:
         (lambda point: point.x, None),
     ],
 )
-def test_an_attrgetter_names_columns(selector: Callable[[Any], Any], names: tuple[str, ...] | None) -> None:
+def test_attrgetter_names_columns(selector: Callable[[Any], Any], names: tuple[str, ...] | None) -> None:
     assert column_names(selector) == names

@@ -1,4 +1,4 @@
-"""Sinks that take Arrow tables: what they get of tables and of single records, when, and what is refused."""
+"""Sinks that take Arrow tables: what they receive for tables and for single records, and their errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Number:
-    """A record that cannot be made: who has it, has it in columns."""
+    """A record that cannot be constructed. It exists in columns only."""
 
     value: int
 
@@ -39,18 +39,18 @@ class Number:
 
 
 class Plain(NamedTuple):
-    """A record like others."""
+    """An ordinary record."""
 
     value: int
 
 
 def as_numbers(table: pa.Table) -> pa.Table:
-    """The same."""
+    """The same rows as ``Number``."""
     return table
 
 
 class Among(ArrowProcessFunction[Plain, Plain]):
-    """A single record before the tables, and one behind them."""
+    """Emits a single record before the tables, and one after them."""
 
     def __init__(self) -> None:
         self.began = False
@@ -66,7 +66,7 @@ class Among(ArrowProcessFunction[Plain, Plain]):
 
 
 class Written(NamedTuple):
-    """One call of a sink that tasks write."""
+    """One call of a sink that runs in tasks."""
 
     info: SinkInfo
     subtask: int
@@ -75,7 +75,7 @@ class Written(NamedTuple):
 
 
 class Store(ArrowSink[Number]):
-    """Keeps what it is called with."""
+    """Keeps its calls."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -89,7 +89,7 @@ class Store(ArrowSink[Number]):
 
 
 class PlainStore(ArrowSink[Plain]):
-    """The same for other records."""
+    """The same for ordinary records."""
 
     def __init__(self) -> None:
         self.tables: list[pa.Table] = []
@@ -99,7 +99,7 @@ class PlainStore(ArrowSink[Plain]):
 
 
 def environment(*batches: int, parallelism: int = 1) -> ExecutionEnvironment:
-    """Micro-batches of so many records for each subtask of a source."""
+    """The source gives each subtask ``batches`` records per micro-batch."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=batches))
     env.set_parallelism(parallelism)
     return env
@@ -110,7 +110,7 @@ def plain(env: ExecutionEnvironment, count: int) -> NonKeyedPartitionStream[Plai
     return env.from_collection([Plain(value) for value in range(count)])
 
 
-def test_the_driver_gets_a_table_for_each_micro_batch_and_no_records_are_made() -> None:
+def test_driver_gets_one_table_per_micro_batch() -> None:
     batches: list[tuple[int, pa.Table]] = []
     env = environment(2)
     numbers = plain(env, 5).process(map_tables(as_numbers, Plain, Number))
@@ -121,7 +121,7 @@ def test_the_driver_gets_a_table_for_each_micro_batch_and_no_records_are_made() 
     assert {table.schema for _, table in batches} == {schema_of(Number)}
 
 
-def test_single_records_and_tables_are_one_table_in_their_order() -> None:
+def test_single_records_and_tables_become_one_table() -> None:
     tables: list[pa.Table] = []
     env = environment()
     sink = ArrowForeachBatchSink(lambda table, batch_id: tables.append(table), Plain)
@@ -131,7 +131,7 @@ def test_single_records_and_tables_are_one_table_in_their_order() -> None:
     assert table["value"].to_pylist() == [-1, 0, 1, 2, -2]
 
 
-def test_a_micro_batch_without_records_is_a_table_without_rows() -> None:
+def test_empty_micro_batch_is_an_empty_table() -> None:
     tables: list[pa.Table] = []
     env = environment(1)
     plain(env, 1).filter(lambda number: False).to_sink(
@@ -156,7 +156,7 @@ def test_each_subtask_writes_its_own_tables() -> None:
     assert {(call.info.uid, call.info.parallelism) for call in store.calls} == {("store", 2)}
 
 
-def test_each_run_is_another_job() -> None:
+def test_each_run_has_a_job_id() -> None:
     stores = [Store(), Store()]
     for store in stores:
         env = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock()))
@@ -165,7 +165,7 @@ def test_each_run_is_another_job() -> None:
     assert len({call.info.job_id for store in stores for call in store.calls}) == 2
 
 
-def test_single_records_become_tables_for_the_tasks_too() -> None:
+def test_tasks_get_single_records_as_tables() -> None:
     store = PlainStore()
     env = environment()
     plain(env, 3).to_sink(store)
@@ -173,8 +173,8 @@ def test_single_records_become_tables_for_the_tasks_too() -> None:
     assert pa.concat_tables(store.tables).equals(pa.table({"value": [0, 1, 2]}, schema_of(Plain)))
 
 
-class Unsaid(ArrowSink[T], Generic[T]):
-    """Does not say of what its records are."""
+class Undeclared(ArrowSink[T], Generic[T]):
+    """Does not declare its record type."""
 
     def write_tables(self, batch: ArrowSinkBatch) -> None: ...
 
@@ -188,39 +188,41 @@ class Shapeless(ArrowSink[int]):
 @pytest.mark.parametrize(
     ("sink", "error", "said"),
     [
-        (Unsaid(), PlanError, r"Unsaid must declare the classes of its records: class Unsaid\(ArrowSink\[Total\]\)"),
+        (
+            Undeclared(),
+            PlanError,
+            r"Undeclared must declare the classes of its records: class Undeclared\(ArrowSink\[Total\]\)",
+        ),
         (Shapeless(), SchemaError, "int has no columns. Use a NamedTuple class or a dataclass"),
     ],
     ids=["unsaid", "no columns"],
 )
-def test_classes_without_columns_are_refused_while_the_plan_is_built(
-    sink: Sink[Any], error: type[PlanError], said: str
-) -> None:
+def test_classes_without_columns_are_refused(sink: Sink[Any], error: type[PlanError], said: str) -> None:
     env = environment()
     env.from_collection([1]).to_sink(sink).with_name("Lake")
     with pytest.raises(error, match=rf"Lake at {re.escape(__file__)}:\d+: {said}"):
         env.build_plan("refused")
 
 
-def test_the_driver_takes_classes_with_columns_only() -> None:
+def test_driver_sink_refuses_classes_without_columns() -> None:
     with pytest.raises(SchemaError, match="int has no columns"):
         ArrowForeachBatchSink(lambda table, batch_id: None, int)
 
 
 def fails(*args: Any) -> None:
-    """Does."""
+    """Always fails."""
     raise OSError("the disk is full")
 
 
 class Failing(ArrowSink[Plain]):
-    """Fails when it is to write."""
+    """Fails when it writes."""
 
     def write_tables(self, batch: ArrowSinkBatch) -> None:
         fails()
 
 
 class Unready(PlainStore):
-    """Fails before."""
+    """Fails before it writes."""
 
     def begin(self, info: SinkInfo, batch_id: int) -> None:
         fails()
@@ -235,7 +237,7 @@ class Unready(PlainStore):
     ],
     ids=["driver", "task", "begin"],
 )
-def test_a_sink_that_fails_is_named(sink: Callable[[], Sink[Plain]], said: str) -> None:
+def test_failing_sink_is_named(sink: Callable[[], Sink[Plain]], said: str) -> None:
     env = environment()
     plain(env, 1).to_sink(sink()).with_uid("lake")
     with pytest.raises(JobError, match=rf"sink Sink \(uid 'lake'\), defined at {re.escape(__file__)}:\d+, {said}"):
@@ -246,7 +248,7 @@ SINKS = [lambda: ArrowForeachBatchSink(lambda table, batch_id: None, Plain), Pla
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=["driver", "task"])
-def test_a_record_that_does_not_fit_is_laid_to_the_sink(sink: Callable[[], Sink[Plain]]) -> None:
+def test_invalid_record_is_an_error_of_the_sink(sink: Callable[[], Sink[Plain]]) -> None:
     env = environment()
     plain(env, 1).map(lambda number: Plain(None)).to_sink(sink()).with_uid("lake")  # type: ignore[arg-type]
     with pytest.raises(JobError, match=r"sink Sink \(uid 'lake'\).*batch 0.*SchemaError: Field 'value' of Plain is"):
@@ -254,7 +256,7 @@ def test_a_record_that_does_not_fit_is_laid_to_the_sink(sink: Callable[[], Sink[
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=["driver", "task"])
-def test_records_of_another_class_are_refused_by_type_checkers_too(sink: Callable[[], Sink[Plain]]) -> None:
+def test_records_of_another_class_are_refused(sink: Callable[[], Sink[Plain]]) -> None:
     env = environment()
     env.from_collection([1]).to_sink(sink())  # type: ignore[arg-type]
     with pytest.raises(JobError, match="TypeError"):

@@ -1,4 +1,4 @@
-"""A failure in user code names the operator, the callback, the subtask, the key, the record and the user's line."""
+"""A failure in user code names the operator, callback, subtask, key, record and the user's line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def failure(action: Callable[[], object]) -> UserFunctionError:
 
 
 def failing(callback: str) -> Driver:
-    """Subtask 2 of a function that fails in ``callback``, not yet open."""
+    """Subtask 2 of a function that fails in ``callback``, not yet opened."""
     env = local_environment(parallelism=3)
     function = one_input(**{"declare_watermarks": lambda: [W], "process_record": pass_on, callback: fails})
     stream = env.from_collection(list[Any]()).process(function).with_uid("f").with_name("Failing")
@@ -62,7 +62,7 @@ def failing(callback: str) -> Driver:
         ("close", ENDED, None),
     ],
 )
-def test_a_failing_callback_is_named_with_its_operator(callback: str, element: Any, record: str | None) -> None:
+def test_failing_callback_is_named_with_its_operator(callback: str, element: Any, record: str | None) -> None:
     driver = failing(callback)
     error = failure(driver.open if element is None else lambda: driver.open().send(element))
     assert (error.operator, error.callback, error.subtask) == ("Failing (uid 'f')", callback, 2)
@@ -81,7 +81,7 @@ def source_line(number: int) -> str:
         return source.read().splitlines()[number - 1]
 
 
-def test_the_message_tells_all() -> None:
+def test_message_has_all_details() -> None:
     function = one_input(process_record=fails)
     driver = driven(lambda numbers: numbers.key_by(lambda record: record["topic"]).process(function).with_uid("f"))
     text = str(failure(lambda: driver.send({"topic": "t"})))
@@ -101,7 +101,7 @@ def test_the_message_tells_all() -> None:
         ("side", "process_record_from_broadcast_input"),
     ],
 )
-def test_a_failing_callback_of_two_inputs_is_named(uid: str, callback: str) -> None:
+def test_failing_callback_of_two_inputs_is_named(uid: str, callback: str) -> None:
     function = (two_inputs if uid in ("first", "second") else broadcast_side)(**{callback: fails})
 
     def build(numbers: Any) -> Any:
@@ -116,7 +116,7 @@ def test_a_failing_callback_of_two_inputs_is_named(uid: str, callback: str) -> N
 
 @pytest.mark.parametrize("bad", ["f", "g", "h"])
 @pytest.mark.parametrize("callback", ["process_record", "on_watermark", "end_input"])
-def test_of_a_chain_the_failing_operator_is_named(bad: str, callback: str) -> None:
+def test_failing_operator_of_a_chain_is_named(bad: str, callback: str) -> None:
     def part(uid: str) -> OneInputStreamProcessFunction[Any, Any]:
         own = {callback: fails} if uid == bad else {}
         return one_input(**{"declare_watermarks": lambda: [W], "process_record": pass_on_plus_one, **own})
@@ -141,8 +141,8 @@ def test_of_a_chain_the_failing_operator_is_named(bad: str, callback: str) -> No
     [(fails, "ValueError"), (lambda record: None, "InvalidKeyError"), (lambda record: [record], "TypeError")],
     ids=["fails", "none", "unhashable"],
 )
-def test_a_key_selector_is_told_from_the_function_behind_it(chained: bool, key: Any, cause: str) -> None:
-    """Chained: what checked that the output keeps its key has asked the selector already, and was answered."""
+def test_key_selector_failure_is_not_blamed_on_the_function(chained: bool, key: Any, cause: str) -> None:
+    """If chained, the key check of the upstream output has already called the selector once, successfully."""
     asked: list[Any] = []
 
     def select(record: Any) -> Any:
@@ -162,7 +162,7 @@ def test_a_key_selector_is_told_from_the_function_behind_it(chained: bool, key: 
 
 
 @pytest.mark.parametrize("make", [one_input, two_output])
-def test_the_key_of_the_record_before_is_not_shown(make: Callable[..., Any]) -> None:
+def test_key_of_the_previous_record_is_not_shown(make: Callable[..., Any]) -> None:
     def build(records: Any) -> Any:
         stream = records.key_by(lambda record: record["key"]).process(make()).with_uid("f")
         return stream if make is one_input else stream.first
@@ -171,7 +171,7 @@ def test_the_key_of_the_record_before_is_not_shown(make: Callable[..., Any]) -> 
     assert (error.callback, error.key, error.record) == ("key selector", None, "{'clef': 'b'}")
 
 
-def test_the_partition_that_failed_is_named() -> None:
+def test_failing_partition_is_named() -> None:
     def visit(output: Any, ctx: Any) -> None:
         output.collect(1 / (ctx.state_manager.current_key - 3))
 
@@ -190,7 +190,7 @@ class UnprintableError(Exception):
         raise RuntimeError
 
 
-def test_errors_keys_and_records_that_cannot_be_printed_do_not_hide_what_happened() -> None:
+def test_unprintable_values_do_not_hide_the_failure() -> None:
     class Key(str):
         def __repr__(self) -> str:
             raise RuntimeError
@@ -220,7 +220,7 @@ def test_long_records_are_shortened() -> None:
 
 
 @pytest.mark.parametrize("error", [InternalError("ours"), CorruptDataError("ours"), SerializationError("ours")])
-def test_errors_that_say_where_they_come_from_stay_as_they_are(error: Exception) -> None:
+def test_own_errors_are_not_wrapped(error: Exception) -> None:
     def process(*args: Any) -> None:
         raise error
 
@@ -242,7 +242,7 @@ def leave(*args: Any) -> Any:
         lambda numbers: numbers.filter(leave),
     ],
 )
-def test_a_function_that_leaves_the_program_has_failed(build: Callable[[Any], Any]) -> None:
+def test_system_exit_is_a_failure(build: Callable[[Any], Any]) -> None:
     driver = driven(lambda numbers: build(numbers).with_uid("f"))
     failed = failure(lambda: driver.send(1))
     assert (failed.cause_type, failed.record) == ("SystemExit", "1")
@@ -264,14 +264,14 @@ class Hooked(OneInputStreamProcessFunction[Any, Any]):
 
 
 @pytest.mark.parametrize(("record", "callback"), [(1, "__getstate__"), (2, "__setstate__")])
-def test_the_hooks_of_pickle_are_callbacks_as_well(record: int, callback: str) -> None:
+def test_pickle_hooks_are_callbacks(record: int, callback: str) -> None:
     driver = driven(lambda numbers: numbers.process(Hooked()).with_uid("f"))
     driver.send(record)
     error = failure(driver.restart)
     assert (error.operator, error.callback, error.cause_message) == ("Process (uid 'f')", callback, "on purpose")
 
 
-def test_a_failure_keeps_its_fields_on_the_way_between_processes() -> None:
+def test_failure_survives_pickling() -> None:
     error = failure(lambda: failing("process_record").open().send("a"))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - as an executor sends it
     assert again.as_json() == error.as_json()

@@ -1,4 +1,4 @@
-"""Sources without an end on the local runtime: what is there when the job begins is read, and then the job ends."""
+"""Unbounded sources on the local runtime with ``available_now``: the job reads the data that exists at its start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def number_of(item: Item) -> int:
 
 
 class Ending(OneInputStreamProcessFunction[Any, Any]):
-    """Passes records on, and tells of the end."""
+    """Forwards records and emits a record at the end of input."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -37,7 +37,7 @@ class Ending(OneInputStreamProcessFunction[Any, Any]):
 
 
 def run(*sources: Source[Any, Any, Any], parallelism: int = 2, watermarks: Any = None, **options: Any) -> list[Any]:
-    """What the sources bring, each through a function that tells of its end."""
+    """Return the output of the sources, each followed by a function that emits a record at the end of input."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(**options))
     env.set_parallelism(parallelism)
     sinks = [CollectSink[Any]() for _ in sources]
@@ -51,16 +51,14 @@ def run(*sources: Source[Any, Any, Any], parallelism: int = 2, watermarks: Any =
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize(("batches", "limit"), [((), None), ((1,), None), ((3, 1), 2)])
-def test_all_that_is_there_is_read_and_the_input_does_not_end(
-    batches: tuple[int, ...], limit: int | None, fast: bool
-) -> None:
+def test_available_data_is_read_and_input_does_not_end(batches: tuple[int, ...], limit: int | None, fast: bool) -> None:
     found = run(Spans(ENDS, bounded=False, limit=limit), batches=batches, fast=fast)
     assert sorted(found) == everything(ENDS)
 
 
-def test_a_bounded_source_beside_it_is_read_to_its_end() -> None:
+def test_bounded_source_is_read_to_its_end() -> None:
     class Slow(Spans):
-        """Has nothing to read for some time."""
+        """Has nothing to read at first."""
 
         looks = 0
 
@@ -74,7 +72,7 @@ def test_a_bounded_source_beside_it_is_read_to_its_end() -> None:
     assert found == [*everything({"a": 3, "b": 2}), "end"]
 
 
-def test_a_collection_beside_it_is_read_to_its_end() -> None:
+def test_collection_is_read_to_its_end() -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,)))
     sink = CollectSink[Any]()
     env.from_source(Spans({"a": 1}, bounded=False)).to_sink(CollectSink())
@@ -84,7 +82,7 @@ def test_a_collection_beside_it_is_read_to_its_end() -> None:
 
 
 class Looking(Spans):
-    """Sees its ends when it looks; there is more by then whenever it is read."""
+    """Discovers its ends in ``refresh``. By the time it is read, there is more."""
 
     def refresh(self) -> None:
         self.seen = dict(self.ends)
@@ -95,31 +93,31 @@ class Looking(Spans):
         return Portion(Span(split.name, stop, split.end)) if stop > split.position else None
 
 
-def test_what_comes_later_is_not_read() -> None:
+def test_later_data_is_not_read() -> None:
     assert run(Looking({"a": 3}, bounded=False), parallelism=1) == everything({"a": 3})
 
 
-def test_splits_that_wait_for_their_turn_are_there_already(tmp_path: Path) -> None:
+def test_splits_that_wait_are_available(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / str(number)).write_text(f"{number}\n")
     found = run(FilesSource(tmp_path, text_lines(int), files_per_batch=1, discovery_interval=ms(10**9)))
     assert found == [0, 1, 2, 3, 4]
 
 
-def test_the_source_behind_another_one_is_there_already() -> None:
+def test_next_source_of_a_hybrid_is_available() -> None:
     found = run(HybridSource([Spans({"a": 5}), Spans({"b": 3}, bounded=False)]), batches=(1,), parallelism=1)
     assert found == [Item("a", number) for number in range(5)] + [Item("b", number) for number in range(3)]
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_splits_that_are_paused_are_read_on_and_none_is_waited_for_in_vain(fast: bool) -> None:
+def test_paused_splits_are_read_without_endless_waiting(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of)
     aligned = strategy.build_as_watermark_strategy().with_watermark_alignment("g", timedelta(milliseconds=2))
     clock = ManualClock(step=ms(300))
     options: dict[str, Any] = {"batches": (1,), "fast": fast, "clock": clock, "watermarks": aligned}
     both = {"a": 30, "b": 29}
     assert sorted(run(Spans(both, bounded=False), **options)) == everything(both)
-    # The long one gets ahead, and the short one has nothing that would let it go on.
+    # The long source gets ahead, and the short one has no data that would let it continue.
     for bounded in (False, True):
         found = run(Spans({"long": 30}, bounded=bounded), Spans({"short": 3}, bounded=False), **options)
         assert [item for item in found if item.span == "short"] == everything({"short": 3})

@@ -1,4 +1,4 @@
-"""A failure is named whatever it is derived from; what interrupts the program goes through as it is."""
+"""Failures are named even if they derive from BaseException. Interruptions pass through unchanged."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ PLACES: list[tuple[Callable[[ExecutionEnvironment, Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("build", "where"), PLACES)
-def test_what_user_code_raises_is_named(build: Callable[[ExecutionEnvironment, Any], Any], where: str) -> None:
+def test_errors_of_user_code_are_named(build: Callable[[ExecutionEnvironment, Any], Any], where: str) -> None:
     env = local_environment()
     if not isinstance(built := build(env, fails), ConfiguredSink):
         built.to_sink(CollectSink())
@@ -86,7 +86,7 @@ def test_what_user_code_raises_is_named(build: Callable[[ExecutionEnvironment, A
 
 
 @pytest.mark.parametrize(("build", "where"), PLACES)
-def test_an_interruption_is_none_of_its_failures(build: Callable[[ExecutionEnvironment, Any], Any], where: str) -> None:
+def test_interruption_is_not_a_failure(build: Callable[[ExecutionEnvironment, Any], Any], where: str) -> None:
     env = local_environment()
     if not isinstance(built := build(env, interrupted), ConfiguredSink):
         built.to_sink(CollectSink())

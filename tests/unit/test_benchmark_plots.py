@@ -1,4 +1,4 @@
-"""What is plotted of what has been measured."""
+"""Plots of the measurements."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from benchmarks.common.rows import Row, Rows
 
 
 def measured(results: Path) -> Path:
-    """Two contestants with several keys and kinds, levels, state, latency."""
+    """Two contestants with several numbers of keys, kinds, levels, state sizes and latencies."""
     rows = Rows(results, "running_count")
     for contestant, pace in (("dsv2", 1000), ("Bytewax", 500)):
         for keys, kind in ((50_000, "tuple"), (1_000, "tuple"), (1_000, "dict")):
             rows.put(Row(contestant, keys, kind, 1000, 1000, [1000 / pace * (2 if kind == "dict" else 1)]))
-    rows.put(Row("dsv2", 1_000, "tuple", 10, 10, [1.0]))  # of smaller batches
+    rows.put(Row("dsv2", 1_000, "tuple", 10, 10, [1.0]))  # smaller batches
     rows.put(Row("PyFlink", 1_000, "tuple", 1000, 1000, missing="not available"))
     growth = Rows(results, "growth")
     for levels in (2, 1):
@@ -29,7 +29,7 @@ def measured(results: Path) -> Path:
     return results
 
 
-def test_everything_that_is_known_is_plotted(tmp_path: Path) -> None:
+def test_all_measurements_are_plotted(tmp_path: Path) -> None:
     found = {plot.name: plot for plot in plots.plots_of(measured(tmp_path))}
     assert found.keys() == {"running_count_by_keys", "running_count_by_kind", "by_levels", "by_state", "latency"}
     by_keys = {"dsv2": [(1000, 1000), (50_000, 1000)], "Bytewax": [(1000, 500), (50_000, 500)]}
@@ -40,7 +40,7 @@ def test_everything_that_is_known_is_plotted(tmp_path: Path) -> None:
     assert found["latency"].lines == {"50 % ms": [(1000, 400)], "99 % ms": [(1000, 900)]}
 
 
-def test_nothing_known_is_nothing_plotted(tmp_path: Path) -> None:
+def test_no_measurements_no_plots(tmp_path: Path) -> None:
     assert plots.plots_of(tmp_path) == []
 
 

@@ -1,4 +1,4 @@
-"""What the benchmark suite keeps, compares and says; the contestants themselves run in the short form of the suite."""
+"""How the benchmark suite stores, compares and reports. Its short form runs the contestants themselves."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ JOB = Job("job", "A job", CONTESTANTS, keys=(2, 7), targets=(Target("other", 1.5
 
 
 def row(contestant: str, seconds: float, keys: int = 7, records: int = 1000) -> Row:
-    """Of five batches."""
+    """A row of five batches."""
     return Row(contestant, keys, "tuple", 1000, records, [seconds] * 5, 3, 4, {"package": "1.0"})
 
 
-def test_a_task_survives_the_command_line() -> None:
+def test_task_survives_the_command_line() -> None:
     assert Task.parse(TASK.arguments()) == TASK
 
 
-def test_an_outcome_survives_its_file(tmp_path: Path) -> None:
+def test_outcome_survives_its_file(tmp_path: Path) -> None:
     outcome = Outcome([0.5, 0.25], 3, 4, {"package": "1.0"})
     outcome.write(tmp_path / "outcome")
     assert Outcome.read(tmp_path / "outcome") == outcome
 
 
-def test_a_batch_is_over_when_the_last_subtask_has_passed_it(tmp_path: Path) -> None:
+def test_batch_ends_with_its_last_subtask(tmp_path: Path) -> None:
     (tmp_path / "times").write_text("0 1.0\n0 1.5\n1 2.0\n1 3.0\n2 4.0\n2 3.5\n3 6.0\n3 6.5\n")
     notes = Notes(str(tmp_path))
     notes.add_totals(3, 10)
@@ -53,7 +53,7 @@ def test_a_batch_is_over_when_the_last_subtask_has_passed_it(tmp_path: Path) -> 
     assert notes.outcome(TASK, {}) == Outcome([1.0, 2.5], 7, 30)
 
 
-def test_measurements_are_kept_and_replaced(tmp_path: Path) -> None:
+def test_measurements_are_replaced(tmp_path: Path) -> None:
     rows = Rows(tmp_path, "job")
     rows.put(row("dsv2", 1.0))
     rows.put(row("other", 1.0))
@@ -65,7 +65,7 @@ def test_measurements_are_kept_and_replaced(tmp_path: Path) -> None:
 
 
 class Programs:
-    """Stands for the contestants: each gives one result with the sum 100, unless told otherwise."""
+    """Replaces the contestants. Each gives one result with the sum 100, unless the test sets another outcome."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: list[str] = []
@@ -88,7 +88,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
     return Programs(monkeypatch)
 
 
-def test_what_has_been_measured_is_not_measured_again_unless_asked(programs: Programs, tmp_path: Path) -> None:
+def test_existing_measurements_are_kept_unless_asked(programs: Programs, tmp_path: Path) -> None:
     results = ["--results", str(tmp_path)]
     suite.main(["job", *results, "--contestants", "plain"])
     assert programs.ran == ["plain"]
@@ -100,13 +100,13 @@ def test_what_has_been_measured_is_not_measured_again_unless_asked(programs: Pro
     assert programs.ran[4:] == ["on_dsv2"]
 
 
-def test_more_batches_than_known_are_measured(programs: Programs, tmp_path: Path) -> None:
+def test_more_batches_are_measured_again(programs: Programs, tmp_path: Path) -> None:
     for batches in ("3", "5", "4"):
         suite.main(["job", "--results", str(tmp_path), "--contestants", "dsv2", "--batches", batches])
     assert len(programs.ran) == 2
 
 
-def test_contestants_take_turns_and_all_their_times_count(programs: Programs, tmp_path: Path) -> None:
+def test_contestants_alternate_and_all_times_count(programs: Programs, tmp_path: Path) -> None:
     programs.outcomes = {"plain": Outcome([0.25] * 5, 1, 100)}
     programs.unavailable.append("on_other")
     arguments = ["job", "--results", str(tmp_path), "--rounds", "2", "--again"]
@@ -118,14 +118,14 @@ def test_contestants_take_turns_and_all_their_times_count(programs: Programs, tm
     assert times == {"plain loop": [0.25] * 10, "dsv2": [0.5] * 10}
 
 
-def test_what_fails_in_a_later_round_has_no_times() -> None:
+def test_failure_in_a_later_round_discards_the_times() -> None:
     rows = Rows(None, "job")
     outcomes = iter([row("dsv2", 1.0), replace(row("dsv2", 1.0), seconds=[], missing="not done")])
     rows.measure(3, [lambda: next(outcomes)])
     assert [(found.seconds, found.missing) for found in rows.all()] == [([], "not done")]
 
 
-def test_wrong_results_count_for_nothing(programs: Programs, tmp_path: Path) -> None:
+def test_wrong_results_do_not_count(programs: Programs, tmp_path: Path) -> None:
     programs.outcomes = {"on_dsv2": Outcome([0.1] * 5, 1, 91), "on_other": Outcome([0.1] * 5, 1, 99)}
     suite.main(["job", "--results", str(tmp_path)])
     missing = {found.contestant: found.missing for found in Rows(tmp_path, "job").all()}
@@ -139,13 +139,13 @@ def test_wrong_results_count_for_nothing(programs: Programs, tmp_path: Path) -> 
     assert "wrong: 1 results" in (tmp_path / "job.md").read_text()
 
 
-def test_a_package_that_cannot_be_installed_is_told(programs: Programs, tmp_path: Path) -> None:
+def test_unavailable_package_is_reported(programs: Programs, tmp_path: Path) -> None:
     programs.unavailable = ["on_other"]
     suite.main(["job", "--results", str(tmp_path)])
     assert "not available: no such package" in (tmp_path / "job.md").read_text()
 
 
-def test_the_fastest_set_up_counts_and_smaller_batches_by_their_own_size() -> None:
+def test_fastest_variant_counts() -> None:
     rows = [row("plain loop", 1.0), row("dsv2", 2.0), row("other", 4.0), row("other, slower", 1.0, records=100)]
     report = standings(JOB, rows, "./run bench suite job")
     (table, _) = report.tables
@@ -155,7 +155,7 @@ def test_the_fastest_set_up_counts_and_smaller_batches_by_their_own_size() -> No
     assert (verdict.measured, verdict.met) == (2, True)
 
 
-def test_targets_count_with_their_number_of_keys_only() -> None:
+def test_targets_apply_to_their_number_of_keys() -> None:
     assert not standings(JOB, [row("dsv2", 1.0, keys=2), row("other", 1.0, keys=2)], "").verdicts
 
 
@@ -165,7 +165,7 @@ def test_small_batches_are_for_many_keys() -> None:
     assert slower.records(10, 6) == 10
 
 
-def test_a_program_that_fails_or_takes_too_long_is_ended_and_told() -> None:
+def test_failing_or_slow_program_is_ended_and_reported() -> None:
     class Shell:
         def exists(self) -> bool:
             return True
@@ -188,7 +188,7 @@ def test_a_program_that_fails_or_takes_too_long_is_ended_and_told() -> None:
 
 
 @pytest.mark.parametrize(("job", "kind"), [(job, kind) for job in JOBS.values() for kind in job.kinds])
-def test_pipelines_give_what_the_plain_loop_gives(job: Job, kind: str) -> None:
+def test_pipelines_match_the_plain_loop(job: Job, kind: str) -> None:
     task = Task(records=3000, batches=2, warm_up=1, keys=20, kind=kind)
     program = import_module(f"benchmarks.peers.{job.name}.on_dsv2")
     env = ExecutionEnvironment.get_instance(runtime="local")

@@ -1,4 +1,4 @@
-"""Blobs: damage is noticed, and with a key so are changes on purpose."""
+"""Blobs: damage is detected, and with a key so are forged bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 CLASSES = [Tweet, Pair]
 OWN = Codec(TypeRegistry(CLASSES))
 
-# --- Bytes that are damaged ------------------------------------------------------------------------------------------
+# --- Damaged bytes ---------------------------------------------------------------------------------------------------
 
 COLUMNS: list[Sequence[Any]] = [[Tweet("a", 1), Pair(2, None)], [(1, 0, "w", 5)], ()]
 BLOB = OWN.seal_columns(BlobKind.FRAME, COLUMNS)
@@ -39,18 +39,18 @@ def refusal(blob: bytes) -> str:
     return reason
 
 
-def test_a_blob_that_is_whole_is_read() -> None:
+def test_intact_blob_is_read() -> None:
     assert OWN.unseal_columns(BlobKind.FRAME, BLOB, "test") == [*COLUMNS[:2], []]
 
 
-def test_every_flipped_bit_is_noticed() -> None:
+def test_every_flipped_bit_is_detected() -> None:
     for bit in range(8 * len(BLOB)):
         flipped = bytearray(BLOB)
         flipped[bit // 8] ^= 1 << bit % 8
         assert refusal(bytes(flipped))
 
 
-def test_every_missing_or_added_byte_is_noticed() -> None:
+def test_every_missing_or_added_byte_is_detected() -> None:
     for length in range(len(BLOB)):
         assert refusal(BLOB[:length])
         assert refusal(BLOB[length + 1 :])
@@ -59,7 +59,7 @@ def test_every_missing_or_added_byte_is_noticed() -> None:
     assert refusal(b"") == "0 bytes are too few for a blob."
 
 
-def test_a_state_is_not_taken_for_a_frame() -> None:
+def test_state_is_not_read_as_a_frame() -> None:
     assert refusal(OWN.seal(BlobKind.STATE, [])) == "these bytes are not a frame of dsv2."
 
 
@@ -76,7 +76,7 @@ KEY, OTHER_KEY = b"k" * 64, b"o" * 64
 
 
 @pytest.mark.parametrize("kind", [BlobKind.STATE, BlobKind.PAGE])
-def test_with_a_key_only_what_was_signed_with_it_is_read(kind: BlobKind) -> None:
+def test_key_requires_its_own_signature(kind: BlobKind) -> None:
     signed, unsigned = (Codec(TypeRegistry(CLASSES), key) for key in (KEY, None))
     blob = signed.seal(kind, [Tweet("a", 1)])
     assert signed.unseal(kind, blob, "State") == [Tweet("a", 1)]
@@ -90,7 +90,7 @@ def test_with_a_key_only_what_was_signed_with_it_is_read(kind: BlobKind) -> None
         assert str(refused.value).startswith(reason)
 
 
-def test_a_change_with_a_fitting_checksum_is_found_by_the_signature() -> None:
+def test_signature_detects_a_forged_checksum() -> None:
     codec = Codec(TypeRegistry(), KEY)
     blob = codec.seal(BlobKind.STATE, {"alerts": 5})
     payload = codec.dumps({"alerts": 6})
@@ -100,7 +100,7 @@ def test_a_change_with_a_fitting_checksum_is_found_by_the_signature() -> None:
         codec.unseal(BlobKind.STATE, forged[:14] + blob[14:46] + forged[46:], "State")
 
 
-def test_a_state_is_not_taken_for_a_page_whatever_its_signature() -> None:
+def test_signed_state_is_not_read_as_a_page() -> None:
     codec = Codec(TypeRegistry(), KEY)
     with pytest.raises(CorruptDataError, match="these bytes are not a page of dsv2"):
         codec.unseal(BlobKind.PAGE, codec.seal(BlobKind.STATE, 1), "Page")

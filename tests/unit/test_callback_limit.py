@@ -1,4 +1,4 @@
-"""Callbacks that block: found, interrupted, and named; those that are only many are not."""
+"""Callbacks that block are interrupted and named. Many short callbacks are not."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def keyed(function: Any, timeout_ms: int = 200) -> ExecutionEnvironment:
 
 
 @pytest.mark.parametrize("block", [sleeps, spins, waits, tries_again])
-def test_a_callback_that_blocks_is_named_with_key_and_record(block: Callable[..., None]) -> None:
+def test_blocking_callback_is_named_with_key_and_record(block: Callable[..., None]) -> None:
     with pytest.raises(UserFunctionError) as failed:
         keyed(Blocks("process_record", block)).execute()
     error = failed.value
@@ -98,13 +98,13 @@ def test_a_callback_that_blocks_is_named_with_key_and_record(block: Callable[...
 
 
 @pytest.mark.parametrize("callback", ["open", "end_input", "close"])
-def test_so_is_any_other_callback(callback: str) -> None:
+def test_blocking_lifecycle_callback_is_named(callback: str) -> None:
     with pytest.raises(UserFunctionError) as failed:
         keyed(Blocks(callback)).execute()
     assert (failed.value.callback, failed.value.cause_type) == (callback, "CallbackTimeout")
 
 
-def test_a_function_behind_another_one_is_the_one_that_is_named() -> None:
+def test_blocking_function_of_a_chain_is_named() -> None:
     env = local_environment()
     env.set_callback_timeout(ms(200))
     stream = env.from_collection([1, 2]).process(one_input(process_record=pass_on))
@@ -119,7 +119,7 @@ def slow(number: int) -> int:
     return number
 
 
-def test_many_callbacks_may_take_longer_than_one() -> None:
+def test_limit_applies_to_each_callback() -> None:
     for build in (
         lambda s: s.map(slow),
         lambda s: s.process(one_input(process_record=lambda r, o, c: o.collect(slow(r)))),
@@ -131,7 +131,9 @@ def test_many_callbacks_may_take_longer_than_one() -> None:
         assert len(sink.results) == 40
 
 
-def test_beside_the_main_thread_it_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_callback_in_another_thread_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("dsv2.runtime.operator.callback_limit._SHORTEST_GRACE_SECONDS", 0.0)
 
     class Seen(logging.Handler):
@@ -152,6 +154,6 @@ def test_beside_the_main_thread_it_is_logged(caplog: pytest.LogCaptureFixture, m
 
 
 @pytest.mark.parametrize("timeout", [ms(0), ms(-1), ms(1.5), 60_000, "1"])
-def test_a_limit_is_a_duration(timeout: Any) -> None:
+def test_limit_must_be_a_duration(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="timeout must be"):
         local_environment().set_callback_timeout(timeout)

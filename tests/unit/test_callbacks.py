@@ -1,4 +1,4 @@
-"""What users give has to take what it will be given: said when it is given, or while the plan is built."""
+"""Callables and callbacks with a wrong signature are refused when they are passed, or when the plan is built."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Caller:
         (Caller(), {2}),
         (Caller().method, {1}),
         (abs, {1}),
-        (max, {0, 1, 2, 3}),  # it does not say
+        (max, {0, 1, 2, 3}),  # it has no signature
         (str, {0, 1, 2, 3}),
         (7, set()),
         (None, set()),
     ],
 )
-def test_what_a_callable_takes(function: object, counts: set[int]) -> None:
+def test_arguments_that_a_callable_accepts(function: object, counts: set[int]) -> None:
     assert {count for count in range(4) if takes(function, count)} == counts
 
 
@@ -148,7 +148,7 @@ def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
         ),
     ],
 )
-def test_a_callable_that_takes_something_else_is_refused_when_it_is_given(
+def test_callable_with_wrong_signature_is_refused(
     give: Callable[[Any], object], error: type[PlanError], said: str
 ) -> None:
     with pytest.raises(error) as refused:
@@ -205,7 +205,7 @@ class HasTotal(One):
         return [StateDeclarations.aggregating_state("total", int, Total())]
 
 
-# The pipeline, and what is said of the callback behind the place.
+# The pipeline, and the error message after the location.
 REFUSED: list[tuple[Callable[[Any], Any], str]] = [
     (lambda s: s.non_keyed.process(WithoutContext()), "WithoutContext.end_input must accept the arguments (ctx)"),
     (
@@ -238,7 +238,7 @@ REFUSED: list[tuple[Callable[[Any], Any], str]] = [
 
 
 @pytest.mark.parametrize(("build", "said"), REFUSED, ids=lambda part: part if isinstance(part, str) else "")
-def test_a_callback_of_another_shape_is_refused_while_the_plan_is_built(
+def test_callback_with_wrong_signature_is_refused(
     env: ExecutionEnvironment, s: Any, build: Callable[[Any], Any], said: str
 ) -> None:
     build(s)
@@ -247,14 +247,14 @@ def test_a_callback_of_another_shape_is_refused_while_the_plan_is_built(
     assert f" at {__file__}:{build.__code__.co_firstlineno}: {said}, but it is defined as " in str(refused.value)
 
 
-def test_the_error_shows_what_was_written(env: ExecutionEnvironment, s: Any) -> None:
+def test_error_shows_the_definition(env: ExecutionEnvironment, s: Any) -> None:
     s.non_keyed.process(WithoutContext()).with_uid("bad")
     with pytest.raises(PlanError, match=r"it is defined as end_input\(self\)\.$"):
         env.build_plan()
 
 
 class Lenient(One):
-    """Takes more than it will be given, in all ways that there are."""
+    """Accepts more arguments than it is given, in every way that Python has."""
 
     def process_record(self, *args: Any, **more: Any) -> None: ...
     def end_input(self, ctx: Any, why: str = "") -> None: ...
@@ -267,6 +267,6 @@ class Lenient(One):
     on_watermark: Any = lambda self, *args: None
 
 
-def test_what_takes_more_is_taken(env: ExecutionEnvironment, s: Any) -> None:
+def test_additional_parameters_are_accepted(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(Lenient())
     assert env.build_plan()

@@ -1,4 +1,4 @@
-"""What a start from a checkpoint is compared with besides the manifest: versions, samples of keys, names kept."""
+"""Checks of a restart in addition to the manifest: versions, samples of keys, and names that are kept."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ COUNT = Count()
 
 @dataclass(frozen=True)
 class Program:
-    """Tweets, counted by key; the result stays keyed."""
+    """Counts tweets by key. The result stays keyed."""
 
     key: Callable[[Any], Any] = topic
     version: int | None = None
@@ -99,7 +99,7 @@ class Letter(NamedTuple):
         return self.text
 
 
-def test_a_selector_sees_the_methods_of_the_declared_type_of_the_records() -> None:
+def test_selector_digest_includes_methods_of_the_record_type() -> None:
     def digest() -> str:
         env = ExecutionEnvironment.get_instance("local")
         letters = env.from_collection([Letter("a")]).key_by(lambda letter: letter.own_key())
@@ -123,7 +123,7 @@ def test_a_selector_sees_the_methods_of_the_declared_type_of_the_records() -> No
 # --- Versions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_version_stands_for_the_code_of_the_selector() -> None:
+def test_version_replaces_the_code_of_the_selector() -> None:
     before = Program(key=topic, version=2)
     assert found(before, Program(key=author, version=2)) == []
     assert found(before, Program(key=topic, version=3)) == [
@@ -131,22 +131,22 @@ def test_a_version_stands_for_the_code_of_the_selector() -> None:
     ]
 
 
-def test_a_selector_without_version_was_the_first_one() -> None:
+def test_selector_without_version_has_version_1() -> None:
     assert found(Program(key=topic), Program(key=author, version=1)) == []
     assert found(Program(), Program(version=2)) == ["the key selector of input 0 was version 1 and is now version 2"]
 
 
-def test_without_a_version_any_more_the_code_counts_again() -> None:
+def test_without_a_version_the_code_counts_again() -> None:
     before = Program(key=topic, version=3)
     assert found(before, Program(key=topic)) == []
     (difference,) = found(before, Program(key=author))
     assert difference.endswith("has changed; if all keys stay the same, give it version=3")
 
 
-def test_selectors_of_outputs_have_versions_as_well() -> None:
+def test_selectors_of_outputs_have_versions() -> None:
     before = Program(output_version=1)
     assert found(before, Program(output_key=author, output_version=1)) == []
-    # It is the key of the operator behind it, too.
+    # It is also the key of the downstream operator.
     assert found(before, Program(output_version=2)) == [
         "the key selector of output 0 was version 1 and is now version 2",
         "the key selector of input 0 was version 1 and is now version 2",
@@ -154,14 +154,14 @@ def test_selectors_of_outputs_have_versions_as_well() -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, True, 1.0, "2"])
-def test_a_version_is_a_number_from_1(version: Any) -> None:
+def test_version_must_be_positive(version: Any) -> None:
     with pytest.raises(PlanError, match="the version of a key selector must be a whole number of at least 1"):
         Program(version=version).plan()
     with pytest.raises(PlanError, match="the version of a key selector must be a whole number of at least 1"):
         Program(output_version=version).plan()
 
 
-def test_a_version_without_a_selector_is_refused() -> None:
+def test_version_without_a_selector_is_refused() -> None:
     env = ExecutionEnvironment.get_instance("local")
     keyed: Any = env.from_collection([Tweet("a", "b")]).key_by(topic)
     both: Any = join(lambda left, right, output, ctx: None)
@@ -179,7 +179,7 @@ def codec_of(plan: Plan) -> Codec:
 
 
 def samples_of(program: Program, *records: Any) -> list[KeySample]:
-    """As a checkpoint has them after micro-batches of one record each."""
+    """The samples in a checkpoint after micro-batches of one record each."""
     plan = program.plan()
     kept: list[KeySample] = []
     for record in records:
@@ -195,7 +195,7 @@ def verdict(samples: list[KeySample], program: Program) -> list[str]:
     return changed_keys(plan, readable_samples(plan, samples, codec_of(plan)))
 
 
-def test_a_selector_is_held_to_the_keys_that_it_gave() -> None:
+def test_selector_must_return_the_sampled_keys() -> None:
     samples = samples_of(PROGRAM, Tweet("a", "x"), Tweet("b", "y"))
     assert verdict(samples, PROGRAM) == []
     assert verdict(samples, Program(key=lambda tweet: str(tweet[0]))) == []
@@ -207,27 +207,27 @@ def test_a_selector_is_held_to_the_keys_that_it_gave() -> None:
     assert text.startswith("operator 'count' (defined at ")
 
 
-def test_keys_that_are_equal_count_as_equal() -> None:
+def test_equal_keys_are_accepted() -> None:
     samples = samples_of(Program(key=lambda tweet: 1), Tweet("a", "x"))
     assert verdict(samples, Program(key=lambda tweet: 1.0)) == []
 
 
-def test_a_selector_that_raises_is_refused() -> None:
+def test_selector_that_raises_is_refused() -> None:
     (text,) = verdict(samples_of(PROGRAM, Tweet("a", "x")), Program(key=lambda tweet: tweet.place))
     assert text.endswith("and now it raises AttributeError: 'Tweet' object has no attribute 'place'")
 
 
-def test_a_few_samples_of_different_keys_are_kept() -> None:
+def test_samples_have_different_keys() -> None:
     samples = samples_of(PROGRAM, *(Tweet(f"topic {number % 40}", "x") for number in range(100)))
     assert len(samples) == len({sample["hash"] for sample in samples}) == 16
     assert samples[0]["hash"] == stable_hash("topic 0")
 
 
-def test_large_records_and_such_as_have_no_bytes_are_not_kept() -> None:
+def test_large_or_unserializable_records_are_not_sampled() -> None:
     assert samples_of(PROGRAM, Tweet("a", "x" * 10_000), Tweet("a", lambda: 0), Tweet(["no key"], "x")) == []  # type: ignore[arg-type]
 
 
-def test_samples_that_cannot_be_read_any_more_say_nothing() -> None:
+def test_unreadable_samples_are_ignored() -> None:
     samples = samples_of(PROGRAM, Tweet("a", "x"), Tweet("b", "x"))
     samples[0]["record"] = "AAAA"
     plan = PROGRAM.plan()
@@ -239,13 +239,13 @@ def test_samples_that_cannot_be_read_any_more_say_nothing() -> None:
 
 
 def start(program: Program, before: Program, notes: Notes) -> Notes:
-    """Start ``program`` where ``before`` started first; returns the notes as they are read back."""
+    """Start ``program`` from the checkpoint of ``before`` and return the notes as they are read back."""
     plan = program.plan()
     notes = check_restart("/checkpoint", plan, before.manifest(), program.manifest(), notes, codec_of(plan))
     return Notes(**json.loads(json.dumps(vars(notes))))
 
 
-def test_every_difference_is_listed_with_those_of_the_samples() -> None:
+def test_all_differences_are_listed() -> None:
     notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
     with pytest.raises(IncompatibleCheckpointError) as refused:
         start(Program(key=author), PROGRAM, notes)
@@ -256,7 +256,7 @@ def test_every_difference_is_listed_with_those_of_the_samples() -> None:
     assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
 
 
-def test_samples_count_whatever_versions_say() -> None:
+def test_samples_count_whatever_the_version() -> None:
     notes = Notes(keys=samples_of(PROGRAM, Tweet("a", "x")))
     assert start(Program(key=lambda tweet: tweet[0], version=1), PROGRAM, notes).keys == notes.keys
     with pytest.raises(IncompatibleCheckpointError, match="returns another key than before"):
@@ -266,7 +266,7 @@ def test_samples_count_whatever_versions_say() -> None:
 VALUE = StateDeclarations.value_state
 
 
-def test_a_state_that_came_later_keeps_its_type_too() -> None:
+def test_state_added_later_keeps_its_type() -> None:
     with_total = Program(count=Count(VALUE("total", int)))
     notes = start(with_total, PROGRAM, Notes())
     notes = start(PROGRAM, PROGRAM, notes)
@@ -275,7 +275,7 @@ def test_a_state_that_came_later_keeps_its_type_too() -> None:
     assert start(with_total, PROGRAM, notes) == notes
 
 
-def test_selectors_are_compared_again_after_the_first_start_with_another_python() -> None:
+def test_selectors_are_compared_again_under_another_python() -> None:
     plan, old = PROGRAM.plan(), PROGRAM.manifest() | {"python": "3.1"}
     notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), codec_of(plan))
     assert [program["python"] for program in notes.programs] == [PYTHON]
@@ -284,11 +284,11 @@ def test_selectors_are_compared_again_after_the_first_start_with_another_python(
         check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, codec_of(plan))
 
 
-def test_a_program_that_differs_in_nothing_that_counts_is_not_noted() -> None:
+def test_equal_program_is_not_noted() -> None:
     assert start(Program(), PROGRAM, Notes()) == Notes()
 
 
-# --- Names that were kept ---------------------------------------------------------------------------------------------
+# --- Names that are kept ----------------------------------------------------------------------------------------------
 
 
 def dropped(program: Program, *before: Program, fields: tuple[str, ...] = ()) -> list[str]:
@@ -327,7 +327,7 @@ class MadeLater(Count):
         setattr(self, "by_name", 1)  # noqa: B010
 
 
-def test_states_that_are_no_longer_asked_for_are_named() -> None:
+def test_dropped_states_are_named() -> None:
     before = Program(count=Count(VALUE("total", int), VALUE("last", str)))
     now = Program(count=Count(VALUE("sum", int), VALUE("last", str)))
     assert dropped(now, before) == ["the state 'total'"]
@@ -336,14 +336,14 @@ def test_states_that_are_no_longer_asked_for_are_named() -> None:
     assert dropped(before, now, PROGRAM) == ["the state 'sum'"]
 
 
-def test_states_of_windows_are_named_as_well() -> None:
+def test_dropped_states_of_windows_are_named() -> None:
     programs = [
         Program(count=window(WindowStrategy.tumbling(ms(10)), InWindows(VALUE(name, int)))) for name in ("total", "sum")
     ]
     assert dropped(programs[1], programs[0]) == ["the state 'total'"]
 
 
-def test_fields_that_the_function_does_not_have_are_named() -> None:
+def test_dropped_fields_are_named() -> None:
     assert dropped(PROGRAM, PROGRAM, fields=("seen", "states")) == []
     assert dropped(PROGRAM, PROGRAM, fields=("counts", "seen")) == ["the field 'counts' of its function"]
     program = Program(count=Count(VALUE("sum", int)))
@@ -352,13 +352,13 @@ def test_fields_that_the_function_does_not_have_are_named() -> None:
     ]
 
 
-def test_fields_of_any_method_are_asked_for() -> None:
+def test_fields_of_any_method_are_found() -> None:
     names = ("declared", "in_property", "made_in_open", "made_inside", "by_name", "seen")
     assert mentioned_names(MadeLater()) >= set(names)
     assert dropped(replace(PROGRAM, count=MadeLater()), PROGRAM, fields=names) == []
 
 
-def test_what_is_dropped_is_a_warning_at_the_line_of_the_operator_or_an_error() -> None:
+def test_dropped_state_is_a_warning_or_an_error() -> None:
     program = Program(count=Count(VALUE("sum", int)))
     manifests = [Program(count=Count(VALUE("total", int))).manifest(), program.manifest()]
     what = dropped_state(program.plan(), manifests, {})
@@ -374,7 +374,7 @@ def test_what_is_dropped_is_a_warning_at_the_line_of_the_operator_or_an_error() 
     refuse_or_warn_of_dropped("/checkpoint", [], allowed=False)
 
 
-def test_reports_of_subtasks_become_notes() -> None:
+def test_subtask_reports_become_notes() -> None:
     (sample,) = samples_of(PROGRAM, Tweet("a", "x"))
     first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, sample])
     second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, sample])

@@ -1,4 +1,4 @@
-"""Files of JSON with a checksum: no change of a byte goes unnoticed."""
+"""JSON files with a checksum: every changed byte is detected."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runtime_spark.checked_json import from_json, to_json
 ENTRY = {"first_batch": 17, "runs": ["b1b11630", "é"], "written": {"sum": [3, None]}, "share": 0.25}
 
 
-def test_what_is_written_is_read() -> None:
+def test_entry_survives_a_round_trip() -> None:
     assert from_json(to_json(ENTRY)) == ENTRY
-    assert json.loads(to_json(ENTRY)).items() >= ENTRY.items()  # for people
+    assert json.loads(to_json(ENTRY)).items() >= ENTRY.items()  # readable for people
 
 
-def test_what_somebody_writes_by_hand_needs_no_checksum() -> None:
+def test_hand_written_file_needs_no_checksum() -> None:
     assert from_json(b'{"first_batch": 0, "runs": []}') == {"first_batch": 0, "runs": []}
 
 
-def test_each_changed_bit_is_found() -> None:
+def test_every_changed_bit_is_detected() -> None:
     data = to_json(ENTRY)
     for place in range(len(data)):
         for bit in range(8):
@@ -29,11 +29,11 @@ def test_each_changed_bit_is_found() -> None:
                 read = from_json(changed)
             except ValueError:
                 continue
-            # Only the name of the checksum may change unnoticed: it is one more entry then.
+            # Only the name of the checksum may change undetected: it becomes one more entry.
             assert read.items() >= ENTRY.items(), changed
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"7", b'"x"', b'{"runs": [], "crc32": 1}'])
-def test_what_is_no_whole_entry_is_refused(data: bytes | None) -> None:
+def test_invalid_entry_is_refused(data: bytes | None) -> None:
     with pytest.raises(ValueError, match=r"."):
         from_json(data)

@@ -1,4 +1,4 @@
-"""Where a run begins, by Spark's logs; and which of their files is damaged, and what can be done about it."""
+"""Where a run begins according to Spark's logs, and errors for damaged log files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMIT = 'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def checkpoint_with(path: Path, offsets: int, commits: int) -> Folder:
-    """So many micro-batches in each log."""
+    """A checkpoint with that many micro-batches in each log."""
     folder = LocalFolder(str(path))
     folder.write("metadata", METADATA.encode())
     for number in range(offsets):
@@ -39,14 +39,14 @@ def checkpoint_with(path: Path, offsets: int, commits: int) -> Folder:
         (12, 12, Beginning(12, repeats=False)),
     ],
 )
-def test_a_run_begins_where_spark_does(tmp_path: Path, offsets: int, commits: int, beginning: Beginning) -> None:
+def test_run_begins_where_spark_does(tmp_path: Path, offsets: int, commits: int, beginning: Beginning) -> None:
     folder = checkpoint_with(tmp_path, offsets, commits)
     folder.write("offsets/.3.crc", b"x")
     folder.write("commits/_tmp", b"x")
     assert beginning_of(folder) == beginning
 
 
-def test_an_empty_folder_is_a_beginning(tmp_path: Path) -> None:
+def test_empty_folder_begins_at_0(tmp_path: Path) -> None:
     assert beginning_of(LocalFolder(str(tmp_path / "none"))) == Beginning(0, repeats=False)
 
 
@@ -74,9 +74,7 @@ NOT_COMPLETE = "If no sink has received records of that micro-batch, you can als
         ("metadata", None, 'write {"id":"<any UUID>"} into it'),
     ],
 )
-def test_a_file_that_is_damaged_is_named_with_a_way_out(
-    tmp_path: Path, name: str, text: str | None, way_out: str
-) -> None:
+def test_damaged_file_is_named_with_a_remedy(tmp_path: Path, name: str, text: str | None, way_out: str) -> None:
     folder = checkpoint_with(tmp_path, 6, 5)
     if text is None:
         folder.delete(name)
@@ -88,7 +86,7 @@ def test_a_file_that_is_damaged_is_named_with_a_way_out(
     assert way_out in str(refused.value)
 
 
-def test_bytes_that_are_no_text_are_damage(tmp_path: Path) -> None:
+def test_invalid_utf8_is_damage(tmp_path: Path) -> None:
     folder = checkpoint_with(tmp_path, 6, 5)
     folder.write("offsets/5", b"v1\n\xff\xfe")
     with pytest.raises(CorruptDataError, match="offsets/5 is damaged: UnicodeDecodeError"):
@@ -102,7 +100,7 @@ def info(run: SinkRunInfo) -> SinkInfo:
     return SinkInfo("job", "sink", 1, run)
 
 
-def test_a_run_knows_those_that_may_have_written_its_first_micro_batch(tmp_path: Path) -> None:
+def test_run_lists_possible_writers_of_its_first_batch(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     begins = [
         ("a", Beginning(0, repeats=False), ()),
@@ -118,7 +116,7 @@ def test_a_run_knows_those_that_may_have_written_its_first_micro_batch(tmp_path:
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", '{"first_batch": 3}', '{"first_batch": "x", "runs": []}'])
-def test_a_damaged_file_of_runs_is_named(tmp_path: Path, text: str | None) -> None:
+def test_damaged_runs_file_is_named(tmp_path: Path, text: str | None) -> None:
     folder = LocalFolder(str(tmp_path))
     if text is not None:
         folder.write("dsv2/runs.json", text.encode())
@@ -128,7 +126,7 @@ def test_a_damaged_file_of_runs_is_named(tmp_path: Path, text: str | None) -> No
     assert from_json(folder.read("dsv2/runs.json")) == {"first_batch": 3, "runs": ["a"]}
 
 
-def test_what_this_run_and_those_before_it_have_written_is_left_out() -> None:
+def test_batches_of_this_history_are_skipped() -> None:
     own = info(SinkRunInfo("c", 7, ("a", "b")))
     assert [own.is_written(7, last, run) for last, run in ((6, "b"), (6, "z"), (-1, ""), (7, "a"), (7, "c"))] == [
         False, False, False, True, True,
@@ -139,8 +137,8 @@ def test_what_this_run_and_those_before_it_have_written_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("last", "run"), [(7, "z"), (8, "a"), (8, "z"), (100, "b")])
-def test_what_another_history_has_written_is_refused(last: int, run: str) -> None:
-    """A backup of the checkpoint was put back, or another driver has gone on."""
+def test_batches_of_another_history_are_refused(last: int, run: str) -> None:
+    """A backup of the checkpoint was restored, or another driver has continued."""
     own = info(SinkRunInfo("c", 7, ("a", "b")))
     for batch_id in (7, 8, 200):
         with pytest.raises(
@@ -149,6 +147,6 @@ def test_what_another_history_has_written_is_refused(last: int, run: str) -> Non
             own.is_written(batch_id, last, run)
 
 
-def test_a_micro_batch_that_was_not_planned_in_this_history_was_not_written_in_it() -> None:
+def test_batch_not_planned_in_this_history_is_refused() -> None:
     with pytest.raises(JobError, match="older than the data in the sink"):
         info(SinkRunInfo("b", 7)).is_written(7, 7, "a")

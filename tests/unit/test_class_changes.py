@@ -1,4 +1,4 @@
-"""Which changes of the classes of a state's values are refused at a restart, before anything runs."""
+"""Changes of the classes of state values that a restart refuses before anything runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def changes(before: Any, now: Any) -> list[str]:
     return [change.replace(f"{before.__module__}.", "") for change in class_changes(*described)]
 
 
-def test_the_classes_within_the_type_are_described_as_well() -> None:
+def test_classes_within_the_type_are_described() -> None:
     described = classes_of([dict[str, list[Inner | None]]])
     assert described == {
         f"{__name__}.Inner": {
@@ -45,7 +45,7 @@ def test_the_classes_within_the_type_are_described_as_well() -> None:
     assert classes_of([int, list[str], Any]) == {}
 
 
-def test_annotations_that_cannot_be_resolved_are_compared_as_text() -> None:
+def test_unresolvable_annotations_are_compared_as_text() -> None:
     assert changes(Held, Held) == []
     described = classes_of([Held])[f"{__name__}.Held"]
     assert described["later"] == {"types": ["Unknown"], "has_default": True}
@@ -67,7 +67,7 @@ def test_annotations_that_cannot_be_resolved_are_compared_as_text() -> None:
         ({"a": int}, {"a": object}),
     ],
 )
-def test_changes_that_carry_over(before: dict[str, Any], now: dict[str, Any]) -> None:
+def test_compatible_changes(before: dict[str, Any], now: dict[str, Any]) -> None:
     assert changes(held(**before), held(**now)) == []
 
 
@@ -81,9 +81,9 @@ def test_changes_that_carry_over(before: dict[str, Any], now: dict[str, Any]) ->
         ({"a": list[int]}, {"a": list[str]}, "field 'a' of Held was list[int] and is now list[str]"),
     ],
 )
-def test_changes_that_would_mean_something_else(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
+def test_incompatible_changes(before: dict[str, Any], now: dict[str, Any], said: str) -> None:
     assert changes(held(**before), held(**now)) == [said]
 
 
-def test_classes_that_come_or_go_are_the_business_of_the_declared_type() -> None:
+def test_added_or_removed_classes_are_no_class_change() -> None:
     assert class_changes(classes_of([Inner]), classes_of([Held])) == []

@@ -1,4 +1,4 @@
-"""What client libraries log: in ``logging``, under documented names, a few lines of each kind in a minute."""
+"""Output of client libraries goes to ``logging`` under documented names, a few lines per kind and minute."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seconds:
         return self.now
 
 
-def test_the_first_of_each_kind_are_logged_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_first_messages_of_each_kind_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     seconds = Seconds()
     log = ClientLog("some.client", seconds)
     for number in range(1000):
@@ -45,7 +45,7 @@ def test_the_first_of_each_kind_are_logged_and_the_others_counted(caplog: pytest
     assert {record.name for record in caplog.records} == {"some.client"}
 
 
-def test_what_is_not_wanted_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
+def test_suppressed_levels_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
     log = ClientLog("some.client")
     caplog.set_level(logging.WARNING)
     for _ in range(10):
@@ -55,7 +55,7 @@ def test_what_is_not_wanted_does_not_count(caplog: pytest.LogCaptureFixture) -> 
 
 
 def kafka_clients_without_a_broker(connection: KafkaConnection) -> None:
-    """One of every kind, until librdkafka has reported many failures for each."""
+    """Clients of every kind, until librdkafka has reported many failures for each."""
     broker = Broker(connection, SystemClock())
     with pytest.raises(JobError, match="Cannot list topics"):
         broker.partitions(["t"], None)
@@ -72,7 +72,7 @@ def kafka_clients_without_a_broker(connection: KafkaConnection) -> None:
         TransactionalProducer(connection, "id", "t")
 
 
-def test_clients_of_kafka_that_reach_no_broker_log_a_few_lines(
+def test_unreachable_broker_logs_a_few_lines(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_log, "_LOG", ClientLog(KAFKA))
@@ -83,11 +83,11 @@ def test_clients_of_kafka_that_reach_no_broker_log_a_few_lines(
     }
     kafka_clients_without_a_broker(KafkaConnection.checked("test", UNREACHABLE, options, ms(500)))
     messages = [record.getMessage() for record in caplog.records if record.name == KAFKA]
-    assert 1 <= len(messages) <= 9  # three of a kind, and there are few kinds
+    assert 1 <= len(messages) <= 9  # three of each kind, and there are few kinds
     assert any("Connect to" in message for message in messages)
     assert not any("refused" in message for message in messages)
-    assert any("***" in message for message in messages)  # "Connection refused": that is the password as well
-    assert "rdkafka" not in "".join(capfd.readouterr())  # nothing past the loggers
+    assert any("***" in message for message in messages)  # the password is "refused", as in "Connection refused"
+    assert "rdkafka" not in "".join(capfd.readouterr())  # nothing bypasses the loggers
 
 
 def test_notices_of_postgres_have_a_logger() -> None:

@@ -1,4 +1,4 @@
-"""Bytes that outlive a process: what goes in comes out again, or is refused on its way in."""
+"""Serialized values: each is restored unchanged, or refused when it is written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Kind(StrEnum):
 
 
 class Bag(dict[str, int]):
-    """A subclass of a built-in type, with an attribute."""
+    """A subclass of a built-in type with an attribute."""
 
     def __init__(self, **counts: int) -> None:
         super().__init__(counts)
@@ -133,7 +133,7 @@ class Slotted:
 
 
 class Property:
-    """Its attribute hides behind a property of the same name."""
+    """Its attribute is hidden by a property of the same name."""
 
     @property
     def size(self) -> int:
@@ -169,7 +169,7 @@ def roundtrip(codec: Codec, value: Any) -> Any:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Equal and of one type, in every part."""
+    """Whether both are equal and of the same type, in every part."""
     if type(first) is not type(second):
         return False
     if isinstance(first, dict):
@@ -237,14 +237,14 @@ def test_values_of_the_jobs_own_classes(value: Any) -> None:
     assert getattr(again, "__dict__", None) == getattr(value, "__dict__", None)
 
 
-def test_objects_are_made_without_a_call_of_their_class() -> None:
+def test_constructors_are_not_called() -> None:
     value = object.__new__(Checked)
     object.__setattr__(value, "number", 1)
     object.__setattr__(value, "doubled", 2)
     assert roundtrip(OWN, value) == value
 
 
-def test_attributes_beside_the_fields_and_fields_that_are_missing_stay_so() -> None:
+def test_extra_and_missing_attributes_are_kept() -> None:
     more, less = Open(1), Open(1)
     more.extra = [2]  # type: ignore[attr-defined]
     del less.anything
@@ -260,7 +260,7 @@ def test_slots_may_be_empty() -> None:
     assert not hasattr(again, "b")
 
 
-def test_attributes_behind_properties_are_set_without_them() -> None:
+def test_properties_are_bypassed() -> None:
     value = Property()
     vars(value)["size"] = 1
     assert roundtrip(OWN, value).size == 2
@@ -310,34 +310,34 @@ def test_values_of_packages(value: Any) -> None:
             assert repr(again) == repr(value)
 
 
-def test_arrays_can_be_changed_when_they_come_back() -> None:
+def test_restored_arrays_are_writable() -> None:
     again = roundtrip(PLAIN, np.arange(3))
     again[0] = 7
     assert again.tolist() == [7, 1, 2]
 
 
-def test_watermarks_and_their_declarations_need_no_registration() -> None:
+def test_watermarks_and_declarations_need_no_registration() -> None:
     declaration = new_builder("newest").type_long().combine_function_max().build()
     value = [declaration, declaration.new_watermark(5), WatermarkHandlingResult.PEEK]
     assert roundtrip(PLAIN, value) == value
 
 
-def test_a_default_dict_keeps_its_default() -> None:
+def test_defaultdict_keeps_its_factory() -> None:
     again = roundtrip(OWN, [defaultdict(list, {"a": [1]}), defaultdict(None), defaultdict(Counted)])
     assert again[0]["b"] == []
     assert [value.default_factory for value in again] == [list, None, Counted]
 
 
-def test_a_time_zone_is_the_same_object_again() -> None:
-    """Else the difference of two times in it would no longer be that of the clock on the wall."""
+def test_time_zone_is_the_same_object() -> None:
+    """Otherwise differences of two times in it would no longer be wall-clock differences."""
     zone = ZoneInfo("Europe/Paris")
     assert roundtrip(PLAIN, datetime(2024, 2, 29, tzinfo=zone)).tzinfo is zone
 
 
-# --- Objects in several places ---------------------------------------------------------------------------------------
+# --- Shared objects --------------------------------------------------------------------------------------------------
 
 
-def test_one_object_in_two_places_stays_one() -> None:
+def test_shared_object_stays_shared() -> None:
     shared = Open([])
     first, second, third = roundtrip(OWN, [shared, {"again": shared}, Pair(shared.anything)])
     assert second["again"] is first
@@ -352,7 +352,7 @@ def test_one_object_in_two_places_stays_one() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_whatever_can_be_changed_stays_one(shared: Any) -> None:
+def test_mutable_objects_stay_shared(shared: Any) -> None:
     first, (second,), other = roundtrip(OWN, (shared, [shared], [type([]), 7]))
     assert first is second
     assert str(first) == str(shared) if not isinstance(shared, Plain) else first == shared
@@ -372,7 +372,7 @@ def test_values_that_contain_themselves() -> None:
     assert [child.number for child in again.children] == [0, 1]
 
 
-def test_chains_of_objects_may_be_long() -> None:
+def test_long_chains_of_objects() -> None:
     last = first = Plain(number=0)
     for number in range(1, 2000):
         following = Plain(number=number)
@@ -394,7 +394,7 @@ def test_values_of_a_column_are_independent() -> None:
     assert first.left is not second.left
 
 
-def test_but_what_one_value_has_twice_stays_one() -> None:
+def test_sharing_within_one_value_is_kept() -> None:
     inner = [1]
     own: list[Any] = []
     own.append(own)
@@ -404,17 +404,17 @@ def test_but_what_one_value_has_twice_stays_one() -> None:
     assert third[0] is third
 
 
-# --- Classes that have changed ---------------------------------------------------------------------------------------
+# --- Changed classes -------------------------------------------------------------------------------------------------
 
 
 def changed(value: Any, now: type) -> Any:
-    """``value`` as a program reads it whose class of that name is ``now``."""
+    """``value`` as read by a program whose class of that name is ``now``."""
     was = type(value)
     now.__module__, now.__qualname__ = was.__module__, was.__qualname__
     return Codec(TypeRegistry([now])).loads(Codec(TypeRegistry([was])).dumps(value), "State")
 
 
-def test_fields_are_known_by_name_not_by_place() -> None:
+def test_fields_are_matched_by_name() -> None:
     class Swapped(NamedTuple):
         right: Any
         left: Any
@@ -422,7 +422,7 @@ def test_fields_are_known_by_name_not_by_place() -> None:
     assert changed(Pair(1, 2), Swapped) == Swapped(right=2, left=1)
 
 
-def test_how_a_class_keeps_its_fields_may_change() -> None:
+def test_kind_of_class_may_change() -> None:
     @dataclass(frozen=True, slots=True)
     class Tight:
         anything: Any
@@ -440,7 +440,7 @@ def test_how_a_class_keeps_its_fields_may_change() -> None:
     assert changed(Open([1]), Tuple) == Tuple([1])
 
 
-def test_fields_may_go_and_come_with_a_default() -> None:
+def test_fields_may_be_removed_or_added_with_a_default() -> None:
     @dataclass
     class Now:
         time: int
@@ -456,7 +456,7 @@ def test_fields_may_go_and_come_with_a_default() -> None:
     assert changed(Pair(1, 2), Triple) == Triple(1, 7)
 
 
-def test_a_new_field_without_default_is_refused_by_name() -> None:
+def test_new_field_without_default_is_refused() -> None:
     @dataclass
     class Now:
         topic: str
@@ -471,7 +471,7 @@ def test_a_new_field_without_default_is_refused_by_name() -> None:
     )
 
 
-def test_members_of_enumerations_are_known_by_name() -> None:
+def test_enum_members_are_matched_by_name() -> None:
     class Renumbered(Enum):
         GREEN = 1
         RED = 2
@@ -484,10 +484,10 @@ def test_members_of_enumerations_are_known_by_name() -> None:
         changed(Colour.RED, Gone)
 
 
-# --- What is refused -------------------------------------------------------------------------------------------------
+# --- Refused values --------------------------------------------------------------------------------------------------
 
 
-def test_a_class_defined_inside_of_a_function_keeps_its_identity() -> None:
+def test_local_class_keeps_its_identity() -> None:
     @dataclass
     class Local:
         inner: Any
@@ -498,7 +498,7 @@ def test_a_class_defined_inside_of_a_function_keeps_its_identity() -> None:
     assert type(again[0]) is Local
 
 
-def test_classes_of_the_users_program_travel_to_a_process_with_another_main(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_of_main_are_found_under_another_main(monkeypatch: pytest.MonkeyPatch) -> None:
     here, elsewhere = types.ModuleType("__main__"), types.ModuleType("__main__")
     exec("class Mine:\n    def __init__(self, value):\n        self.value = value", vars(here))
     registry = TypeRegistry([here.Mine])
@@ -554,13 +554,13 @@ WAY_OUT = r"Store plain values instead, or register how it is converted to plain
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_what_is_no_data_is_refused_with_a_way_out(value: Any, reason: str) -> None:
+def test_unserializable_value_is_refused_with_a_remedy(value: Any, reason: str) -> None:
     for around in (value, [1, {"a": value}]):
         with pytest.raises(SerializationError, match=reason):
             REFUSED.dumps(around)
 
 
-def test_tuples_that_nest_without_end_are_refused() -> None:
+def test_deeply_nested_tuples_are_refused() -> None:
     deep: Any = ()
     for _ in range(1000):
         deep = (deep,)
@@ -576,14 +576,14 @@ def deep_of(depth: int) -> Any:
     return deep
 
 
-def test_a_class_that_only_shares_the_name_is_not_the_registered_one() -> None:
+def test_class_with_the_same_name_is_refused() -> None:
     double: Any = dataclass(type("Tweet", (), {"__module__": Tweet.__module__, "__annotations__": {"topic": str}}))
     with pytest.raises(SerializationError, match="is not the class that the job uses under this name"):
         OWN.dumps(double("a"))
 
 
 class Money:
-    """Made in a way of its own."""
+    """Constructed in its own way."""
 
     def __init__(self, cents: int) -> None:
         self.cents = cents
@@ -598,7 +598,7 @@ class Money:
         return hash(self.cents)
 
 
-def test_a_program_can_say_what_values_are_made_from() -> None:
+def test_registered_type() -> None:
     registered = RegisteredType(Money, lambda money: money.cents, Money)
     codec = Codec(TypeRegistry([Tweet], registered=[registered]))
     value = [Money(5), {Money(7): Money(9)}, Tweet("a", 1)]
@@ -607,7 +607,7 @@ def test_a_program_can_say_what_values_are_made_from() -> None:
         OWN.loads(codec.dumps(value), "test")
 
 
-def test_each_kind_of_node_has_a_tag_of_its_own() -> None:
+def test_tags_of_node_kinds_are_unique() -> None:
     tags = [vars(nodes)[name] for name in nodes.__all__ if isinstance(vars(nodes).get(name), int)]
     tags = [tag for tag in tags if tag not in (nodes.MANY, nodes.MAX_DEPTH, nodes.MAX_WIDTH)]
     assert sorted(tags) == sorted(set(tags))

@@ -1,4 +1,4 @@
-"""Sending columns: a channel gathers small runs, and keeps their order among records and signals."""
+"""Sending columns: a channel collects small batches and keeps their order among records and signals."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Click(NamedTuple):
 
 
 class View(NamedTuple):
-    """Another one, with the same columns."""
+    """Another record with the same columns."""
 
     user: str
     time: int
 
 
 def columns(count: int, kind: type = Click, user: str = "ada", first: int = 0) -> Columnar[Any]:
-    """So many records."""
+    """A batch of ``count`` records."""
     return records_of(pa.table([pa.repeat(user, count), np.arange(first, first + count)], schema_of(kind)), kind)
 
 
@@ -60,7 +60,7 @@ ACTIONS = st.one_of(
 
 
 @given(st.lists(ACTIONS, max_size=12))
-def test_everything_comes_in_order_with_its_timestamp(actions: list[tuple[str, Any, str | None]]) -> None:
+def test_elements_keep_order_and_timestamps(actions: list[tuple[str, Any, str | None]]) -> None:
     writer, frames, expected = ChannelWriter(3, 1, 2), list[Frame](), list[Any]()
     for action, what, stamped in actions:
         if action == "control":
@@ -91,7 +91,7 @@ def stamped_elements(frame: Frame) -> list[Any]:
     return unpacked([(type(record), record, timestamp) for record, timestamp in frame.batch.pairs()], frame.controls)
 
 
-def test_small_runs_share_a_frame_as_one_table() -> None:
+def test_small_batches_share_a_frame() -> None:
     writer = ChannelWriter(0, 0, 0)
     writer.control(*watermark(1))
     for first in range(0, 50, 10):
@@ -105,8 +105,8 @@ def test_small_runs_share_a_frame_as_one_table() -> None:
     assert elements([frame]) == [watermark(1), *columns(50), watermark(2)]
 
 
-def test_channels_do_not_run_away_from_one_another() -> None:
-    """They are received frame by frame, in turns: what follows a watermark lets the others come first."""
+def test_watermark_closes_the_frame() -> None:
+    """Frames are received in turns: the part after a watermark lets the other channels go first."""
     writer = ChannelWriter(0, 0, 0)
     for value in range(3):
         writer.extend(RecordBatch(columns(10)))
@@ -124,28 +124,28 @@ def test_channels_do_not_run_away_from_one_another() -> None:
         ([1, 2 * COLUMNAR_FRAME_RECORDS + 5], [1, COLUMNAR_FRAME_RECORDS, COLUMNAR_FRAME_RECORDS, 5]),
     ],
 )
-def test_frames_of_columns_are_not_larger_than_their_limit(sizes: Sequence[int], frames: Sequence[int]) -> None:
+def test_columnar_frames_respect_their_limit(sizes: Sequence[int], frames: Sequence[int]) -> None:
     writer = ChannelWriter(0, 0, 0)
     for size in sizes:
         writer.extend(RecordBatch(columns(size)))
     assert [len(frame.batch.records) for frame in frames_of(writer)] == frames
 
 
-def test_large_records_do_not_pile_up() -> None:
+def test_large_records_fill_a_frame_early() -> None:
     writer = ChannelWriter(0, 0, 0)
     for _ in range(5):
         writer.extend(RecordBatch(columns(1, user="x" * 600_000)))
     assert [len(frame.batch.records) for frame in frames_of(writer)] == [2, 2, 1]
 
 
-def test_small_parts_of_large_tables_do_not_keep_them() -> None:
+def test_small_slices_do_not_keep_large_tables() -> None:
     writer = ChannelWriter(0, 0, 0)
     for _ in range(3):
         writer.extend(RecordBatch(columns(100_000)[:1]))
     assert [len(frame.batch.records) for frame in frames_of(writer)] == [1, 1, 1]
 
 
-def test_what_is_done_leaves_and_what_is_small_waits() -> None:
+def test_full_frames_are_sent_and_small_ones_wait() -> None:
     env, frames = local_environment(parallelism=2), list[Frame]()
     env.from_collection(list[Any]()).key_by(attrgetter("user")).process(one_input()).with_uid("f")
     plan = env.build_plan()

@@ -1,4 +1,4 @@
-"""Our combiners against recordings of Flink 2.3.0's own (format: one step = channel, value, outputs)."""
+"""Combiners, compared with recordings of Flink 2.3.0 (a step is: channel, value, outputs)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Case = dict[str, Any]
 
 CASES: list[Case] = json.loads((Path(__file__).parent.parent / "golden" / "combiners.json").read_text())
 
-# The recordings hold these two as well. They replay Flink's event-time extension, whose combiner and handler are not
-# the generalized ones that are tested here: see test_event_time_golden.py.
+# Recordings of Flink's event-time extension. Its combiner and handler are not the generalized ones tested here: see
+# test_event_time_golden.py.
 OF_THE_EVENT_TIME_EXTENSION = {"event_time", "event_time_handler"}
 
-# Flink delivers the value that arrived last and ignores the declared function; ours applies the function. When a
-# round is delivered, and that the next one begins empty, is the same.
+# Flink delivers the value that arrived last and ignores the declared function. dsv2 applies the function. Both deliver
+# a round at the same time, and the next round begins empty.
 APPLIES_THE_FUNCTION_WHERE_FLINK_DOES_NOT = {"aligned"}
 
 FUNCTIONS = {"MIN": min, "MAX": max}
@@ -46,7 +46,7 @@ def bool_declaration(function: str, wait: bool) -> WatermarkDeclaration:
 
 
 def aligned_steps(case: Case) -> Iterator[tuple[int, int, list[int], list[int]]]:
-    """Channel, value, Flink's outputs, and the values of the round that this step completes (else none)."""
+    """Yield channel, value, Flink's outputs, and the values of the round that this step completes, if any."""
     values: list[int] = []
     for channel, value, outputs, resumed in case["steps"]:
         values.append(value)
@@ -55,7 +55,7 @@ def aligned_steps(case: Case) -> Iterator[tuple[int, int, list[int], list[int]]]
             values = []
 
 
-def test_every_kind_in_the_recordings_is_known() -> None:
+def test_every_recorded_kind_is_known() -> None:
     kinds = {case["combiner"] for case in CASES}
     assert kinds == {"long", "bool"} | APPLIES_THE_FUNCTION_WHERE_FLINK_DOES_NOT | OF_THE_EVENT_TIME_EXTENSION
 
@@ -67,13 +67,13 @@ def test_combines_as_flink(case: Case) -> None:
     assert isinstance(combiner, WatermarkCombiner)
     for step, (channel, value, outputs) in enumerate(case["steps"]):
         delivered = combiner.update(channel, value)
-        # repr, because True == 1: the type of the value is part of the signal.
+        # repr, because True == 1 and the type of the value is part of the signal.
         assert repr([] if delivered is None else [delivered]) == repr(outputs), f"step {step}"
 
 
 @pytest.mark.parametrize("case", cases(*APPLIES_THE_FUNCTION_WHERE_FLINK_DOES_NOT))
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_aligned_rounds_end_as_in_flink_with_the_function_applied(case: Case, function: str) -> None:
+def test_aligned_rounds_match_flink_except_the_function(case: Case, function: str) -> None:
     combiner = new_combiner(long_declaration(function, wait=True, aligned=True), case["channels"])
     assert isinstance(combiner, AlignedWatermarkCombiner)
     for step, (channel, value, flink, round_values) in enumerate(aligned_steps(case)):
@@ -83,7 +83,7 @@ def test_aligned_rounds_end_as_in_flink_with_the_function_applied(case: Case, fu
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_the_recordings_show_the_aligned_difference(function: str) -> None:
-    """Otherwise the listed difference would be an empty claim."""
+def test_recordings_show_the_aligned_difference(function: str) -> None:
+    """Checks that the listed difference exists."""
     rounds = [r for case in CASES if case["combiner"] == "aligned" for _, _, _, r in aligned_steps(case) if r]
     assert any(FUNCTIONS[function](values) != values[-1] for values in rounds)

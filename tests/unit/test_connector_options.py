@@ -1,4 +1,4 @@
-"""What connectors are told: secrets that do not show, mistakes that are found when the source is made."""
+"""Options of connectors: secrets are hidden, and mistakes are found when the source is created."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HARMLESS = ("sasl.username", "ssl.ca.location", "ssl.key.location", "sasl.oauthb
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_secrets_do_not_show(name: str) -> None:
+def test_secrets_are_hidden(name: str) -> None:
     options = ClientOptions({name: "hush", "linger.ms": 5})
     assert repr(options) == repr({name: "***", "linger.ms": 5})
     assert f"{options}" == str(options) == repr(options)
@@ -38,13 +38,13 @@ def test_secrets_do_not_show(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_secret_shows(name: str) -> None:
+def test_other_options_are_shown(name: str) -> None:
     options = ClientOptions({name: "plain"})
     assert repr(options) == repr({name: "plain"})
     assert options.redacted("it said plain") == "it said plain"
 
 
-def test_an_empty_secret_hides_nothing() -> None:
+def test_empty_secret_hides_nothing() -> None:
     assert ClientOptions({"sasl.password": ""}).redacted("words") == "words"
 
 
@@ -52,7 +52,7 @@ def kafka(**options: Any) -> KafkaSource[int]:
     return KafkaSource("host:9092", decode=values(int), **{"topics": "t", **options})
 
 
-def test_a_source_shows_where_it_reads_but_no_secret() -> None:
+def test_repr_of_a_source_hides_secrets() -> None:
     assert repr(kafka(options={"sasl.password": "hush"})) == "KafkaSource(t at host:9092, {'sasl.password': '***'})"
     assert repr(kafka(topics=None, topic_pattern="a.*")) == "KafkaSource(topics like 'a.*' at host:9092, {})"
 
@@ -98,19 +98,19 @@ def test_a_source_shows_where_it_reads_but_no_secret() -> None:
         ({"options": {5: "x"}}, "the names of options must be strings, got int"),
     ],
 )
-def test_mistakes_are_found_when_the_source_is_made(options: dict[str, Any], told: str) -> None:
+def test_invalid_source_options(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         kafka(**options)
 
 
-def test_servers_have_no_password_in_them() -> None:
+def test_server_with_a_password_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="without a user or password") as refused:
         KafkaSource("SASL_SSL://me:hush@host:9092", topics="t", decode=values(int))
     assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", [name for name in OPTION_NAMES if name != "ssl.ca.certificate.stores"])
-def test_every_option_that_is_suggested_is_one_of_the_client(name: str) -> None:
+def test_every_suggested_option_exists(name: str) -> None:
     refusal = "librdkafka rejects the value"
     try:
         check_options("test", ClientOptions({name: "1"}))
@@ -119,7 +119,7 @@ def test_every_option_that_is_suggested_is_one_of_the_client(name: str) -> None:
     assert "librdkafka rejects the value" in refusal
 
 
-def test_a_password_in_a_url_does_not_show() -> None:
+def test_password_in_a_url_is_hidden() -> None:
     options = ClientOptions({"sasl.oauthbearer.token.endpoint.url": "https://me:hu/sh@host/token"})
     assert repr(options) == repr({"sasl.oauthbearer.token.endpoint.url": "https://***@host/token"})
     assert options.redacted("hu/sh was refused") == "*** was refused"
@@ -138,7 +138,7 @@ def test_a_password_in_a_url_does_not_show() -> None:
         ("postgresql://me@host:hush/db", "the port in conninfo is not valid"),
     ],
 )
-def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
+def test_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as refused:
         PostgresConnection.checked("PostgresSource", conninfo, ms(1))
     assert "hush" not in str(refused.value)
@@ -153,18 +153,18 @@ def test_a_malformed_conninfo_is_refused_and_not_shown(conninfo: str, reason: st
         ("host='odd host' dbname='a b'", "dbname=*** host=***"),
     ],
 )
-def test_what_shows_of_a_conninfo(conninfo: str, shown: str) -> None:
+def test_repr_of_a_conninfo(conninfo: str, shown: str) -> None:
     assert repr(PostgresConnection.checked("PostgresSource", conninfo, ms(1))) == shown
 
 
-def test_offsets_and_timestamps_that_are_none() -> None:
+def test_invalid_offsets_and_timestamps() -> None:
     with pytest.raises(ConfigurationError, match="timestamp must be an int of ms since the epoch, got -1"):
         OffsetsInitializer.timestamp(-1)
     with pytest.raises(ConfigurationError, match=r"The offset of \('t', 0\) must be an int of at least 0, got -2"):
         OffsetsInitializer.offsets({("t", 0): -2})
 
 
-def test_a_missing_client_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dsv2.connectors.client_library.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError) as refused:
         kafka()

@@ -1,4 +1,4 @@
-"""Declarations: what the builder makes, when two are the same, and what is refused."""
+"""Watermark declarations: what the builder makes, equality, and invalid values."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def test_defaults() -> None:
     assert new_builder("Id").type_bool().build() == either
 
 
-def test_a_long_with_everything_set() -> None:
+def test_long_with_all_settings() -> None:
     builder = new_builder("w").type_long().combine_function_max().combine_wait_for_all_channels(True)
     built = builder.aligned().combine_across_inputs(True).default_handling_strategy_ignore().build()
     assert built == LongWatermarkDeclaration("w", WatermarkCombinationPolicy(MAX, True, True, True), IGNORE)
 
 
-def test_a_bool_with_everything_set() -> None:
+def test_bool_with_all_settings() -> None:
     builder = new_builder("w").type_bool().combine_function_or().combine_wait_for_all_channels(True)
     built = builder.aligned().combine_across_inputs(True).default_handling_strategy(IGNORE).build()
     assert built == BoolWatermarkDeclaration("w", WatermarkCombinationPolicy(OR, True, True, True), IGNORE)
 
 
-def test_a_policy_by_its_field_names() -> None:
-    """The tests above give the flags by position; a swap of two fields would show here."""
+def test_policy_by_field_names() -> None:
+    """The tests above pass the flags by position. This one detects two swapped fields."""
     built = new_builder("w").type_long().combine_wait_for_all_channels(True).build().combination_policy
     assert built == WatermarkCombinationPolicy(MIN, combine_wait_for_all_channels=True)
     across = new_builder("w").type_long().combine_across_inputs(True).build().combination_policy
     assert across == WatermarkCombinationPolicy(MIN, combine_across_inputs=True)
 
 
-def test_the_last_call_of_a_builder_wins() -> None:
+def test_last_call_of_a_builder_wins() -> None:
     long = new_builder("w").type_long().combine_function_max().combine_function_min()
     undone = long.default_handling_strategy_ignore().default_handling_strategy_forward()
     assert undone.combine_wait_for_all_channels(True).combine_wait_for_all_channels(False).build() == (
@@ -80,19 +80,19 @@ def test_the_last_call_of_a_builder_wins() -> None:
 
 
 @pytest.mark.parametrize("typed", [new_builder("w").type_long(), new_builder("w").type_bool()])
-def test_aligned_without_waiting_for_all_is_refused(typed: LongWatermarkBuilder) -> None:
+def test_aligned_requires_waiting_for_all(typed: LongWatermarkBuilder) -> None:
     with pytest.raises(WatermarkDeclarationError, match="must wait for all channels"):
         typed.aligned().build()
 
 
 @pytest.mark.parametrize("identifier", ["", None, 7])
-def test_an_identifier_is_a_non_empty_string(identifier: str) -> None:
+def test_identifier_is_a_non_empty_string(identifier: str) -> None:
     with pytest.raises(WatermarkDeclarationError, match="non-empty string"):
         new_builder(identifier)
 
 
-def test_the_identifiers_of_event_time_are_not_for_programs() -> None:
-    """In Flink a program may declare them otherwise, and fails when event time is used as well."""
+def test_identifiers_of_event_time_are_reserved() -> None:
+    """In Flink a program may declare them differently, and fails when event time is used as well."""
     for declaration in (declarations.EVENT_TIME, declarations.IDLE_STATUS, declarations.USE_PROCESSING_TIME):
         with pytest.raises(WatermarkDeclarationError, match="begin with BUILTIN_API_ are reserved for event time"):
             new_builder(declaration.identifier)
@@ -110,7 +110,7 @@ def test_the_identifiers_of_event_time_are_not_for_programs() -> None:
     ids=["function", "wait", "aligned", "across inputs", "strategy"],
 )
 def test_every_part_counts_for_equality(change: Callable[[LongWatermarkBuilder], LongWatermarkBuilder]) -> None:
-    """Flink leaves ``isAligned`` out, so that twins collapse to an arbitrary one of them."""
+    """Flink leaves ``isAligned`` out, so one of two such declarations is dropped arbitrarily."""
 
     def waiting() -> LongWatermarkBuilder:
         return new_builder("w").type_long().combine_wait_for_all_channels(True).aligned()
@@ -136,24 +136,24 @@ def test_watermarks_carry_value_and_identifier() -> None:
 
 
 @pytest.mark.parametrize("value", [LONG_MIN, -1, 0, LONG_MAX])
-def test_a_long_fits_64_bits(value: int) -> None:
+def test_long_has_64_bits(value: int) -> None:
     assert new_builder("w").type_long().build().new_watermark(value).value == value
 
 
 @pytest.mark.parametrize("value", [LONG_MIN - 1, LONG_MAX + 1])
-def test_what_does_not_fit_64_bits_is_refused(value: int) -> None:
+def test_long_beyond_64_bits_is_refused(value: int) -> None:
     with pytest.raises(InvalidWatermarkError, match=rf"'w' .* must be a signed 64-bit integer, not {value}\."):
         new_builder("w").type_long().build().new_watermark(value)
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "5", None])
-def test_a_long_is_no_other_value(value: Any) -> None:
+def test_long_must_be_an_int(value: Any) -> None:
     with pytest.raises(InvalidWatermarkError, match=r"type_long\(\): value must be a signed 64-bit integer"):
         new_builder("w").type_long().build().new_watermark(value)
 
 
 @pytest.mark.parametrize("value", [0, 1, "True", None])
-def test_a_bool_is_true_or_false(value: Any) -> None:
+def test_bool_must_be_true_or_false(value: Any) -> None:
     with pytest.raises(InvalidWatermarkError, match=r"declared with type_bool\(\): value must be True or False, not "):
         new_builder("w").type_bool().build().new_watermark(value)
 
@@ -197,16 +197,16 @@ def test_wrong_value_in_callback_names_operator(make: Callable[[Any], Watermark]
         lambda builder: builder.default_handling_strategy("drop"),
     ],
 )
-def test_what_a_builder_cannot_use_is_refused(call: Callable[[Any], object]) -> None:
+def test_invalid_builder_arguments(call: Callable[[Any], object]) -> None:
     with pytest.raises(WatermarkDeclarationError, match="must be"):
         call(new_builder("w").type_long())
 
 
 @pytest.mark.parametrize(("function", "strategy"), [(AND, FORWARD), ("min", FORWARD), (MIN, "forward")])
-def test_what_a_declaration_cannot_use_is_refused(function: Any, strategy: Any) -> None:
+def test_invalid_declaration_arguments(function: Any, strategy: Any) -> None:
     with pytest.raises(WatermarkDeclarationError, match="Watermark 'w': a LongWatermarkDeclaration requires a "):
         LongWatermarkDeclaration("w", WatermarkCombinationPolicy(function), strategy)
 
 
-def test_the_builder_has_its_name_of_flink() -> None:
+def test_builder_has_flinks_name() -> None:
     assert WatermarkDeclarations.new_builder("w").type_bool().build() == new_builder("w").type_bool().build()

@@ -1,4 +1,4 @@
-"""The list of differences from Flink names tests that exist, at least one for each."""
+"""Each row in the list of differences from Flink names at least one existing test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS = [line.strip("| ").split(" | ") for line in LIST.splitlines() if line.star
 
 
 def names_of_tests() -> set[str]:
-    """Unit tests, and the programs that every runtime runs."""
+    """Names of the unit tests and of the programs that run on every runtime."""
     names = set[str]()
     for folder, kind, beginning in (("unit", ast.FunctionDef, "test_"), ("conformance", ast.ClassDef, "")):
         for file in (ROOT / "tests" / folder).glob("*.py"):
@@ -29,7 +29,7 @@ def names() -> set[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_each_difference_is_shown_by_tests(row: list[str], names: set[str]) -> None:
+def test_each_difference_names_its_tests(row: list[str], names: set[str]) -> None:
     flink, ours, tests = row
     assert flink
     assert ours
@@ -38,5 +38,5 @@ def test_each_difference_is_shown_by_tests(row: list[str], names: set[str]) -> N
     assert set(shown_by) <= names
 
 
-def test_the_list_was_found() -> None:
+def test_list_was_found() -> None:
     assert len(ROWS) > 30

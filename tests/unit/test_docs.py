@@ -1,4 +1,4 @@
-"""Every Python block of the documents is a program, and it runs. Its types are checked in tests/typing."""
+"""Every Python block of the documents is a program that runs. tests/typing checks its types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.documents import PROGRAMS, ROOT, said_by
+from tests.documents import PROGRAMS, ROOT, documented_output
 
 NEED_SERVERS = {"docs/connectors.md"}  # tests/spark/test_connectors_document.py runs it
 
@@ -19,16 +19,16 @@ def test_readme_is_a_front_page() -> None:
 
 
 def run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the blocks of a document one after the other."""
-    # A module that can be found, because records travel under the name of their class's module.
+    """Run the blocks of a document in order."""
+    # An importable module, because records are serialized under their class's module name.
     module = ModuleType(f"document_{Path(name).stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(PROGRAMS[name], name, "exec"), vars(module))
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - NEED_SERVERS))
-def test_the_blocks_run_one_after_the_other_and_print_what_is_said(
+def test_blocks_run_and_print_what_is_shown(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(name, monkeypatch)
-    assert capsys.readouterr().out.splitlines() == said_by(PROGRAMS[name])
+    assert capsys.readouterr().out.splitlines() == documented_output(PROGRAMS[name])

@@ -1,4 +1,4 @@
-"""The examples in docstrings run and give what they say."""
+"""The examples in docstrings run and produce the documented output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_examples_give_what_they_say(module: str) -> None:
+def test_docstring_examples(module: str) -> None:
     result = doctest.testmod(import_module(module.removesuffix(".__init__")))
     assert result.attempted
     assert not result.failed

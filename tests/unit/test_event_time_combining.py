@@ -1,4 +1,4 @@
-"""What event time is over channels and over inputs: idle, ended, and back again. See also the recordings of Flink."""
+"""Event time over channels and inputs: idle, ended and active again. See also the recordings of Flink."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ DECLARED = (
 )
 
 
-def test_the_least_of_the_channels() -> None:
+def test_minimum_of_the_channels() -> None:
     combiner = EventTimeCombiner(2)
     assert [combiner.update(*step) for step in ((0, 1), (0, 3), (1, 2), (0, 4), (1, 9))] == [None, None, 2, None, 4]
 
 
-# A step of Flink's tests: channel or input, an event time or whether it is idle, and all that has come out so far.
+# A step of Flink's tests: channel or input, an event time or an idle status, and the complete output so far.
 Step: TypeAlias = tuple[int, int | bool, list[Any]]
 
 
 def replay(harness: Any, inputs: Sequence[tuple[HarnessInput[Any], int]], steps: Sequence[Step]) -> None:
-    """Hold what comes out to ``steps``. ``inputs``: input and channel for each number in them."""
+    """Compare the output with ``steps``. ``inputs`` has input and channel for each number in the steps."""
     for number, value, expected in steps:
         one, channel = inputs[number]
         if isinstance(value, bool):
@@ -44,7 +44,7 @@ def replay(harness: Any, inputs: Sequence[tuple[HarnessInput[Any], int]], steps:
 
 
 def in_short(element: Any) -> Any:
-    """A record, an event time, or whether it is idle."""
+    """A record, an event time or an idle status."""
     if isinstance(element, IdleStatus):
         return element.idle
     return element.record if isinstance(element, StampedRecord) else element.value
@@ -75,7 +75,7 @@ def test_two_channels_as_in_flink(steps: Sequence[Step]) -> None:
 
 
 class Advanced:
-    """Tells where event time has got to."""
+    """Emits event time as it advances."""
 
     def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
         output.collect(f"at {timestamp}")
@@ -98,15 +98,15 @@ def test_one_input_as_in_flink() -> None:
     replay(harness, [(harness.input, 0)], [*steps, (0, False, [*moved, True, False])])
 
 
-def test_two_inputs_as_in_flink_but_for_one_that_falls_idle() -> None:
-    """EventTimeWatermarkHandlerTest; there event time stays at 1 when the input that is at 1 falls idle."""
+def test_two_inputs_as_in_flink_except_idleness() -> None:
+    """EventTimeWatermarkHandlerTest. In Flink event time stays at 1 when the input that is at 1 becomes idle."""
     harness = TwoInputNonBroadcastHarness[Any, Any, str](TwoAdvanced(), declarations=DECLARED)
     moved = ["at 1", 1, "at 2", 2]
     steps: list[Step] = [(0, 1, []), (1, 2, moved[:2]), (0, True, moved), (1, True, [*moved, True])]
     replay(harness, [(harness.first_input, 0), (harness.second_input, 0)], [*steps, (1, False, [*moved, True, False])])
 
 
-def test_a_channel_that_is_back_is_waited_for_from_when_it_has_caught_up() -> None:
+def test_active_channel_counts_once_it_has_caught_up() -> None:
     combiner = EventTimeCombiner(2)
     assert combiner.update(1, 2) is None
     assert combiner.deactivate(1) is None
@@ -118,7 +118,7 @@ def test_a_channel_that_is_back_is_waited_for_from_when_it_has_caught_up() -> No
     assert combiner.update(1, 7) == 7
 
 
-def test_when_the_last_channel_falls_idle_the_furthest_one_counts() -> None:
+def test_when_all_channels_are_idle_the_furthest_counts() -> None:
     combiner = EventTimeCombiner(2)
     assert combiner.update(0, 5) is None
     assert combiner.update(1, 3) == 3
@@ -126,7 +126,7 @@ def test_when_the_last_channel_falls_idle_the_furthest_one_counts() -> None:
     assert combiner.deactivate(1) == 5
 
 
-def test_one_that_lagged_behind_has_nothing_to_say_about_the_others() -> None:
+def test_channel_behind_the_others_is_ignored() -> None:
     combiner = EventTimeCombiner(3)
     combiner.update(2, 2)
     combiner.deactivate(2)
@@ -136,7 +136,7 @@ def test_one_that_lagged_behind_has_nothing_to_say_about_the_others() -> None:
     assert combiner.deactivate(2) is None
 
 
-def test_an_input_that_has_said_nothing_is_waited_for() -> None:
+def test_input_without_event_time_is_waited_for() -> None:
     event_time = EventTimeOfInputs(2)
     assert event_time.update(0, 7) is None
     assert event_time.current == LONG_MIN
@@ -145,8 +145,8 @@ def test_an_input_that_has_said_nothing_is_waited_for() -> None:
     assert event_time.update(0, 9) is None, "it is active, and has said nothing"
 
 
-def test_an_ended_input_is_left_out() -> None:
-    """Flink's keeps its last event time for ever."""
+def test_ended_input_is_ignored() -> None:
+    """Flink keeps its last event time forever."""
     event_time = EventTimeOfInputs(2)
     event_time.update(0, 1)
     assert event_time.update(1, 5) == 1
@@ -155,7 +155,7 @@ def test_an_ended_input_is_left_out() -> None:
     assert event_time.end(1) == LONG_MAX
 
 
-def test_all_time_is_over_only_when_the_idle_inputs_have_ended_too() -> None:
+def test_event_time_ends_after_the_last_idle_input() -> None:
     event_time = EventTimeOfInputs(2)
     event_time.update(0, 3)
     event_time.update(1, 5)
@@ -167,7 +167,7 @@ def test_all_time_is_over_only_when_the_idle_inputs_have_ended_too() -> None:
     assert event_time.end(1) == LONG_MAX
 
 
-def test_it_goes_on_after_a_restart() -> None:
+def test_state_survives_a_restart() -> None:
     event_time, restored = EventTimeOfInputs(3), EventTimeOfInputs(3)
     event_time.update(0, 3)
     event_time.set_idle(1, True)
@@ -189,8 +189,8 @@ def time(value: int) -> Any:
     return watermark(value, EVENT_TIME)
 
 
-def test_the_greatest_event_time_is_sent_on_as_any_other() -> None:
-    """A source that is done may say so although its stream has no end."""
+def test_maximum_event_time_is_forwarded() -> None:
+    """A source may send it even if its stream has no end."""
     driver = pair()
     driver.send(time(LONG_MAX), channel=0)
     driver.send(time(LONG_MAX), channel=1)
@@ -200,11 +200,11 @@ def test_the_greatest_event_time_is_sent_on_as_any_other() -> None:
     assert driver.sent_to("out") == [time(LONG_MAX), ENDED]
 
 
-def test_a_pair_of_inputs_through_idleness_and_end() -> None:
+def test_two_inputs_through_idleness_and_end() -> None:
     driver = pair()
     driver.send(time(3), channel=0)
     driver.send(time(5), channel=1)
-    driver.send(IDLE, channel=0)  # Flink: still 3
+    driver.send(IDLE, channel=0)  # Flink: stays at 3
     assert driver.sent_to("out") == [time(3), time(5)]
     driver.send(IDLE, channel=1)
     driver.send(ENDED, channel=0)
@@ -213,8 +213,8 @@ def test_a_pair_of_inputs_through_idleness_and_end() -> None:
 
 
 @pytest.mark.parametrize("poll", [True, False])
-def test_a_function_may_keep_idleness_to_itself(poll: bool) -> None:
-    """As in Flink, where idle status is a watermark like any other to a function that does not know event time."""
+def test_plain_function_may_hold_back_idleness(poll: bool) -> None:
+    """As in Flink: a function without event time sees the idle status like any other watermark."""
     seen = []
 
     def on_watermark(signal: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
@@ -228,7 +228,7 @@ def test_a_function_may_keep_idleness_to_itself(poll: bool) -> None:
     assert driver.sent_to("out") == ([ENDED] if poll else [time(1), IDLE, ACTIVE, ENDED])
 
 
-def test_without_a_declaration_idleness_is_nothing_that_a_function_sees() -> None:
+def test_undeclared_idleness_is_not_shown_to_functions() -> None:
     def on_watermark(*args: Any) -> Any:
         raise AssertionError
 

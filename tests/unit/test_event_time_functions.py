@@ -1,4 +1,4 @@
-"""Functions with event time, of every kind: what they are told, in which order, and what they pass on."""
+"""Functions with event time, of every kind: their callbacks, the order of these, and what they forward."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ BOTH = (EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION, EventTimeExtension.
 
 
 class Diary:
-    """Tells what it is told; each record sets an event timer and a processing-time timer for one more than itself.
+    """Emits each call. Each record registers an event timer and a processing timer for one more than its value.
 
-    What goes to ``outputs`` goes to all of them.
+    The call is emitted to all of ``outputs``.
     """
 
     def init_event_time_process_function(self, manager: Any) -> None:
@@ -49,66 +49,66 @@ class Diary:
         self.inits = getattr(self, "inits", 0) + 1
 
     def open(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell_open)
+        ctx.apply_to_all_partitions(self.emit_open)
 
-    def tell_open(self, *args: Any) -> None:
+    def emit_open(self, *args: Any) -> None:
         *outputs, _ = args
-        self.tell(outputs, "open", self.inits, self.event_time.current_time())
+        self.emit_call(outputs, "open", self.inits, self.event_time.current_time())
 
-    def tell(self, outputs: Any, *what: Any) -> None:
+    def emit_call(self, outputs: Any, *what: Any) -> None:
         for output in outputs:
             output.collect(what)
 
     def record(self, record: int, *args: Any) -> None:
         *outputs, ctx = args
-        self.tell(outputs, "record", record)
+        self.emit_call(outputs, "record", record)
         if ctx.state_manager._keyed:
             self.event_time.register_timer(record + 1)
             ctx.processing_time_manager.register_timer(record + 1)
 
     def on_event_time_watermark(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "time", timestamp, self.event_time.current_time())
+        self.emit_call(args[:-1], "time", timestamp, self.event_time.current_time())
 
     def on_event_timer(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "event timer", timestamp)
+        self.emit_call(args[:-1], "event timer", timestamp)
 
     def on_processing_timer(self, timestamp: int, *args: Any) -> None:
-        self.tell(args[:-1], "processing timer", timestamp)
+        self.emit_call(args[:-1], "processing timer", timestamp)
 
-    def hear(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
-        self.tell(args[:-1], "watermark", watermark.identifier, watermark.value)
+    def record_watermark(self, watermark: Watermark, *args: Any) -> WatermarkHandlingResult:
+        self.emit_call(args[:-1], "watermark", watermark.identifier, watermark.value)
         return WatermarkHandlingResult.PEEK
 
     def ending(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(lambda *args: self.tell(args[:-1], "end", args[-1].state_manager._keyed))
+        ctx.apply_to_all_partitions(lambda *args: self.emit_call(args[:-1], "end", args[-1].state_manager._keyed))
 
 
-# Under these types they are every kind's.
+# Typed Any so that every kind can use them.
 RECORD: Any = Diary.record
-HEAR: Any = Diary.hear
+WATERMARK: Any = Diary.record_watermark
 
 
 class One(Diary, OneInputEventTimeStreamProcessFunction[int, Any]):
     process_record = RECORD
-    on_watermark = HEAR
+    on_watermark = WATERMARK
     end_input = Diary.ending
 
 
 class TwoOut(Diary, TwoOutputEventTimeStreamProcessFunction[int, Any, Any]):
     process_record = RECORD
-    on_watermark = HEAR
+    on_watermark = WATERMARK
     end_input = Diary.ending
 
 
 class TwoIn(Diary, TwoInputNonBroadcastEventTimeStreamProcessFunction[int, int, Any]):
     process_record_from_first_input = process_record_from_second_input = RECORD
-    on_watermark_from_first_input = on_watermark_from_second_input = HEAR
+    on_watermark_from_first_input = on_watermark_from_second_input = WATERMARK
     end_second_input = Diary.ending
 
 
 class Side(Diary, TwoInputBroadcastEventTimeStreamProcessFunction[int, int, Any]):
     process_record_from_non_broadcast_input = RECORD
-    on_watermark_from_non_broadcast_input = on_watermark_from_broadcast_input = HEAR
+    on_watermark_from_non_broadcast_input = on_watermark_from_broadcast_input = WATERMARK
     end_broadcast_input = Diary.ending
 
     def process_record_from_broadcast_input(self, record: int, ctx: Any) -> None: ...
@@ -144,8 +144,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 @every_kind
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_life_with_event_time(kind: str, keyed: bool, restarts: bool) -> None:
-    """Init before open; timers, then the callback, then the time goes on; at the end all is told before it."""
+def test_lifecycle_with_event_time(kind: str, keyed: bool, restarts: bool) -> None:
+    """Init comes before open. Timers fire before the callback, and the callback runs before event time is forwarded.
+    All timers fire before the end."""
     harness, inputs, outputs = drive(kind, keyed)
 
     def settle() -> None:
@@ -186,7 +187,7 @@ def test_a_life_with_event_time(kind: str, keyed: bool, restarts: bool) -> None:
 
 
 def in_short(output: HarnessOutput[Any]) -> Iterator[Any]:
-    """Watermarks as their values."""
+    """The output, with watermarks as their values."""
     for element in output.elements:
         if isinstance(element, StampedRecord):
             yield element.record
@@ -195,7 +196,7 @@ def in_short(output: HarnessOutput[Any]) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("kind", ["two inputs", "broadcast"])
-def test_event_time_is_that_of_the_input_that_lags_behind(kind: str) -> None:
+def test_event_time_is_the_minimum_of_the_inputs(kind: str) -> None:
     """The broadcast input counts like the other one."""
     harness, (first, second), (output,) = drive(kind, keyed=True)
     first.push(1, 2)
@@ -218,8 +219,8 @@ def test_event_time_is_that_of_the_input_that_lags_behind(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["two inputs", "broadcast"])
 @pytest.mark.parametrize("ends_first", [0, 1])
-def test_when_one_input_ends_the_other_goes_on(kind: str, ends_first: int) -> None:
-    """In Flink its last event time counts for ever; timers fire only when both have ended."""
+def test_other_input_continues_when_one_ends(kind: str, ends_first: int) -> None:
+    """In Flink the last event time of the ended input counts forever, and timers fire only when both have ended."""
     harness, inputs, (output,) = drive(kind, keyed=True)
     inputs[0].push(20, 30)
     for one in inputs:
@@ -242,8 +243,8 @@ def test_when_one_input_ends_the_other_goes_on(kind: str, ends_first: int) -> No
     assert output.event_times == [25], "the end says the rest"
 
 
-def test_idleness_passes_through_two_operators_with_two_inputs() -> None:
-    """What one gives is pushed to the next: its second input falls idle when both of the first one's have."""
+def test_idleness_passes_two_operators_with_two_inputs() -> None:
+    """The output of the first is the input of the second, which becomes idle when both inputs of the first are."""
     first = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=BOTH)
     second = TwoInputNonBroadcastHarness[Any, Any, Any](TwoIn(), declarations=BOTH)
     done = 0
@@ -276,19 +277,19 @@ def test_idleness_passes_through_two_operators_with_two_inputs() -> None:
     assert pass_on() == [IdleStatus(False), 55]
 
 
-def test_event_time_and_idleness_are_kept_from_on_watermark() -> None:
-    """A plain function sees them like any other watermark, its own input's as it comes."""
+def test_event_time_is_hidden_from_on_watermark() -> None:
+    """A plain function sees event time and idleness like any other watermark, as its input delivers them."""
     seen: list[tuple[str, int | bool]] = []
 
-    def hear(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
+    def record_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         seen.append((watermark.identifier.removeprefix("BUILTIN_API_"), watermark.value))
         return WatermarkHandlingResult.PEEK
 
-    class Hearing(One):
+    class Recorder(One):
         def on_watermark(self, watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
-            return hear(watermark, output, ctx)
+            return record_watermark(watermark, output, ctx)
 
-    for function in (Hearing(), one_input(on_watermark=hear)):
+    for function in (Recorder(), one_input(on_watermark=record_watermark)):
         seen.clear()
         harness = OneInputHarness[Any, Any](function, declarations=[W, *BOTH])
         harness.input.push_event_time(1)
@@ -297,10 +298,10 @@ def test_event_time_and_idleness_are_kept_from_on_watermark() -> None:
         harness.end()
         assert harness.output.event_times == [1]
         others = [("EVENT_TIME", 1), ("EVENT_TIME_IDLE", True), ("EVENT_TIME", LONG_MAX)]
-        assert seen == ([("w", 7)] if isinstance(function, Hearing) else [others[0], ("w", 7), *others[1:]])
+        assert seen == ([("w", 7)] if isinstance(function, Recorder) else [others[0], ("w", 7), *others[1:]])
 
 
-def test_a_plain_function_may_stop_event_time() -> None:
+def test_plain_function_may_hold_back_event_time() -> None:
     def keep(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         ctx.watermark_manager.emit_watermark(LongWatermark(watermark.value - 1, EVENT_TIME))
         return WatermarkHandlingResult.POLL
@@ -310,7 +311,7 @@ def test_a_plain_function_may_stop_event_time() -> None:
     assert harness.output.event_times == [9]
 
 
-def test_watermarks_are_told_by_watermark_or_identifier() -> None:
+def test_watermarks_are_recognized_by_value_or_identifier() -> None:
     event_time, idle = (declaration.identifier for declaration in BOTH)
     assert EventTimeExtension.is_event_time_watermark(event_time)
     assert EventTimeExtension.is_event_time_watermark(LongWatermark(1, event_time))
@@ -319,7 +320,7 @@ def test_watermarks_are_told_by_watermark_or_identifier() -> None:
     assert not EventTimeExtension.is_idle_status_watermark(W.new_watermark(1))
 
 
-def test_the_manager_may_be_kept_in_a_field_of_any_name_and_is_the_same_after_a_restart() -> None:
+def test_manager_in_a_field_is_restored() -> None:
     class Keeping(OneInputEventTimeStreamProcessFunction[int, Any]):
         def init_event_time_process_function(self, manager: Any) -> None:
             self.anything = {"deep": [manager]}
@@ -337,7 +338,7 @@ def test_the_manager_may_be_kept_in_a_field_of_any_name_and_is_the_same_after_a_
     assert [harness.event_timers(key) for key in ("10", "20")] == [[10], [20]]
 
 
-def test_a_function_that_keeps_no_manager_is_given_it_again() -> None:
+def test_manager_is_passed_again_after_restart() -> None:
     class Choosy(One):
         def __getstate__(self) -> Any:
             return {}
@@ -366,7 +367,7 @@ def failing(callback: str) -> OneInputEventTimeStreamProcessFunction[int, Any]:
         ("on_processing_timer", "'odd'"),
     ],
 )
-def test_what_fails_is_named(callback: str, key: str | None) -> None:
+def test_failing_callback_is_named(callback: str, key: str | None) -> None:
     with pytest.raises(UserFunctionError, match="on purpose") as caught:
         fail_somewhere(callback)
     error = caught.value
@@ -394,13 +395,13 @@ class Ticking(OneInputStreamProcessFunction[int, int], TickingFunction):
         return None
 
 
-def test_a_failing_tick_is_named() -> None:
+def test_failing_tick_is_named() -> None:
     with pytest.raises(UserFunctionError, match="at 0") as caught:
         OneInputHarness(Ticking()).advance_clock(ms(10))
     assert (caught.value.callback, caught.value.key) == ("tick", None)
 
 
-def test_a_failure_at_the_end_of_input_is_laid_to_the_timer() -> None:
+def test_failure_at_the_end_is_attributed_to_the_timer() -> None:
     harness = OneInputHarness(failing("on_processing_timer"), key=key_of)
     harness.input.push(4)
     with pytest.raises(UserFunctionError) as caught:
@@ -410,18 +411,18 @@ def test_a_failure_at_the_end_of_input_is_laid_to_the_timer() -> None:
 
 @no_output_until_end_of_input
 class Patient(One):
-    """Emits in whatever callback it is told to."""
+    """Emits in the given callback."""
 
     def __init__(self, callback: str) -> None:
         self.callback = callback
 
-    def tell(self, outputs: Any, *what: Any) -> None:
+    def emit_call(self, outputs: Any, *what: Any) -> None:
         if what[0] == self.callback:
-            super().tell(outputs, *what)
+            super().emit_call(outputs, *what)
 
 
 @pytest.mark.parametrize("callback", ["record", "event timer", "time", "processing timer", "watermark"])
-def test_a_function_that_promised_to_wait_for_the_end_is_held_to_it(callback: str) -> None:
+def test_no_output_until_end_is_enforced(callback: str) -> None:
     harness = OneInputHarness(Patient(callback), key=key_of, declarations=[W])
     with pytest.raises(UserFunctionError, match=r"marked with no_output_until_end_of_input but emitted \('") as caught:
         live(harness)
@@ -436,14 +437,14 @@ def live(harness: OneInputHarness[int, Any]) -> None:
     harness.advance_clock(ms(10))
 
 
-def test_at_the_end_it_may_emit_from_timers_as_well() -> None:
+def test_no_output_until_end_allows_timers_at_the_end() -> None:
     """Flink neither checks nor buffers."""
 
     @no_output_until_end_of_input
     class AtTheEnd(One):
-        def tell(self, outputs: Any, *what: Any) -> None:
+        def emit_call(self, outputs: Any, *what: Any) -> None:
             if what[0] not in ("open", "record"):
-                super().tell(outputs, *what)
+                super().emit_call(outputs, *what)
 
     harness = OneInputHarness(AtTheEnd(), key=key_of, channels=2)
     harness.input.push(1)
@@ -452,7 +453,7 @@ def test_at_the_end_it_may_emit_from_timers_as_well() -> None:
     assert [record[0] for record in harness.output.records] == ["event timer", "time", "processing timer", "end"]
 
 
-def test_with_two_inputs_both_have_to_end_before_it_may_emit() -> None:
+def test_no_output_until_end_waits_for_both_inputs() -> None:
     @no_output_until_end_of_input
     class Both(TwoIn):
         def end_first_input(self, ctx: Any) -> None:

@@ -1,12 +1,12 @@
-"""Event time and idleness against recordings of Flink 2.3.0's own: over channels, and over the inputs of an operator.
+"""Event time and idleness over the channels and inputs of an operator, compared with recordings of Flink 2.3.0.
 
-A step is ``[channel or input, "t" | "i", value, [[kind, value], ...]]``: event time or idleness comes in, and what goes
-out. Steps over inputs also tell the operator's new event time, or null.
+A step is ``[channel or input, "t" | "i", value, [[kind, value], ...]]``: an event time or idle status, and the output.
+Steps over inputs also have the operator's new event time, or null.
 
-Differences, on purpose:
+Deliberate differences:
 
-* ``LEAPS``: when an input goes idle, event time is computed again at once. Flink waits for the next watermark.
-* The end of an input has no recording, because Flink's classes do not hear of it: an ended input is left out for ever.
+* ``LEAPS``: when an input becomes idle, event time is computed at once. Flink waits for the next watermark.
+* The end of an input is not recorded because Flink's classes do not handle it. In dsv2 an ended input is ignored.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ CHANNELS = [
 ]
 
 
-class Heard:
-    """Stands behind a gate and tells what it hears as the recordings tell it."""
+class Recorder:
+    """Follows a gate and collects its output in the format of the recordings."""
 
     def __init__(self) -> None:
         self.signals: Signals = []
@@ -79,7 +79,7 @@ def send(gate: InputGate, channel: int, kind: str, value: int | bool) -> None:
 
 @pytest.mark.parametrize(("channels", "steps"), CHANNELS)
 def test_channels_are_combined_as_in_flink(channels: int, steps: Steps) -> None:
-    heard = Heard()
+    heard = Recorder()
     gate = InputGate(0, channels, {EVENT_TIME: DECLARATION}, heard)
     for number, (channel, kind, value, expected) in enumerate(steps):
         send(gate, channel, kind, value)
@@ -87,9 +87,9 @@ def test_channels_are_combined_as_in_flink(channels: int, steps: Steps) -> None:
 
 
 @pytest.mark.parametrize(("channels", "steps"), CHANNELS)
-def test_a_gate_goes_on_after_a_restart(channels: int, steps: Steps) -> None:
-    """Flink's combiners forget everything."""
-    heard = Heard()
+def test_gate_is_restored_between_any_two_steps(channels: int, steps: Steps) -> None:
+    """Flink's combiners do not keep state."""
+    heard = Recorder()
     gate = InputGate(0, channels, {EVENT_TIME: DECLARATION}, heard)
     for number, (channel, kind, value, expected) in enumerate(steps):
         state = gate.snapshot()
@@ -100,7 +100,7 @@ def test_a_gate_goes_on_after_a_restart(channels: int, steps: Steps) -> None:
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
-def test_inputs_are_combined_as_in_flink_but_for_idleness(inputs: int) -> None:
+def test_inputs_are_combined_as_in_flink_except_idleness(inputs: int) -> None:
     leaps = 0
     for steps in handlers(inputs):
         event_time = EventTimeOfInputs(inputs)
@@ -117,11 +117,11 @@ def test_inputs_are_combined_as_in_flink_but_for_idleness(inputs: int) -> None:
                 leap = event_time.set_idle(index, value)
                 assert leap is None or leap == min(compress(times, active))
                 leaps += leap is not None
-    assert bool(leaps) == (inputs == 2), "LEAPS is no empty claim"
+    assert bool(leaps) == (inputs == 2), "LEAPS does occur"
 
 
 def until_an_idle_channel_speaks(steps: Steps) -> Steps:
-    """What comes then does not get through a gate, so no operator ever sees it."""
+    """The gate drops events of idle channels, so no operator sees them."""
     idle = set[int]()
     for number, (index, kind, value, *_) in enumerate(steps):
         if kind == "t" and index in idle:
@@ -131,8 +131,8 @@ def until_an_idle_channel_speaks(steps: Steps) -> Steps:
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
-def test_an_operator_sends_on_what_flinks_does(inputs: int) -> None:
-    """Each input has one channel. The recordings give the same downstream as Flink, or, after a leap, more of it."""
+def test_operator_forwards_what_flink_forwards(inputs: int) -> None:
+    """Each input has one channel. Downstream of a leap there may be more signals than in Flink."""
     replayed = 0
     for steps in map(until_an_idle_channel_speaks, handlers(inputs)):
         driver = driven(lambda numbers: operator(numbers, inputs).with_uid("f"))

@@ -1,4 +1,4 @@
-"""The examples on the local runtime, each held against the same answer found in another way."""
+"""The examples on the local runtime. Each result is compared with one computed in another way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_an_example_finds_the_answer(example: Program, setting: Setting, tmp_path: Path) -> None:
+def test_example_finds_the_answer(example: Program, setting: Setting, tmp_path: Path) -> None:
     batches = () if setting.batch is None else (setting.batch,)
     runtime = LocalRuntime(seed=setting.seed, batches=batches, fast=setting.fast)
     example.check(run_programs([example], setting, runtime, tmp_path)[example.name])
@@ -39,7 +39,7 @@ def test_an_example_finds_the_answer(example: Program, setting: Setting, tmp_pat
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("example", [FlightDelays(YEAR), FlightWeather(YEAR)], ids=lambda example: example.name)
-def test_the_flights_of_the_whole_year(example: Program, tmp_path: Path) -> None:
+def test_flights_of_the_whole_year(example: Program, tmp_path: Path) -> None:
     example.check(run_programs([example], Setting(2), LocalRuntime(), tmp_path)[example.name])
 
 
@@ -68,7 +68,7 @@ def few_flights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.usefixtures("few_flights")
-def test_the_program(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_output(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main, said = PROGRAMS[name]
     assert main(["--mode", "local"]) == 0
     output = capsys.readouterr().out
@@ -77,14 +77,14 @@ def test_the_program(name: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "two", "1000"])
-def test_a_parallelism_that_means_nothing_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_parallelism_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         grades.main(["--mode", "local", "--parallelism", wrong])
     assert f"argument --parallelism: must be a number from 1 to 64, got {wrong!r}" in capsys.readouterr().err
 
 
 class Endless:
-    """A job that runs until it is stopped; the user presses Ctrl-C as soon as anybody waits for it."""
+    """A job that runs until it is stopped. Waiting for it simulates Ctrl-C."""
 
     progress = JobProgress(0, {})
     status = JobStatus.RUNNING
@@ -104,7 +104,7 @@ class Endless:
         return JobResult("endless", ms(0.0), self.progress)
 
 
-def test_ctrl_c_ends_the_job_and_nothing_else() -> None:
+def test_ctrl_c_stops_the_job_only() -> None:
     before = getsignal(SIGINT)
     job = Endless()
     with interrupts_noted() as interrupted:

@@ -1,4 +1,4 @@
-"""The fields of a function as state: what changed is kept, what did not follows the program."""
+"""Fields of a function as state: changed fields are kept, the others follow the program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Detector(Function):
 
 
 class Watched:
-    """A function as the runtime holds it: built, perhaps restored, used, put into bytes."""
+    """A function as the runtime holds it: created, perhaps restored, used and serialized."""
 
     def __init__(self, function: Any, state: bytes | None = None, classes: Sequence[type] = ()) -> None:
         env = local_environment()
@@ -49,18 +49,18 @@ class Watched:
         return self.codec.loads(self.fields.snapshot(), "test")
 
     def restarted(self, function: Any) -> Any:
-        """``function`` as it is after the program was started again with it."""
+        """``function`` after the program was restarted with it."""
         return Watched(function, self.fields.snapshot()).function
 
 
-def test_only_what_changed_is_kept() -> None:
+def test_only_changed_fields_are_kept() -> None:
     watched = Watched(Detector())
     assert watched.kept() == ({}, [])
     watched.function.newest = 7
     assert watched.kept() == ({"newest": 7}, [])
 
 
-def test_a_change_within_a_field_is_noticed() -> None:
+def test_change_within_a_field_is_detected() -> None:
     watched = Watched(Detector())
     watched.function.times["a"] = [1]
     assert watched.kept() == ({"times": {"a": [1]}}, [])
@@ -68,14 +68,14 @@ def test_a_change_within_a_field_is_noticed() -> None:
     assert watched.restarted(Detector()).times == {"a": [1, 2]}
 
 
-def test_a_changed_argument_of_the_constructor_is_obeyed_after_a_restart() -> None:
+def test_changed_constructor_argument_counts_after_restart() -> None:
     watched = Watched(Detector(threshold=100))
     watched.function.newest = 7
     assert vars(watched.restarted(Detector(threshold=5))) == {"threshold": 5, "times": {}, "newest": 7}
 
 
-def test_a_field_that_changed_once_is_state_for_ever() -> None:
-    """Whatever it is now: the program may start from another value."""
+def test_field_that_changed_once_stays_state() -> None:
+    """Even with its initial value: the program may start with another one."""
     first = Watched(Detector(threshold=100))
     first.function.threshold = 50
     second = Watched(Detector(threshold=100), first.fields.snapshot())
@@ -85,15 +85,15 @@ def test_a_field_that_changed_once_is_state_for_ever() -> None:
     assert third.kept() == ({"threshold": 100}, [])
 
 
-def test_the_same_value_again_is_no_change() -> None:
+def test_equal_value_is_no_change() -> None:
     watched = Watched(Detector(threshold=[1, 2]))
     watched.function.threshold = [1, 2]
     watched.function.newest = -1
     assert watched.kept() == ({}, [])
 
 
-def test_what_is_encoded_meanwhile_changes_no_field() -> None:
-    """A class without a name makes the codec write others in another way; a bound method cannot be read back."""
+def test_encoding_other_values_does_not_mark_fields() -> None:
+    """A local class changes how the codec encodes other classes. A bound method cannot be read back."""
 
     class Nameless:
         pass
@@ -113,13 +113,13 @@ def test_new_and_removed_fields() -> None:
     assert not hasattr(again, "newest")
 
 
-def test_a_removed_field_that_the_program_no_longer_has_is_no_matter() -> None:
+def test_removed_field_may_be_missing_in_the_program() -> None:
     watched = Watched(Detector())
     del watched.function.newest
     assert vars(watched.restarted(Function())) == {}
 
 
-def test_fields_that_hold_the_same_object_still_do() -> None:
+def test_shared_objects_stay_shared() -> None:
     watched = Watched(Detector())
     watched.function.times = {"a": []}
     watched.function.current = watched.function.times["a"]
@@ -127,7 +127,7 @@ def test_fields_that_hold_the_same_object_still_do() -> None:
     assert again.current is again.times["a"]
 
 
-def test_what_was_kept_is_not_what_is_used() -> None:
+def test_snapshot_is_independent_of_the_function() -> None:
     watched = Watched(Detector())
     watched.function.times["a"] = [1]
     again = watched.restarted(Detector())
@@ -136,7 +136,7 @@ def test_what_was_kept_is_not_what_is_used() -> None:
 
 
 @pytest.mark.parametrize("configuration", [lambda number: number + 1, threading.Lock(), print, Detector])
-def test_configuration_that_cannot_be_pickled_is_left_to_the_program(configuration: Any) -> None:
+def test_unpicklable_configuration_comes_from_the_program(configuration: Any) -> None:
     watched = Watched(Detector(threshold=configuration))
     assert watched.kept() == ({}, [])
     assert watched.restarted(Detector(threshold=5)).threshold == 5
@@ -159,8 +159,8 @@ WAY_OUT = (
     ids=["lock", "lambda", "function", "foreign class"],
 )
 @pytest.mark.parametrize("name", ["newest", "brand_new"])
-def test_a_new_value_that_cannot_be_kept_is_named_with_the_way_out(name: str, value: Any, reason: str) -> None:
-    """At once, and not when the bytes are to be read again."""
+def test_unserializable_new_value_is_named_with_a_remedy(name: str, value: Any, reason: str) -> None:
+    """It fails when it is written, not when it is read."""
     watched = Watched(Detector())
     watched.function.times["a"] = [1]
     setattr(watched.function, name, value)
@@ -173,7 +173,7 @@ def test_a_new_value_that_cannot_be_kept_is_named_with_the_way_out(name: str, va
     assert message.endswith(WAY_OUT)
 
 
-def test_a_field_that_could_be_kept_so_far_is_named_as_well() -> None:
+def test_field_that_becomes_unserializable_is_named() -> None:
     watched = Watched(Detector())
     watched.function.times["a"] = [1]
     watched.function.newest = 7
@@ -184,7 +184,7 @@ def test_a_field_that_could_be_kept_so_far_is_named_as_well() -> None:
 
 
 class Counting(Function):
-    """Leaves out what cannot be pickled, and builds it again."""
+    """Leaves out what cannot be pickled, and creates it again."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -208,7 +208,7 @@ class WithoutSetstate(Function):
 
 
 @pytest.mark.parametrize("kind", [Counting, WithoutSetstate])
-def test_a_function_may_say_itself_what_is_kept(kind: Callable[[], Any]) -> None:
+def test_getstate_decides_what_is_kept(kind: Callable[[], Any]) -> None:
     watched = Watched(kind())
     watched.function.count = 3
     assert watched.kept() == {"count": 3}
@@ -217,7 +217,7 @@ def test_a_function_may_say_itself_what_is_kept(kind: Callable[[], Any]) -> None
     assert len(vars(again)) == 2
 
 
-def test_what_getstate_returns_must_be_fit_to_be_kept() -> None:
+def test_result_of_getstate_must_be_serializable() -> None:
     watched = Watched(Counting())
     watched.function.count = threading.Lock()
     with pytest.raises(SerializationError, match=r"uid 'f'.*: what __getstate__ returned cannot be checkpointed"):
@@ -259,7 +259,7 @@ def test_slots_are_fields(kind: Callable[[], Any]) -> None:
     assert not hasattr(again, "unset")
 
 
-def test_a_frozen_function_may_hold_what_changes() -> None:
+def test_frozen_function_may_hold_mutable_values() -> None:
     watched = Watched(Frozen())
     watched.function.counts.append(1)
     assert watched.restarted(Frozen()).counts == [1]

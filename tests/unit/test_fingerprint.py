@@ -1,4 +1,4 @@
-"""What a key selector's digest sees, and what it does not."""
+"""Changes that the digest of a key selector detects, and changes that it ignores."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ByLowerField(ByField):
 
 
 class ByFieldOfChild(ByField):
-    """Its ``__call__`` is inherited."""
+    """Inherits its ``__call__``."""
 
 
 class ByUpperField(ByField):
@@ -69,7 +69,7 @@ class Picker:
         self.by = ByField(name)
 
 
-# A class with a repr of its own, and with the call of another one.
+# A class with its own repr and an inherited call.
 INHERITING = """
 class Base:
     def __call__(self, record): return {}
@@ -79,7 +79,7 @@ selector = Child()
 """
 
 
-# A class whose call goes on to another method.
+# A class whose call invokes another method.
 CALLING = """
 class Caller:
     def __call__(self, record): return self.pick(record)
@@ -101,7 +101,7 @@ def unannotated(record): return record.own()
 
 def digest_of_record(body: str, part: str = "return 0", head: str = "@dataclasses.dataclass\nclass Record:") -> str:
     """The digest of a selector that calls a method of a class with that ``body``."""
-    module = sys.modules["of_the_user"] = ModuleType("of_the_user")  # where annotations look for names
+    module = sys.modules["of_the_user"] = ModuleType("of_the_user")  # annotations are looked up here
     exec(compile(RECORD.format(head=head, body=body, part=part), "record.py", "exec"), vars(module))
     digest = fingerprint(module.selector)
     assert fingerprint(module.unannotated, module.Record) != fingerprint(module.unannotated)
@@ -282,7 +282,7 @@ DIFFERENT: dict[str, tuple[Selector, Selector]] = {
     "another class": (str, repr),
 }
 
-# Bodies of a class of records, whose method ``own`` the selector calls.
+# Bodies of a record class whose method ``own`` the selector calls.
 RECORDS_SAME: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "an unused method": (
         {"body": " def own(self): return self.topic\n def other(self): return 1"},
@@ -317,35 +317,35 @@ RECORDS_DIFFERENT: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("change", RECORDS_SAME)
-def test_the_digest_stays_where_records_give_the_same_key(change: str) -> None:
+def test_digest_ignores_unrelated_changes_of_records(change: str) -> None:
     before, after = RECORDS_SAME[change]
     assert digest_of_record(**before) == digest_of_record(**after)
 
 
 @pytest.mark.parametrize("change", RECORDS_DIFFERENT)
-def test_the_digest_changes_where_records_give_another_key(change: str) -> None:
+def test_digest_detects_changes_of_record_keys(change: str) -> None:
     before, after = RECORDS_DIFFERENT[change]
     assert digest_of_record(**before) != digest_of_record(**after)
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_the_digest_stays_where_the_selector_computes_the_same(change: str) -> None:
+def test_digest_ignores_equivalent_selectors(change: str) -> None:
     before, after = SAME[change]
     assert before is not after
     assert fingerprint(before) == fingerprint(after)
 
 
 @pytest.mark.parametrize("change", DIFFERENT)
-def test_the_digest_changes_where_the_selector_computes_something_else(change: str) -> None:
+def test_digest_detects_changed_selectors(change: str) -> None:
     before, after = DIFFERENT[change]
     assert fingerprint(before) != fingerprint(after)
 
 
-def test_a_digest_is_short_hex() -> None:
+def test_digest_is_short_hex() -> None:
     assert re.fullmatch("[0-9a-f]{32}", fingerprint(lower))
 
 
-# What is written differently in every process: hashes of strings, and so the order of sets, and addresses.
+# Values with a different repr in every process: string hashes, hence the order of sets, and addresses.
 IN_ANOTHER_PROCESS = """
 import functools, operator
 from runtime_spark.fingerprint import fingerprint
@@ -374,7 +374,7 @@ print(*map(fingerprint, (
 """
 
 
-def test_digests_are_the_same_in_every_process() -> None:
+def test_digests_are_equal_in_every_process() -> None:
     def digests(seed: int) -> str:
         environment = {"PYTHONHASHSEED": str(seed), "PYTHONPATH": str(ROOT)}
         return subprocess.check_output([sys.executable, "-c", IN_ANOTHER_PROCESS], env=environment, text=True)
@@ -384,7 +384,7 @@ def test_digests_are_the_same_in_every_process() -> None:
     assert others == [first] * 4
 
 
-def test_running_a_selector_does_not_change_its_digest() -> None:
+def test_running_a_selector_keeps_its_digest() -> None:
     # Python rewrites the bytecode of functions that run often.
     assert isinstance(lower, FunctionType)
     before = fingerprint(lower)

@@ -1,4 +1,4 @@
-"""Folders on a disk of this machine: names are literal, files are there whole or not at all."""
+"""Local folders: names are literal, and writes are atomic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_names_are_literal(tmp_path: Path, name: str) -> None:
     assert folder.read("offsets/3") is None
 
 
-def test_numbers_are_those_of_whole_names(tmp_path: Path) -> None:
+def test_numbers_match_whole_names(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     for name in ("10", "9", ".9.crc", "9.tmp", "batch_id=4", "batch_id=11", "batch_id=x", "batch_id=", "²"):
         folder.write(name, b"")
@@ -39,7 +39,7 @@ def test_numbers_are_those_of_whole_names(tmp_path: Path) -> None:
     assert folder.numbers("", prefix="batch_id=") == [4, 11]
 
 
-def test_a_file_that_is_replaced_was_there_all_the_time(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     folder.write("a", b"old")
     reader = (tmp_path / "a").open("rb")
@@ -49,7 +49,7 @@ def test_a_file_that_is_replaced_was_there_all_the_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PATTERNS)
-def test_sources_of_files_take_their_directory_literally(tmp_path: Path, name: str) -> None:
+def test_file_sources_take_their_directory_literally(tmp_path: Path, name: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""The stream reader behind collections and generators, driven as Spark drives it, but without Spark."""
+"""The stream reader for collections and generators, driven as Spark drives it, but without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_BATCHES = 50
 
 
 class Read(NamedTuple):
-    """What one subtask reads in one micro-batch."""
+    """Records that one subtask reads in one micro-batch."""
 
     records: list[Any]
     begins: bool
@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
 
 class TestClock:
-    """Stands still, or goes on by ``step`` whenever it is looked at."""
+    """A clock that stands still, or advances by ``step`` at each reading."""
 
     __test__ = False
 
@@ -54,7 +54,7 @@ class TestClock:
 
 
 class Driver:
-    """Does what Spark does with a reader: asks for offsets, logs them, has partitions read in other processes."""
+    """Drives a reader like Spark: requests offsets, logs them, and reads partitions in other processes."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Driver:
         return self
 
     def offsets(self) -> Iterator[dict[str, int]]:
-        """Where micro-batches end, until there is nothing new."""
+        """Yield the ends of micro-batches until there is no new data."""
         for _ in range(_MOST_BATCHES):
             start, self.offset = self.offset, self.reader.latestOffset(self.offset, ReadAllAvailable())
             if self.offset == start:
@@ -88,14 +88,14 @@ class Driver:
             yield self.offset
 
     def decode(self, row: dict[str, Any]) -> tuple[Sequence[Any], list[Control]]:
-        """Records and controls of a frame; a progress report has none."""
+        """Return the records and controls of a frame. A progress report has none."""
         if row["slot"] == REPORT_SLOT:
             return [], []
         batch, controls = decode_frame(self._job.codec(), row["payload"], "test")
         return batch.records, controls
 
     def batch(self) -> list[Read] | None:
-        """One micro-batch, per subtask; None if there is nothing new."""
+        """Run one micro-batch and return its records by subtask, or None if there is no new data."""
         start = self.offset
         end = json.loads(json.dumps(self.reader.latestOffset(start, ReadAllAvailable())))
         if end == start:
@@ -105,7 +105,7 @@ class Driver:
         return self.repeat(start, end)
 
     def batches(self) -> list[list[Read]]:
-        """All micro-batches until there is nothing new."""
+        """Run micro-batches until there is no new data."""
         batches = list(islice(iter(self.batch, None), _MOST_BATCHES))
         assert len(batches) < _MOST_BATCHES, "the source does not come to its end"
         return batches
@@ -131,7 +131,7 @@ def numbers(count: int | None = None, **options: Any) -> DataGeneratorSource[int
 
 
 @pytest.mark.parametrize("source", [numbers(10, records_per_batch=4), CollectionSource(range(10), records_per_batch=4)])
-def test_records_come_in_micro_batches_dealt_out_to_the_subtasks(source: IndexedSource[int]) -> None:
+def test_records_are_distributed_over_subtasks(source: IndexedSource[int]) -> None:
     driver = Driver(source, parallelism=3)
     assert driver.batches() == [
         [Read([0, 3], True, False), Read([1], True, False), Read([2], True, False)],
@@ -142,20 +142,20 @@ def test_records_come_in_micro_batches_dealt_out_to_the_subtasks(source: Indexed
 
 
 @pytest.mark.parametrize("source", [numbers(10, records_per_batch=4), CollectionSource(range(10), records_per_batch=4)])
-def test_the_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
+def test_same_offsets_give_the_same_frames(source: IndexedSource[int]) -> None:
     def frames(reader: FrameStreamReader) -> list[Any]:
         splits = reader.partitions({"position": 4}, {"position": 8})
         return [batch.to_pydict() for split in splits for batch in reader.read(split)]
 
     driver = Driver(source)
     driver.batches()
-    again = Driver(source)  # which has read nothing before, like the one after a restart
+    again = Driver(source)  # has read nothing yet, like a reader after a restart
     assert frames(driver.reader) == frames(again.reader) != []
 
 
-def test_the_round_over_the_next_operator_does_not_depend_on_the_micro_batches() -> None:
-    def dealt_out(records_per_batch: int) -> dict[tuple[int, int], list[int]]:
-        """Per slot and channel what arrives there, where two source subtasks feed three."""
+def test_distribution_does_not_depend_on_the_micro_batches() -> None:
+    def distributed(records_per_batch: int) -> dict[tuple[int, int], list[int]]:
+        """Records by slot and channel, where two source subtasks send to three."""
         driver = Driver(numbers(20, records_per_batch=records_per_batch), sink_parallelism=3)
         received: dict[tuple[int, int], list[int]] = defaultdict(list)
         for start, end in pairwise([driver.log[0], *driver.offsets()]):
@@ -165,33 +165,33 @@ def test_the_round_over_the_next_operator_does_not_depend_on_the_micro_batches()
                         received[row["slot"], row["channel"]] += driver.decode(row)[0]
         return {place: records for place, records in received.items() if place[0] != REPORT_SLOT}
 
-    at_once = dealt_out(20)
+    at_once = distributed(20)
     assert len(at_once) == 6
-    assert dealt_out(3) == dealt_out(7) == at_once
+    assert distributed(3) == distributed(7) == at_once
 
 
 @pytest.mark.parametrize("source", [numbers(0), CollectionSource([])])
-def test_an_empty_source_begins_and_ends(source: IndexedSource[int]) -> None:
+def test_empty_source_begins_and_ends(source: IndexedSource[int]) -> None:
     assert Driver(source).batches() == [[Read([], True, True)] * 2]
 
 
-def test_fewer_records_than_subtasks_still_begin_and_end_everywhere() -> None:
+def test_subtasks_without_records_begin_and_end() -> None:
     assert Driver(numbers(1), parallelism=3).batches() == [[Read([0], True, True), *[Read([], True, True)] * 2]]
 
 
-def test_a_source_that_is_read_to_its_end_has_nothing_new() -> None:
+def test_source_read_to_its_end_has_no_new_data() -> None:
     driver = Driver(numbers(3))
     assert len(driver.batches()) == 1
     after_restart = Driver(numbers(3))
     after_restart.offset = driver.offset
     assert after_restart.batch() is None
     assert list(after_restart.reader.partitions(driver.offset, driver.offset)) == []
-    shorter = Driver(numbers(2))  # than it was when it was read
+    shorter = Driver(numbers(2))  # than when it was read
     shorter.offset = driver.offset
     assert shorter.batch() is None
 
 
-def test_a_source_goes_on_after_a_restart() -> None:
+def test_source_continues_after_a_restart() -> None:
     driver = Driver(numbers(5, records_per_batch=2), parallelism=1)
     assert driver.batch() == [Read([0, 1], True, False)]
     restarted = Driver(numbers(5, records_per_batch=2), parallelism=1)
@@ -199,7 +199,7 @@ def test_a_source_goes_on_after_a_restart() -> None:
     assert restarted.batches() == [[Read([2, 3], False, False)], [Read([4], False, True)]]
 
 
-def test_a_job_that_goes_on_wakes_every_subtask_once() -> None:
+def test_restarted_job_wakes_every_subtask_once() -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
     source = numbers(9)
@@ -225,31 +225,31 @@ def test_a_job_that_goes_on_wakes_every_subtask_once() -> None:
     assert woken(first, -1, 4) == woken(first, 4, 6) == []
     slots = sorted(slot for slot, (operator, _) in job.layout.addresses.items() if operator in plan.chains)
     assert len(slots) == 5
-    assert woken(second, 4, 6) == woken(second, 4, 6) == slots  # asked twice for one
+    assert woken(second, 4, 6) == woken(second, 4, 6) == slots  # requested twice for one micro-batch
     assert woken(second, 6, 9) == []
 
 
-def test_without_a_limit_a_micro_batch_holds_a_million_records() -> None:
+def test_default_limit_is_a_million_records() -> None:
     driver = Driver(numbers(DEFAULT_RECORDS_PER_BATCH + 1), parallelism=1)
     first, second = driver.batches()
     assert [len(first[0].records), len(second[0].records)] == [1_000_000, 1]
 
 
-def test_an_unbounded_source_never_ends() -> None:
+def test_unbounded_source_never_ends() -> None:
     driver = Driver(numbers(records_per_batch=2), parallelism=1)
     assert [driver.batch() for _ in range(3)] == [
         [Read([0, 1], True, False)], [Read([2, 3], False, False)], [Read([4, 5], False, False)],
     ]  # fmt: skip
 
 
-def test_micro_batches_grow_until_they_take_the_time_that_they_are_meant_to() -> None:
+def test_micro_batches_grow_to_the_target_duration() -> None:
     clock = TestClock()
     driver = Driver(numbers(records_per_batch=700), parallelism=1, clock=clock, target_batch_ms=1_000)
     sizes = []
     for took in (10, 10, 10, 10, 4_000, 1_000, 1_000):
         sizes.append(sum(len(read.records) for read in driver.batch() or ()))
         clock.now += took
-    # The source's own limit is reached before the other one is, which stays as it is from then on.
+    # The source's own limit is reached first. The adaptive limit stays the same from then on.
     assert sizes == [100, 200, 400, 700, 700, 700, 700]
 
 
@@ -263,27 +263,27 @@ def test_micro_batches_shrink_when_they_take_too_long() -> None:
     assert sizes == [100, 200, 400, 800, 400, 200]
 
 
-# --- At a pace --------------------------------------------------------------------------------------------------------
+# --- Records per second -----------------------------------------------------------------------------------------------
 
 
-def test_records_per_second_counts_from_the_first_question() -> None:
+def test_records_per_second_counts_from_the_first_request() -> None:
     clock = TestClock()
     driver = Driver(numbers(7, records_per_second=2), parallelism=1, clock=clock)
-    clock.now += 60_000  # before anything was asked
+    clock.now += 60_000  # before the first request
     assert driver.batch() == [Read([], True, False)]
     assert driver.batch() is None
     clock.now += 499
     assert driver.batch() is None
     clock.now += 1
     assert driver.batch() == [Read([0], False, False)]
-    clock.now += 1_700  # 2.2 s since the beginning: 4 records
+    clock.now += 1_700  # 2.2 s since the start: 4 records
     assert driver.batch() == [Read([1, 2, 3], False, False)]
     clock.now += 60_000
     assert driver.batch() == [Read([4, 5, 6], False, True)]
     assert driver.batch() is None
 
 
-def test_both_limits_hold() -> None:
+def test_both_limits_apply() -> None:
     clock = TestClock()
     driver = Driver(numbers(100, records_per_second=10, records_per_batch=3), parallelism=1, clock=clock)
     driver.batch()
@@ -293,7 +293,7 @@ def test_both_limits_hold() -> None:
     ]  # fmt: skip
 
 
-def test_after_a_restart_the_pace_counts_from_there() -> None:
+def test_records_per_second_restarts_at_the_offset() -> None:
     clock = TestClock()
     restarted = Driver(numbers(100, records_per_second=10), parallelism=1, clock=clock)
     restarted.offset = {"position": 50}
@@ -305,13 +305,13 @@ def test_after_a_restart_the_pace_counts_from_there() -> None:
 # --- Trigger.available_now --------------------------------------------------------------------------------------------
 
 
-def test_what_is_available_now_of_a_bounded_source_is_all_of_it() -> None:
+def test_available_now_reads_all_of_a_bounded_source() -> None:
     driver = Driver(numbers(5, records_per_batch=2), parallelism=1).only_available()
     assert [batch[0].records for batch in driver.batches()] == [[0, 1], [2, 3], [4]]
 
 
-def test_what_is_available_now_of_a_bounded_source_comes_at_its_pace() -> None:
-    # Spark ends such a query at the first question that has no answer, so the reader waits with it.
+def test_available_now_keeps_the_pace_of_a_bounded_source() -> None:
+    # Spark ends the query when a request returns no new offset, so the reader waits.
     driver = Driver(numbers(5, records_per_second=2), parallelism=1, clock=TestClock(step=100)).only_available()
     batches = driver.batches()
     assert [record for batch in batches for record in batch[0].records] == [0, 1, 2, 3, 4]
@@ -319,7 +319,7 @@ def test_what_is_available_now_of_a_bounded_source_comes_at_its_pace() -> None:
     assert [(batch[0].begins, batch[0].ends) for batch in batches] == [(n == 0, n == 4) for n in range(5)]
 
 
-def test_what_is_available_now_of_an_unbounded_source_is_one_micro_batch() -> None:
+def test_available_now_reads_one_batch_of_an_unbounded_source() -> None:
     driver = Driver(numbers(records_per_batch=2), parallelism=1).only_available()
     assert driver.batches() == [[Read([0, 1], True, False)]]
     clock = TestClock()
@@ -329,7 +329,7 @@ def test_what_is_available_now_of_an_unbounded_source_is_one_micro_batch() -> No
     assert driver.batch() is None
 
 
-# --- Where records are made -------------------------------------------------------------------------------------------
+# --- Where records are created ----------------------------------------------------------------------------------------
 
 
 def broken(index: int) -> int:
@@ -340,7 +340,7 @@ ENDED = {"position": 4, "ended": True}
 
 
 @pytest.mark.parametrize("count", [4, None])
-def test_a_job_that_has_come_to_its_end_cannot_go_on_with_a_longer_source(count: int | None) -> None:
+def test_ended_job_refuses_a_longer_source(count: int | None) -> None:
     again = Driver(numbers(4))
     again.offset = ENDED
     assert again.batch() is None
@@ -354,30 +354,30 @@ def test_a_job_that_has_come_to_its_end_cannot_go_on_with_a_longer_source(count:
     assert "another checkpoint_location" in str(failure)
 
 
-def test_a_source_that_holds_less_than_was_read_of_it_is_refused() -> None:
+def test_source_shorter_than_its_offset_is_refused() -> None:
     shorter = Driver(numbers(3))
     shorter.offset = {"position": 4}
     with pytest.raises(Exception, match="now holds 3 records, but 4 were read before"):
         shorter.batch()
 
 
-def test_the_end_comes_even_if_all_records_were_read_before() -> None:
-    """Of a job that was stopped, and whose source was cut there."""
+def test_end_is_sent_even_without_further_records() -> None:
+    """The job was stopped, and its source was cut at that point."""
     cut = Driver(numbers(4), parallelism=2)
     cut.offset = {"position": 4}
     assert cut.batch() == [Read([], False, True), Read([], False, True)]
     assert cut.batch() is None
 
 
-def test_a_longer_source_is_read_on_if_it_has_not_ended() -> None:
+def test_longer_source_continues_if_it_has_not_ended() -> None:
     longer = Driver(numbers(6), parallelism=1)
     longer.offset = {"position": 4}
     assert longer.batch() == [Read([4, 5], False, True)]
 
 
-def test_a_generator_runs_in_the_tasks_and_is_reported_with_its_source_when_it_fails() -> None:
+def test_generator_failure_in_a_task_names_the_source() -> None:
     driver = Driver(DataGeneratorSource(broken, count=4))
-    splits = driver.reader.partitions(driver.offset, {"position": 4})  # on the driver's host
+    splits = driver.reader.partitions(driver.offset, {"position": 4})  # in the driver process
     list(driver.reader.read(splits[1]))
     with pytest.raises(Exception, match="ZeroDivisionError") as raised:
         list(driver.reader.read(splits[0]))
@@ -389,7 +389,7 @@ def test_a_generator_runs_in_the_tasks_and_is_reported_with_its_source_when_it_f
     assert "in broken" in failure.traceback_text
 
 
-def test_the_elements_of_a_collection_travel_only_with_the_split_that_holds_them() -> None:
+def test_elements_are_sent_with_their_split_only() -> None:
     large = "x" * 1_000_000
     driver = Driver(CollectionSource([large, "a", "b", "c"], records_per_batch=2), parallelism=2)
     assert len(pickle.dumps(driver.reader)) < 10_000

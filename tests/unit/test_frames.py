@@ -1,4 +1,4 @@
-"""Sending: frames keep the sequence of a channel, and every kind of edge sends a record where it belongs."""
+"""Sending: frames keep the order of a channel, and every kind of edge routes records to the right subtasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEQUENCES = st.lists(st.integers(0, 9) | st.integers(0, 3).map(watermark), max_s
 
 
 @given(SEQUENCES, st.data())
-def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], data: st.DataObject) -> None:
+def test_splitting_a_frame_keeps_its_elements(sequence: list[Any], data: st.DataObject) -> None:
     frame = Frame(3, 1, 2, *packed(sequence))
     at = data.draw(st.integers(0, len(frame.batch.records)))
     first, second = frame.split(at)
@@ -44,9 +44,9 @@ def test_the_two_parts_of_a_frame_say_what_the_whole_said(sequence: list[Any], d
 
 
 @given(st.lists(SEQUENCES, max_size=5))
-def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> None:
+def test_writer_keeps_the_order(parts: list[list[Any]]) -> None:
     writer, frames = ChannelWriter(3, 1, 2), list[Frame]()
-    append = writer.append  # collectors hold on to it
+    append = writer.append  # collectors keep a reference to it
     for part in parts:
         for element in part:
             append(element) if isinstance(element, int) else writer.control(*element)
@@ -56,7 +56,7 @@ def test_a_writer_sends_what_it_was_given_in_order(parts: list[list[Any]]) -> No
     assert len(frames) == sum(bool(part) for part in parts)
 
 
-def test_what_was_sent_is_not_touched_again() -> None:
+def test_sent_frames_are_not_modified() -> None:
     writer, frames = ChannelWriter(0, 0, 0), list[Frame]()
     for record in "ab":
         writer.append(record)
@@ -76,7 +76,7 @@ def test_what_was_sent_is_not_touched_again() -> None:
         (2 * MAX_FRAME_RECORDS + 5, [MAX_FRAME_RECORDS, MAX_FRAME_RECORDS, 5]),
     ],
 )
-def test_frames_are_not_larger_than_the_limit(count: int, sizes: list[int]) -> None:
+def test_frames_respect_their_limit(count: int, sizes: list[int]) -> None:
     writer, frames = ChannelWriter(0, 0, 0), list[Frame]()
     for record in range(count):
         if record == MAX_FRAME_RECORDS:
@@ -92,7 +92,7 @@ def test_frames_are_not_larger_than_the_limit(count: int, sizes: list[int]) -> N
 
 
 class Sent:
-    """What one upstream subtask sends over the first edge into the operator ``uid``, per (subtask, channel)."""
+    """Output of one upstream subtask over the first edge into operator ``uid``, by subtask and channel."""
 
     def __init__(self, uid: str, subtask: int = 0) -> None:
         plan = pipeline()
@@ -110,7 +110,7 @@ class Sent:
 
 
 def pipeline() -> Any:
-    """Operators of parallelism 4 behind one of 3, named for the way in which they are reached."""
+    """Operators of parallelism 4 downstream of one of parallelism 3, named after the partitioning."""
     env = local_environment(parallelism=4)
     numbers = env.from_collection(list[Any]()).with_parallelism(3)
     numbers.process(one_input()).with_uid("forward").with_parallelism(3)
@@ -123,19 +123,19 @@ def pipeline() -> Any:
     return env.build_plan()
 
 
-def test_forward_goes_to_the_subtask_of_the_same_number() -> None:
+def test_forward_keeps_the_subtask() -> None:
     sent = Sent("forward", subtask=2)
     sent.collect("ab")
     assert sent.flush() == {(2, 0): ["a", "b"]}
 
 
-def test_global_goes_to_the_only_subtask() -> None:
+def test_global_sends_to_the_only_subtask() -> None:
     sent = Sent("global", subtask=2)
     sent.collect("ab")
     assert sent.flush() == {(0, 2): ["a", "b"]}
 
 
-def test_broadcast_goes_to_all_subtasks_behind_the_channels_of_the_first_input() -> None:
+def test_broadcast_sends_to_all_subtasks() -> None:
     sent = Sent("broadcast", subtask=1)
     sent.collect("ab")
     assert sent.flush() == {(subtask, 3 + 1): ["a", "b"] for subtask in range(4)}
@@ -143,13 +143,13 @@ def test_broadcast_goes_to_all_subtasks_behind_the_channels_of_the_first_input()
 
 
 @pytest.mark.parametrize("uid", ["round robin", "shuffle"])
-def test_round_robin_takes_turns_and_upstream_subtasks_begin_at_different_ones(uid: str) -> None:
+def test_round_robin_starts_at_different_subtasks(uid: str) -> None:
     sent = Sent(uid, subtask=1)
     sent.collect(range(6))
     assert sent.flush() == {(1, 1): [0, 4], (2, 1): [1, 5], (3, 1): [2], (0, 1): [3]}
 
 
-def test_hash_sends_equal_keys_to_the_subtask_that_owns_them() -> None:
+def test_hash_sends_keys_to_their_owner() -> None:
     sent = Sent("hash", subtask=2)
     numbers = [*range(250), *map(float, range(250))]
     sent.collect(numbers)
@@ -157,7 +157,7 @@ def test_hash_sends_equal_keys_to_the_subtask_that_owns_them() -> None:
     assert sent.flush() == {(subtask, 2): owned for subtask, owned in owners.items()}
 
 
-def test_signals_go_to_every_subtask_behind_the_records_so_far() -> None:
+def test_signals_go_to_every_subtask_after_the_records() -> None:
     sent = Sent("round robin")
     sent.collect("ab")
     sent.edge.control(*watermark(5))
@@ -170,7 +170,7 @@ def test_signals_go_to_every_subtask_behind_the_records_so_far() -> None:
     }
 
 
-def test_a_flush_for_the_sake_of_memory_leaves_small_channels_alone() -> None:
+def test_flush_leaves_small_channels_alone() -> None:
     sent = Sent("forward")
     sent.collect(range(10))
     sent.edge.flush(sent.frames.append, at_least=11)
@@ -184,7 +184,7 @@ def test_a_flush_for_the_sake_of_memory_leaves_small_channels_alone() -> None:
     assert len(sent.frames[1].controls) == MAX_FRAME_RECORDS
 
 
-def test_a_restart_does_not_break_the_round() -> None:
+def test_round_robin_continues_after_a_restart() -> None:
     steady, first, second = Sent("round robin"), Sent("round robin"), Sent("round robin")
     steady.collect(range(7))
     first.collect(range(3))
@@ -196,7 +196,7 @@ def test_a_restart_does_not_break_the_round() -> None:
     assert joined == steady.flush()
 
 
-def test_a_source_finds_its_place_in_the_round_from_the_number_of_its_records() -> None:
+def test_source_derives_its_round_from_its_position() -> None:
     steady, sought = Sent("round robin", subtask=2), Sent("round robin", subtask=2)
     steady.collect(range(11))
     for begin, stop in ((8, 11), (0, 5), (5, 8)):
@@ -205,7 +205,7 @@ def test_a_source_finds_its_place_in_the_round_from_the_number_of_its_records() 
     assert {place: sorted(records) for place, records in sought.flush().items()} == steady.flush()
 
 
-def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
+def test_source_starts_and_ends_every_downstream_subtask() -> None:
     env, frames = local_environment(parallelism=2), list[Frame]()
     numbers = env.from_collection(list[Any]()).with_uid("numbers")
     numbers.process(one_input()).with_uid("beside")
@@ -229,8 +229,8 @@ def test_a_source_opens_feeds_and_ends_every_subtask_behind_it() -> None:
     assert sent_to("turns", 1) == [STARTED, "b", ENDED]
 
 
-def test_records_leave_before_they_pile_up() -> None:
-    """However many a source hands over at once, or a function makes of them."""
+def test_records_are_sent_before_they_pile_up() -> None:
+    """No matter how many records a source reads at once or a function emits."""
     env, frames = local_environment(), list[Frame]()
     copies = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(10)])
     env.from_collection(list[Any]()).with_uid("numbers").process(copies).with_uid("f").to_sink(CollectSink())
@@ -246,7 +246,7 @@ def test_records_leave_before_they_pile_up() -> None:
     assert max(len(frame.batch.records) for frame in frames + driver.frames) == MAX_FRAME_RECORDS
 
 
-def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_record() -> None:
+def test_failing_key_selector_is_named() -> None:
     sent = Sent("failing", subtask=1)
     sent.edge.emit({"key": 1})
     with pytest.raises(UserFunctionError) as caught:
@@ -265,7 +265,7 @@ def test_a_failing_key_selector_is_named_and_not_the_function_that_emitted_the_r
         (frozenset(), "InvalidKeyError: A key of type frozenset cannot be assigned to a subtask"),
     ],
 )
-def test_what_cannot_be_a_key_is_laid_on_the_key_selector(key: Any, message: str) -> None:
+def test_invalid_key_is_an_error_of_the_key_selector(key: Any, message: str) -> None:
     with pytest.raises(UserFunctionError) as caught:
         Sent("failing").edge.emit({"key": key})
     assert str(caught.value).startswith(message)

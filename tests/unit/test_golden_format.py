@@ -1,6 +1,6 @@
-"""Checkpoints of this format version: today's code writes the recorded bytes, and a job goes on from them.
+"""Checkpoints of this format version: the code writes the recorded bytes, and a job continues from them.
 
-A change that fails here makes checkpoints unreadable, or needs a new format version: raise ``FORMAT_VERSION`` (or
+A change that fails here makes checkpoints unreadable, or needs a new format version: increase ``FORMAT_VERSION`` (or
 ``_MANIFEST_VERSION``), and record it with ``./run python -m tests.golden_format``.
 """
 
@@ -25,7 +25,7 @@ def recorded() -> Content:
 
 
 def comparable(manifest: Content) -> str:
-    """Without what depends on the Python, and on where the program stands in its file."""
+    """The manifest without the parts that depend on the Python version and on line numbers."""
     return re.sub(r'"(python|digest|defined_at)": "[^"]*"', r'"\1": "..."', json.dumps(manifest))
 
 
@@ -35,7 +35,7 @@ def test_state_and_pages_are_the_recorded_bytes(recorded: Content) -> None:
     assert written["pages"] == recorded["pages"]
 
 
-def test_manifests_and_offsets_are_the_recorded_ones(recorded: Content) -> None:
+def test_manifests_and_offsets_match_the_recording(recorded: Content) -> None:
     written = content()
     assert json.loads(comparable(written["manifest"])) == json.loads(comparable(recorded["manifest"]))
     assert written["offsets"] == recorded["offsets"]
@@ -58,7 +58,7 @@ def test_state_is_read(recorded: Content) -> None:
     assert sorted(windows) == [("a", [1]), ("b", [0, 3, 4, 11]), ("c", [2, 10]), ("d", [12])]
 
 
-def test_the_manifest_is_read(recorded: Content) -> None:
+def test_manifest_is_read(recorded: Content) -> None:
     plan = plan_of_job()
     assert differences(recorded["manifest"], manifest_of(plan, Layout.of(plan))) == []
 

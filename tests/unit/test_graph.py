@@ -1,4 +1,4 @@
-"""From the fluent API to the plan: what each call adds, and how a plan is cut into subtasks."""
+"""From the fluent API to the plan: what each call adds, and how a plan is divided into subtasks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kept(s: Any) -> Any:
 
 
 def described(plan: Plan, operator: Operator) -> str:
-    """Kind, name and parallelism; per input its source, exchange and key; the keys that the outputs must keep."""
+    """Kind, name and parallelism. For each input its source, exchange and key. The keys that the outputs must keep."""
 
     def inputs() -> str:
         edges = plan.edges_into[operator.id]
@@ -68,7 +68,7 @@ def described(plan: Plan, operator: Operator) -> str:
 
 # fmt: off
 ROWS: list[tuple[Build, type, str]] = [
-    # process on a non-keyed stream, and behind every conversion of one
+    # process on a non-keyed stream, and after every conversion of one
     (lambda s: s.non_keyed.process(s.one), NonKeyed, "one-input | Process x2 | main forward | -"),
     (lambda s: s.non_keyed.process(lambda r, o, c: None), NonKeyed, "one-input | Process x2 | main forward | -"),
     (lambda s: s.non_keyed.process(s.two_out), TwoNonKeyed, "two-output | Two-Output-Process x2 | main forward | - -"),
@@ -111,7 +111,7 @@ ROWS: list[tuple[Build, type, str]] = [
      "two-input-broadcast | Keyed-TwoInput-Broadcast-Process x2 | main hash str, side broadcast | new_key"),
     (lambda s: s.global_.connect_and_process(s.other_global, s.two_in), Global,
      "two-input | Global-Global-TwoInput-Process x1 | main global, side global | -"),
-    # a broadcast stream receives the call, but stays the second input
+    # a broadcast stream receives the call but stays the second input
     (lambda s: s.broadcast.connect_and_process(s.keyed, s.with_side), NonKeyed,
      "two-input-broadcast | Keyed-TwoInput-Broadcast-Process x2 | main hash str, side broadcast | -"),
     (lambda s: s.broadcast.connect_and_process(s.keyed, s.with_side, new_key), Keyed,
@@ -122,7 +122,7 @@ ROWS: list[tuple[Build, type, str]] = [
      "two-input-broadcast | Broadcast-TwoInput-Process x2 | main forward, side broadcast | -"),
     (lambda s: s.other_global.broadcast().connect_and_process(s.non_keyed, s.with_side), NonKeyed,
      "two-input-broadcast | Broadcast-TwoInput-Process x2 | main forward, side broadcast | -"),
-    # behind a result
+    # after a result
     (lambda s: s.keyed.process(s.one, new_key).process(s.one), NonKeyed,
      "one-input | KeyedProcess x2 | KeyedProcess forward new_key | -"),
     (lambda s: s.keyed.process(s.one, new_key).to_sink(CollectSink()), ConfiguredSink,
@@ -140,9 +140,7 @@ ROWS: list[tuple[Build, type, str]] = [
 
 
 @pytest.mark.parametrize(("build", "result", "expected"), ROWS)
-def test_a_row_of_the_stream_tables(
-    env: ExecutionEnvironment, s: Any, build: Build, result: type, expected: str
-) -> None:
+def test_stream_table_row(env: ExecutionEnvironment, s: Any, build: Build, result: type, expected: str) -> None:
     assert type(build(s)) is result
     plan = env.build_plan()
     assert described(plan, plan.operators[-1]) == expected
@@ -155,7 +153,7 @@ def test_conversions_alone_add_nothing(env: ExecutionEnvironment, s: Any) -> Non
 
 
 def shape(plan: Plan) -> dict[str, tuple[int, str]]:
-    """Per chain head its depth and the members of the chain."""
+    """For each chain head, its depth and the members of the chain."""
     members = {head: " ".join(operator.name for operator in chain) for head, chain in plan.chains.items()}
     return {plan.operators[head].name: (plan.depths[head], names) for head, names in members.items()}
 
@@ -283,14 +281,14 @@ def test_default_max_parallelism_as_in_flink(
     assert configured(env)[2:] == (parallelism, expected)
 
 
-def test_a_global_operator_is_not_parallel(env: ExecutionEnvironment, s: Any) -> None:
+def test_global_operator_is_not_parallel(env: ExecutionEnvironment, s: Any) -> None:
     s.global_.process(s.one).with_uid("u").with_name("n").with_parallelism(1).with_max_parallelism(1)
     assert configured(env) == ("u", "n", 1, 1)
     s.global_.process(s.one)
     assert configured(env)[2:] == (1, 1)
 
 
-def test_a_sink_writes_where_its_records_are(env: ExecutionEnvironment, s: Any) -> None:
+def test_sink_has_the_parallelism_of_its_input(env: ExecutionEnvironment, s: Any) -> None:
     s.non_keyed.map(str).with_parallelism(5).to_sink(CollectSink())
     assert configured(env)[2] == 5
     s.global_.process(s.one).to_sink(CollectSink()).with_name("of a global stream")
@@ -317,7 +315,7 @@ def test_default_uids_are_free(env: ExecutionEnvironment, s: Any) -> None:
         ("AUTOMATIC", None, "STREAMING"),
     ],
 )
-def test_the_execution_mode_is_resolved(
+def test_execution_mode_is_resolved(
     env: ExecutionEnvironment, s: Any, mode: str, count: int | None, resolved: str
 ) -> None:
     s.non_keyed.connect_and_process(env.from_source(DataGeneratorSource(str, count=count)), s.two_in)
@@ -325,14 +323,14 @@ def test_the_execution_mode_is_resolved(
     assert env.build_plan().mode is RuntimeExecutionMode[resolved]
 
 
-def test_declarations_hold_for_the_whole_job(env: ExecutionEnvironment, s: Any) -> None:
+def test_declarations_apply_to_the_whole_job(env: ExecutionEnvironment, s: Any) -> None:
     a, b = new_builder("a").type_long(), new_builder("b").type_bool()
     s.non_keyed.process(s.declaring([a.build(), b.build()])).process(s.declaring((a.build(),)))
     assert env.build_plan().declarations == {"a": a.build(), "b": b.build()}
 
 
 class Recorder:
-    """A runtime that only takes the plan."""
+    """A runtime that only records the plan."""
 
     def __init__(self) -> None:
         self.started: list[tuple[Plan, RunOptions]] = []
@@ -342,7 +340,7 @@ class Recorder:
         return cast(JobHandle, self)
 
 
-def test_execute_hands_the_plan_over_and_begins_anew() -> None:
+def test_execute_starts_the_plan_and_clears_the_environment() -> None:
     runtime = Recorder()
     env = ExecutionEnvironment.get_instance(runtime)
     for name in ("first", "second"):

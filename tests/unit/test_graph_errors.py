@@ -1,4 +1,4 @@
-"""What is refused while a pipeline is built: each error names the user's own line, or both lines of a conflict."""
+"""Errors while a pipeline is built. Each names the user's own line, or both lines of a conflict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Build: TypeAlias = Callable[[Any], Any]
 
 LONG = new_builder("w").type_long()
 
-# Mistakes that the call itself reports, as PlanError. HERE stands for the place of the call.
+# Mistakes that the call itself reports as PlanError. HERE stands for the location of the call.
 # fmt: off
 REFUSED_CALLS: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.process(type(s.one)),
@@ -49,7 +49,7 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "process at HERE: second_key_selector must be a callable (record) -> key, not 'name'."),
     (lambda s: s.keyed.key_by("name"), "key_by at HERE takes a callable (record) -> key, not 'name'."),
 
-    # Callables that do not take what they would be given.
+    # Callables with a wrong signature.
     (lambda s: s.keyed.key_by(lambda: 1), "key_by at HERE takes a callable (record) -> key, not <function"),
     (lambda s: s.non_keyed.process(lambda record, output: None), "takes a process function or a callable (record, out"),
     (lambda s: s.non_keyed.map(lambda one, other: one), "map at HERE takes a callable (record), not <function"),
@@ -102,7 +102,7 @@ REFUSED_CALLS: list[tuple[Build, str]] = [
      "connect_and_process at HERE: the two streams belong to different environments."),
 ]
 
-# The same, as ConfigurationError: values that cannot be used.
+# Mistakes that the call itself reports as ConfigurationError: unusable values.
 REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.non_keyed.with_parallelism(0), "main at HERE: parallelism must be a whole number from 1 to 32768"),
     (lambda s: s.non_keyed.with_parallelism(True), "main at HERE: parallelism must be a whole number"),
@@ -130,7 +130,7 @@ REFUSED_VALUES: list[tuple[Build, str]] = [
     (lambda s: s.env.execute(trigger=5), "trigger must be a Trigger, such as Trigger.available_now(), not 5."),
 ]
 
-# Mistakes that only the whole pipeline shows. HERE stands for the place of the call that made the operator.
+# Mistakes that only the whole pipeline shows. HERE stands for the location of the call that created the operator.
 REFUSED_PLANS: list[tuple[Build, type[PlanError], str]] = [
     (lambda s: s.non_keyed, PlanError, "Nothing to run: the pipeline has no operator after its sources."),
     (lambda s: s.non_keyed.map(str).with_parallelism(3).with_max_parallelism(2), ConfigurationError,
@@ -154,7 +154,7 @@ def place(code: Callable[..., object]) -> str:
 
 
 def made_at(call: Callable[[], object]) -> str:
-    """Make the call; its place."""
+    """Make the call and return its location."""
     call()
     return place(call)
 
@@ -172,17 +172,17 @@ def assert_refused(call: Callable[[], object], error: type[Dsv2Error], said: str
 
 
 @pytest.mark.parametrize(("call", "said"), REFUSED_CALLS)
-def test_a_call_that_does_not_fit_is_refused(s: Any, call: Build, said: str) -> None:
+def test_invalid_call_is_refused(s: Any, call: Build, said: str) -> None:
     assert_refused(lambda: call(s), PlanError, said.replace("HERE", place(call)))
 
 
 @pytest.mark.parametrize(("call", "said"), REFUSED_VALUES)
-def test_a_value_that_cannot_be_used_is_refused(s: Any, call: Build, said: str) -> None:
+def test_invalid_value_is_refused(s: Any, call: Build, said: str) -> None:
     assert_refused(lambda: call(s), ConfigurationError, said.replace("HERE", place(call)))
 
 
 @pytest.mark.parametrize(("build", "error", "said"), REFUSED_PLANS)
-def test_a_plan_that_does_not_fit_is_refused(
+def test_invalid_plan_is_refused(
     env: ExecutionEnvironment, s: Any, build: Build, error: type[Dsv2Error], said: str
 ) -> None:
     env.set_execution_mode(RuntimeExecutionMode.BATCH)
@@ -191,18 +191,18 @@ def test_a_plan_that_does_not_fit_is_refused(
 
 
 @pytest.mark.parametrize("call", [call for call, _ in REFUSED_CALLS])
-def test_a_refused_call_leaves_nothing_in_the_plan(env: ExecutionEnvironment, s: Any, call: Build) -> None:
+def test_refused_call_leaves_the_plan_unchanged(env: ExecutionEnvironment, s: Any, call: Build) -> None:
     with pytest.raises(PlanError):
         call(s)
     s.non_keyed.map(str)
     assert [operator.name for operator in env.build_plan().operators] == ["main", "side", "Map"]
 
 
-def test_an_empty_environment_has_nothing_to_run(env: ExecutionEnvironment) -> None:
+def test_empty_environment_has_nothing_to_run(env: ExecutionEnvironment) -> None:
     assert_refused(env.execute, PlanError, "Nothing to run")
 
 
-def test_one_uid_for_two_operators_names_both(env: ExecutionEnvironment, s: Any) -> None:
+def test_duplicate_uid_names_both_operators(env: ExecutionEnvironment, s: Any) -> None:
     first = made_at(lambda: s.keyed.process(s.one).with_uid("u"))
     second = made_at(lambda: s.non_keyed.map(str).with_uid("u"))
     said = f"the uid 'u': KeyedProcess at {first} and Map at {second}."
@@ -216,10 +216,10 @@ def test_one_uid_for_two_operators_names_both(env: ExecutionEnvironment, s: Any)
         (LONG, new_builder("w").type_long().combine_wait_for_all_channels(True)),
     ],
 )
-def test_one_identifier_declared_differently_names_both(
+def test_conflicting_declarations_name_both_operators(
     env: ExecutionEnvironment, s: Any, one: LongWatermarkBuilder, other: LongWatermarkBuilder
 ) -> None:
-    """Flink lets such a job start and fail in ``open`` with \"Duplicate key\"."""
+    """Flink starts such a job, which then fails in ``open`` with "Duplicate key"."""
     first = made_at(lambda: s.non_keyed.process(s.declaring([one.build()])).with_uid("first"))
     second = made_at(lambda: s.keyed.process(s.declaring([other.build()])))
     with pytest.raises(WatermarkDeclarationError, match="'w' has two different declarations") as refused:
@@ -229,7 +229,7 @@ def test_one_identifier_declared_differently_names_both(
     assert f"at {second}: {other.build()}" in the_other
 
 
-def test_in_a_call_of_many_lines_the_line_of_the_method_counts(env: ExecutionEnvironment) -> None:
+def test_line_of_the_method_counts_in_a_multi_line_call(env: ExecutionEnvironment) -> None:
     start = sys._getframe().f_lineno
     (
         env.from_collection([1], "numbers")

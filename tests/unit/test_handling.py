@@ -1,4 +1,4 @@
-"""PEEK/POLL against FORWARD/IGNORE: one cell of four lets the framework send a watermark on."""
+"""PEEK or POLL combined with FORWARD or IGNORE: in one of four cases the framework forwards a watermark."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dsv2.watermark.handling import is_forwarded
         ("POLL", "IGNORE", False),
     ],
 )
-def test_who_sends_it_on(answered: str, strategy: str, forwarded: bool) -> None:
+def test_when_the_framework_forwards(answered: str, strategy: str, forwarded: bool) -> None:
     assert is_forwarded(WatermarkHandlingResult[answered], WatermarkHandlingStrategy[strategy]) is forwarded
 
 
-def test_the_table_has_no_other_cells() -> None:
+def test_table_is_complete() -> None:
     """A new result or strategy needs a decision of its own."""
     assert {result.name for result in WatermarkHandlingResult} == {"PEEK", "POLL"}
     assert {strategy.name for strategy in WatermarkHandlingStrategy} == {"FORWARD", "IGNORE"}

@@ -1,4 +1,4 @@
-"""The harnesses that users test their functions with: what is pushed, what comes out, and what can be looked at."""
+"""The harnesses with which users test their functions: input, output, and inspection."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class Totals(OneInputStreamProcessFunction[Sale, tuple[str, int]]):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(("sales", self.sales)))
 
 
-class Hearing(OneInputStreamProcessFunction[Any, Any]):
-    """Passes records on, and tells which watermarks it hears."""
+class Recorder(OneInputStreamProcessFunction[Any, Any]):
+    """Forwards records and emits the watermarks that it receives."""
 
     def process_record(self, record: Any, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect(record)
@@ -135,7 +135,7 @@ def test_records_watermarks_timers_and_state() -> None:
     assert harness.processing_timers("milk") == []
 
 
-def test_the_function_given_stays_as_it_is() -> None:
+def test_original_function_is_not_modified() -> None:
     function = Totals()
     harness = OneInputHarness(function, key=product_of)
     harness.input.push(Sale("tea", 2))
@@ -144,7 +144,7 @@ def test_the_function_given_stays_as_it_is() -> None:
     assert harness.output.records[-1] == ("sales", 1)
 
 
-def test_the_end() -> None:
+def test_end_of_input() -> None:
     harness = OneInputHarness(Totals(), key=product_of, channels=2)
     harness.input.push(Sale("tea", 2), channel=1)
     harness.output.clear()
@@ -157,7 +157,7 @@ def test_the_end() -> None:
     assert harness.output.elements.count(EndOfInput()) == 1
 
 
-def test_a_restart_goes_on_with_everything() -> None:
+def test_restart_keeps_all_state() -> None:
     harness = OneInputHarness(Totals(), key=product_of)
     harness.input.push(Sale("tea", 2))
     harness.restart()
@@ -169,8 +169,8 @@ def test_a_restart_goes_on_with_everything() -> None:
     assert harness.progress.counters == {"opened": 1}
 
 
-class Caching(Hearing):
-    """Rebuilds what is not kept."""
+class Caching(Recorder):
+    """Creates again the field that is not part of the state."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
@@ -186,7 +186,7 @@ class Caching(Hearing):
         output.collect(tuple(self.seen))
 
 
-def test_a_restart_makes_new_objects_from_bytes() -> None:
+def test_restart_deserializes_new_objects() -> None:
     harness = OneInputHarness(Caching())
     harness.input.push(1)
     harness.restart()
@@ -194,7 +194,7 @@ def test_a_restart_makes_new_objects_from_bytes() -> None:
     assert harness.output.records == [(1,), ("?", 2)]
 
 
-def test_a_snapshot_is_for_another_harness() -> None:
+def test_snapshot_starts_another_harness() -> None:
     first = OneInputHarness(Totals(), key=product_of)
     first.input.push(Sale("tea", 2))
     snapshot = first.snapshot()
@@ -206,7 +206,7 @@ def test_a_snapshot_is_for_another_harness() -> None:
     assert second.processing_timers("tea") == [100, 150]
 
 
-def test_a_visitor_may_set_the_state_of_a_partition() -> None:
+def test_visitor_may_set_the_state_of_a_partition() -> None:
     harness = OneInputHarness(Totals(), key=product_of)
     harness.input.push(Sale("tea", 2))
     harness.visit(lambda ctx: ctx.state_manager.get_state(TOTAL).update(40), "tea")
@@ -218,7 +218,7 @@ def test_a_visitor_may_set_the_state_of_a_partition() -> None:
         harness.visit(total_of)
 
 
-def test_what_fails_says_where_and_the_function_is_closed() -> None:
+def test_failure_has_a_location_and_closes_the_function() -> None:
     closed = []
 
     class Closing(Totals):
@@ -288,7 +288,7 @@ def test_task_info() -> None:
 
 
 def test_channels_signals_and_timestamps() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
+    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST, OPEN], fast=True)
     harness.input.push("a", "b", timestamp=7)
     harness.input.push("c", channel=1)
     assert harness.output.stamped_records == [StampedRecord("a", 7), StampedRecord("b", 7), StampedRecord("c")]
@@ -306,18 +306,18 @@ def test_channels_signals_and_timestamps() -> None:
     assert harness.output.event_times == []
 
 
-def test_each_input_has_all_its_channels_whatever_the_parallelism() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, parallelism=2, subtask=1)
+def test_input_has_all_channels_at_any_parallelism() -> None:
+    harness = OneInputHarness(Recorder(), channels=2, parallelism=2, subtask=1)
     harness.input.push("a", channel=1)
     harness.input.end(channel=1)
     harness.input.push("b", channel=0)
     assert (harness.output.records, harness.ended) == (["a", "b"], False)
 
 
-def test_what_one_function_gives_is_pushed_to_the_next() -> None:
-    first = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
+def test_output_of_one_harness_is_input_of_another() -> None:
+    first = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
     first.input.push_all([StampedRecord("a", 1), HIGHEST.new_watermark(3), StampedRecord("b"), EndOfInput()])
-    second = OneInputHarness(Hearing(), declarations=[HIGHEST], fast=True)
+    second = OneInputHarness(Recorder(), declarations=[HIGHEST], fast=True)
     second.input.push_all(first.output.elements)
     told = StampedRecord(HIGHEST.new_watermark(3))
     assert first.output.elements == [
@@ -330,13 +330,13 @@ def test_what_one_function_gives_is_pushed_to_the_next() -> None:
     assert second.output.elements == [StampedRecord("a", 1), told, *first.output.elements[1:]]
 
 
-def test_an_unknown_option_is_refused() -> None:
+def test_unknown_option_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"A harness has no option 'chanels'\. The options are channels"):
-        OneInputHarness(Hearing(), chanels=2)  # type: ignore[call-arg]
+        OneInputHarness(Recorder(), chanels=2)  # type: ignore[call-arg]
 
 
 def test_mistakes() -> None:
-    harness = OneInputHarness(Hearing(), channels=2, declarations=[HIGHEST])
+    harness = OneInputHarness(Recorder(), channels=2, declarations=[HIGHEST])
     with pytest.raises(ContractError, match=r"The input has no channel 2\. It has 2"):
         harness.input.push("a", channel=2)
     with pytest.raises(
@@ -382,7 +382,7 @@ def test_outputs_that_stay_keyed_are_checked() -> None:
     harness.input.push(1)
     with pytest.raises(UserFunctionError, match="InvalidKeyError"):
         harness.input.push(-1)
-    keeping = OneInputHarness(Hearing(), key=len, output_key=len)
+    keeping = OneInputHarness(Recorder(), key=len, output_key=len)
     keeping.input.push("a")
     assert keeping.output.records == ["a"]
 
@@ -438,7 +438,7 @@ class Rules(TwoInputBroadcastStreamProcessFunction[int, str, str]):
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_a_broadcast_input(keyed: bool) -> None:
+def test_broadcast_input(keyed: bool) -> None:
     harness = TwoInputBroadcastHarness(Rules(), key=abs if keyed else None)
     harness.non_broadcast_input.push(1, 2)
     harness.broadcast_input.push("x")
@@ -451,7 +451,7 @@ def test_a_broadcast_input(keyed: bool) -> None:
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_state_of_the_subtask_is_looked_at_and_set_without_a_key(keyed: bool) -> None:
+def test_state_of_the_subtask_is_read_and_set_without_a_key(keyed: bool) -> None:
     harness = TwoInputBroadcastHarness(Rules(), key=abs if keyed else None)
     harness.broadcast_input.push("x")
     assert harness.state_manager.get_state(RULES).items() == [("x", 1)]
@@ -461,7 +461,7 @@ def test_state_of_the_subtask_is_looked_at_and_set_without_a_key(keyed: bool) ->
     assert harness.state_manager.get_state(RULES).items() == [("x", 10)]
 
 
-def test_a_clock_that_goes_on_by_itself() -> None:
+def test_clock_that_advances_by_itself() -> None:
     clock = ManualClock(10, step=ms(5))
     assert [clock.now_ms(), clock.now_ms()] == [10, 15]
     clock.advance(ms(100))

@@ -1,4 +1,4 @@
-"""Bytes that mean harm: whatever stands in them, nothing comes of it but data, or ``CorruptDataError``."""
+"""Hostile bytes: reading them gives plain data or ``CorruptDataError``, nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def unharmed() -> Any:
     was = set(vars(Point))
     yield
     assert Armed.fired == []
-    assert set(vars(Point)) - was <= {"__slotnames__"}  # a cache of pickle's
+    assert set(vars(Point)) - was <= {"__slotnames__"}  # a cache of pickle
 
 
 def registry_of(build: Any) -> TypeRegistry:
@@ -88,8 +88,8 @@ NAMED = (
 
 @pytest.mark.parametrize("plan", range(len(PLANS)))
 @pytest.mark.parametrize("name", NAMES)
-def test_no_name_leads_to_anything_that_could_be_called(name: str, plan: int) -> None:
-    """Also of plans that hold functions and callables, whose classes the job brings."""
+def test_no_name_resolves_to_a_callable(name: str, plan: int) -> None:
+    """Even for plans with functions and callables, whose classes the job registers."""
     codec = Codec(registry_of(PLANS[plan]))
     for tag, first, second in product(NAMED, PARTS, PARTS):
         for node in ([tag, name, first], [tag, name, first, second], [tag, [name]], [tag, name, ["a"], [first]]):
@@ -184,7 +184,7 @@ BOMBS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_what_would_take_memory_or_time_or_the_stack_is_refused(name: str) -> None:
+def test_bombs_are_refused(name: str) -> None:
     with pytest.raises(CorruptDataError):
         load(BOMBS[name])
 
@@ -201,13 +201,13 @@ def test_what_would_take_memory_or_time_or_the_stack_is_refused(name: str) -> No
     ],
     ids=lambda data: str(data[:8]),
 )
-def test_lengths_that_lie_and_arrays_without_end(data: bytes) -> None:
+def test_false_lengths_and_unbounded_arrays_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptDataError):
         hostile.codec.loads(data, "test")
 
 
-def test_objects_get_attributes_and_their_classes_do_not() -> None:
-    """Whatever the attributes are called."""
+def test_attributes_are_set_on_objects_only() -> None:
+    """Whatever the names of the attributes."""
     names = ("__class__", "__dict__", "__reduce__", "append", "x", "")
     pairs = [nodes.CONTAINERS, "dict", None, atoms(len(names)), atoms(*names), atoms(*names)]
     [armed] = [load([nodes.OBJECTS, "tests.hostile:Armed", pairs])]
@@ -216,7 +216,7 @@ def test_objects_get_attributes_and_their_classes_do_not() -> None:
     assert Counter.__name__ == "Counter"
 
 
-# --- Each place that bytes are read ----------------------------------------------------------------------------------
+# --- Each place where bytes are read ---------------------------------------------------------------------------------
 
 CALLED = [nodes.CONVERTED, "os:system", atoms("true")]
 
@@ -227,36 +227,36 @@ def counting() -> Any:
     return env.build_plan()
 
 
-def test_a_harmful_frame_is_refused() -> None:
+def test_hostile_frame_is_refused() -> None:
     blob = hostile.codec.wrap(BlobKind.FRAME, msgspec.msgpack.encode([CALLED, atoms(), atoms()]))
     with pytest.raises(CorruptDataError, match=r"^A frame: The bytes name 'os:system', which is not a converter."):
         hostile.codec.unseal_columns(BlobKind.FRAME, blob, "A frame")
 
 
-def test_a_harmful_state_is_refused() -> None:
+def test_hostile_state_is_refused() -> None:
     blob = hostile.codec.wrap(BlobKind.STATE, msgspec.msgpack.encode(CALLED))
     with pytest.raises(CorruptDataError, match=r"^State of Process \(uid 'count'\), subtask 0: The bytes name"):
         Driver(counting(), "count").subtask.restore(blob)
 
 
-def test_a_harmful_page_of_keys_is_refused() -> None:
+def test_hostile_page_of_keys_is_refused() -> None:
     store = PagedKeyedStore(hostile.codec, "Keyed state of 'count'")
     store.restore((1, (1, {0: msgspec.msgpack.encode([atoms("key"), atoms("state"), atoms(), CALLED])}), {}, {}))
     with pytest.raises(CorruptDataError, match=r"^Keyed state of 'count': The bytes name"):
         store.find("key")
 
 
-def test_harmful_fields_are_refused() -> None:
+def test_hostile_fields_are_refused() -> None:
     found = operator_named(counting(), "count")
     with pytest.raises(CorruptDataError, match=r"^Fields of Process \(uid 'count'\): The bytes name"):
         FunctionFields(found.function, found, hostile.codec, {}).restore(msgspec.msgpack.encode(CALLED))
 
 
-# --- Bytes that nobody has thought of --------------------------------------------------------------------------------
+# --- Random changes --------------------------------------------------------------------------------------------------
 
 
-def test_blobs_changed_at_random_are_data_or_corrupt_data() -> None:
-    """A process of its own reads them, so that a crash, or harm, is seen."""
+def test_random_changes_give_data_or_an_error() -> None:
+    """A separate process reads them, so that a crash or side effect is detected."""
     command = [sys.executable, "-m", "tests.hostile", "7", str(10_000 * factor())]
     report = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
     assert report["outcomes"].keys() == {"decoded", "refused"}
@@ -265,5 +265,5 @@ def test_blobs_changed_at_random_are_data_or_corrupt_data() -> None:
     assert report["slowest_seconds"] < 5
 
 
-def test_values_of_a_pair_may_be_armed_without_harm() -> None:
+def test_pair_may_hold_armed_values() -> None:
     assert type(load([nodes.RECORDS, "tests.hostile:Pair", ["left", "right"], [ARMED, atoms(1)]])) is Pair

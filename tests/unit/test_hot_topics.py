@@ -1,4 +1,4 @@
-"""The hot-topics example on the local runtime, held against the oracle."""
+"""The hot-topics example on the local runtime, compared with the oracle."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_one_extractor_gives_the_answer(lazy: bool) -> None:
 @DETECTORS
 @pytest.mark.parametrize("batches", [(), (1, 7, 400)])
 @pytest.mark.parametrize("detectors", [2, 5])
-def test_however_many_detectors_and_batches(lazy: bool, batches: tuple[int, ...], detectors: int) -> None:
+def test_any_number_of_detectors_and_batches(lazy: bool, batches: tuple[int, ...], detectors: int) -> None:
     runtime = LocalRuntime(seed=detectors, batches=batches)
     events, _ = run(GENERATED, 15, 60_000, lazy=lazy, detectors=detectors, runtime=runtime)
     assert by_topic(events) == by_topic(expected_events(GENERATED, 15, 60_000))
@@ -85,12 +85,12 @@ def test_several_extractors_give_a_possible_answer(
 
 @DETECTORS
 @pytest.mark.parametrize("seed", range(5))
-def test_several_extractors_at_length(lazy: bool, seed: int) -> None:
+def test_several_extractors_with_many_tweets(lazy: bool, seed: int) -> None:
     events, _ = run(GENERATED, 15, 60_000, lazy=lazy, extractors=3, detectors=2, runtime=LocalRuntime(seed=seed))
     assert objections([GENERATED[index::3] for index in range(3)], events, 15, 60_000) == []
 
 
-def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--mode", "local", "--tweets", "20000"]) == 0
     output = capsys.readouterr().out
     expected = expected_events(map(TweetGenerator(), range(20_000)), threshold=100, window=300_000)
@@ -99,13 +99,13 @@ def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [["--threshold", "-1"], ["--window", "0"], ["--window", "nan"], ["--window", "inf"]])
-def test_options_that_mean_nothing_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--mode", "local", "--tweets", "10", *wrong])
     assert "--threshold must be at least 0, and --window must be greater than 0" in capsys.readouterr().err
 
 
-def test_folders_of_others_are_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_with_other_files_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "diary.txt").write_text("mine")
     assert main(["--work-dir", str(tmp_path)]) == 1

@@ -1,4 +1,4 @@
-"""The oracle of the hot-topics example: against cases worked out by hand, its own slow variants, and lies."""
+"""The oracle of the hot-topics example: manual cases, its own slow variants, and wrong answers."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize(("tweets", "events"), BY_HAND.values(), ids=BY_HAND.keys())
-def test_one_extractor_by_hand(tweets: list[Tweet], events: list[HotTopic]) -> None:
+def test_manual_cases_of_one_extractor(tweets: list[Tweet], events: list[HotTopic]) -> None:
     assert expected_events(tweets, threshold=1, window=10) == events
 
 
-def test_the_threshold_and_the_window_count() -> None:
+def test_threshold_and_window_count() -> None:
     tweets = about("a", 0, 1, 2, 3)
     assert expected_events(tweets, threshold=3, window=10) == hot("a", (0, 4))
     assert expected_events(tweets, threshold=2, window=1) == hot("a", (0, 3), (1, 3))
@@ -58,7 +58,7 @@ def test_the_threshold_and_the_window_count() -> None:
 
 
 def by_definition(tweets: Sequence[Tweet], threshold: int, window: int) -> list[HotTopic]:
-    """The same from the definition: a tweet is held at a later one unless a watermark between them dropped it."""
+    """The same by definition: a later tweet still counts a tweet unless a watermark between them dropped it."""
     watermark_at = [
         tweet.posting_time if tweet.posting_time > max([-1, *(t.posting_time for t in tweets[:place])]) else None
         for place, tweet in enumerate(tweets)
@@ -80,15 +80,15 @@ TWEETS = st.lists(st.builds(Tweet, st.sampled_from("ab"), st.integers(-2, 30)), 
 
 
 @given(TWEETS, st.integers(0, 4), st.integers(0, 12))
-def test_one_extractor_is_what_the_definition_says(tweets: list[Tweet], threshold: int, window: int) -> None:
+def test_one_extractor_matches_the_definition(tweets: list[Tweet], threshold: int, window: int) -> None:
     assert expected_events(tweets, threshold, window) == by_definition(tweets, threshold, window)
 
 
-# --- Several extractors, tried out -----------------------------------------------------------------------------------
+# --- Several extractors, by enumeration ------------------------------------------------------------------------------
 
 
-def test_a_lagging_channel_is_dropped_or_held() -> None:
-    """The watermark 100 drops a@0, unless that comes after it; then it is held together with a@101."""
+def test_lagging_channel_is_dropped_or_held() -> None:
+    """The watermark 100 drops a@0 if it comes later. Otherwise a@0 is held together with a@101."""
     channels = [about("a", 0), about("b", 100) + about("a", 101)]
     assert possible_events(channels, "a", threshold=1, window=10) == {(), (HotTopic("a", 0, 2),)}
 
@@ -99,14 +99,15 @@ def test_channels_keep_their_order() -> None:
     assert possible_events(channels, "b", threshold=1, window=10) == {()}
 
 
-def test_the_watermark_falls_when_its_channel_ends() -> None:
-    """Told 100, a detector drops the first a@0; told 50 again at the end of the first channel, the second one."""
+def test_watermark_falls_when_its_channel_ends() -> None:
+    """At watermark 100 a detector drops the first a@0. At 50, after the end of the first channel, it drops the second
+    one."""
     channels = [about("b", 100), about("b", 50) + about("a", 0, 0, 0)]
     assert () in possible_events(channels, "a", threshold=1, window=10)
 
 
 @given(TWEETS.filter(lambda tweets: len(tweets) <= 8), st.integers(0, 2), st.integers(0, 12))
-def test_with_one_channel_there_is_one_way(tweets: list[Tweet], threshold: int, window: int) -> None:
+def test_one_channel_has_one_answer(tweets: list[Tweet], threshold: int, window: int) -> None:
     events = expected_events(tweets, threshold, window)
     for topic in "ab":
         only = tuple(event for event in events if event.topic == topic)
@@ -127,16 +128,16 @@ def few_channels(draw: st.DrawFn) -> list[list[Tweet]]:
 
 @examples(50)
 @given(few_channels(), st.integers(0, 3), st.integers(0, 12))
-def test_no_objection_to_what_is_possible(channels: list[list[Tweet]], threshold: int, window: int) -> None:
+def test_possible_answers_have_no_objections(channels: list[list[Tweet]], threshold: int, window: int) -> None:
     others = min(possible_events(channels, "b", threshold, window), key=repr)
     for answer in possible_events(channels, "a", threshold, window):
         assert objections(channels, [*answer, *others], threshold, window) == []
 
 
-# Threshold 2, window 10; the first channel is ahead of the second one.
+# Threshold 2, window 10. The first channel is ahead of the second one.
 AHEAD = about("a", 0, 1, 2, 3, 20, 21)
 BEHIND = about("a", 0, 0, 4)
-ALL_HELD = hot("a", *((0, count) for count in range(3, 9)))  # BEHIND comes last but for two, and stays
+ALL_HELD = hot("a", *((0, count) for count in range(3, 9)))  # BEHIND is third from last, and stays
 REFUSED = {
     "1: begins above threshold + 1": (hot("a", (0, 4)), "the first event counts 4, not 3"),
     "1: leaps": (hot("a", (0, 3), (0, 5)), "the count grows by more than one"),
@@ -155,14 +156,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("events", "why"), REFUSED.values(), ids=REFUSED.keys())
-def test_lies_are_refused(events: list[HotTopic], why: str) -> None:
+def test_wrong_answers_are_refused(events: list[HotTopic], why: str) -> None:
     found = objections([AHEAD, BEHIND], events, threshold=2, window=10)
     assert any(why in objection for objection in found), found
 
 
-def test_reach_by_hand() -> None:
-    """Told 3, the detector may hold 0 to 3, then 20, whose watermark is behind it, and all of the second channel.
-    When it has 21 it was told 20, and has dropped 0 to 3."""
+def test_manual_upper_bound() -> None:
+    """At watermark 3 the detector may hold 0 to 3, then 20, whose watermark follows it, and all of the second channel.
+    When 21 arrives, watermark 20 has dropped 0 to 3."""
     assert objections([AHEAD, BEHIND], ALL_HELD, threshold=2, window=10) == []
     nine = [*ALL_HELD, HotTopic("a", 0, 9)]
     assert "a: HotTopic(topic='a', at=0, count=9) counts more than the 8 that can be held" in objections(
@@ -170,15 +171,15 @@ def test_reach_by_hand() -> None:
     )
 
 
-def test_silence_by_hand() -> None:
-    """One watermark, 12, may drop what was posted up to 1, so five tweets fall into two runs at most: 5 - 2 * 2."""
+def test_manual_lower_bound() -> None:
+    """The only watermark, 12, may drop tweets up to time 1. The five tweets form at most two groups: 5 - 2 * 2."""
     channels = [about("a", 0, 0, 1), about("a", 1, 0) + about("b", 12)]
     assert objections(channels, [], threshold=2, window=10) == ["a: 0 events, where there are at least 1"]
     assert () not in possible_events(channels, "a", threshold=2, window=10)
 
 
-def test_one_channel_leaves_little_to_object_to() -> None:
-    """With one channel the bounds hold as well, though the exact answer is known."""
+def test_bounds_hold_with_one_channel() -> None:
+    """With one channel the bounds apply as well, although the exact answer is known."""
     tweets = about("a", *range(0, 60, 3)) + about("b", 61) + about("a", *range(60, 90, 2))
     events = expected_events(tweets, threshold=2, window=10)
     assert len(events) > 20

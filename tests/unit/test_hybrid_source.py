@@ -1,4 +1,4 @@
-"""One source after the other: who is read when, over restarts at every point, and what is told at the switch."""
+"""Hybrid sources: which source is read when, with restarts at every point, and the watermark of the switch."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def read(source: HybridSource[Any], offset: SourceOffset) -> list[tuple[int, str
     ]
 
 
-def test_the_second_source_begins_when_the_first_one_is_read() -> None:
+def test_second_source_starts_after_the_first() -> None:
     source = hybrid()
     found = list(offsets(source))
     numbers = [offset["enumerator"]["source"] for offset in found]
-    assert numbers == [0, 0, 0, 0, 1, 1]  # 13 records by 4, 9 by 5
+    assert numbers == [0, 0, 0, 0, 1, 1]  # 13 records in batches of 4, then 9 in batches of 5
     by_source = [{number for number, *_ in read(source, offset)} for offset in found]
     assert by_source == [{0}, {0}, {0}, {0}, {1}, {1}]
     records = Counter(record for offset in found for record in read(source, offset))
@@ -84,7 +84,7 @@ def test_the_second_source_begins_when_the_first_one_is_read() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [2, 1, 3])
-def test_after_a_restart_at_any_point_the_rest_is_the_same(parallelism: int) -> None:
+def test_restart_at_any_point_reads_the_same_rest(parallelism: int) -> None:
     source = hybrid(watermark_at_switch=LIVE)
     whole = list(offsets(source))
     for index, offset in enumerate(whole):
@@ -95,7 +95,7 @@ def test_after_a_restart_at_any_point_the_rest_is_the_same(parallelism: int) -> 
         assert sorted(record for later in rest for record in read(source, later)) == expected
 
 
-def test_every_reader_sends_the_watermark_of_the_switch_once_before_what_it_reads() -> None:
+def test_every_reader_sends_the_switch_watermark_once() -> None:
     source = hybrid(watermark_at_switch=LIVE)
     assert LIVE in source.declare_watermarks()
     sent = [
@@ -103,18 +103,18 @@ def test_every_reader_sends_the_watermark_of_the_switch_once_before_what_it_read
         for offset in offsets(source, parallelism=3)
     ]
     assert [index for index, of_batch in enumerate(sent) if of_batch] == [4]
-    assert sent[4] == [0] * 3  # also one that has nothing to read
+    assert sent[4] == [0] * 3  # including a reader without splits
 
 
-def test_empty_sources_are_passed_over_at_once() -> None:
+def test_empty_sources_are_skipped_at_once() -> None:
     source = HybridSource([Spans({}), Spans({"e": 0}), Spans({}), Spans(STREAM)], watermark_at_switch=LIVE)
     found = list(offsets(source))
     assert [offset["enumerator"]["source"] for offset in found] == [1, 3]
     assert sorted(read(source, found[1])) == sorted((3, name, number) for name, number in everything(STREAM))
 
 
-class Heard(OneInputStreamProcessFunction[Item, Any]):
-    """Passes records on, and says when the stream is live."""
+class Recorder(OneInputStreamProcessFunction[Item, Any]):
+    """Forwards records and emits a record when the stream is live."""
 
     def process_record(self, record: Item, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         output.collect(record)
@@ -128,12 +128,12 @@ class Heard(OneInputStreamProcessFunction[Item, Any]):
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_in_a_job_nothing_of_the_second_source_comes_before_all_of_the_first(seed: int, fast: bool) -> None:
+def test_records_of_the_second_source_come_after_the_first(seed: int, fast: bool) -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=(1, 2), fast=fast))
     env.set_parallelism(3)
     sink = CollectSink[Any]()
     source = HybridSource([Spans(HISTORY), Spans(STREAM)], watermark_at_switch=LIVE)
-    env.from_source(source).process(Heard()).with_parallelism(1).to_sink(sink)
+    env.from_source(source).process(Recorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     assert sorted(sink.results[:13]) == everything(HISTORY)
     assert sorted(entry for entry in sink.results[13:] if entry != "live") == everything(STREAM)
@@ -141,7 +141,7 @@ def test_in_a_job_nothing_of_the_second_source_comes_before_all_of_the_first(see
 
 
 class Kept(Source[Item, Span, int]):
-    """Its readers keep their splits over a restart; the enumerator gives one to reader 0 at first."""
+    """Its readers keep their splits over a restart. The enumerator assigns one split to reader 0 at first."""
 
     bounded = True
 
@@ -204,7 +204,7 @@ class _KeptReader(SourceReader[Item, Span]):
         yield RecordBatch([Item(start.name, number) for number in range(start.position, stop.position)])
 
 
-def test_a_source_whose_readers_keep_their_splits() -> None:
+def test_source_whose_readers_keep_their_splits() -> None:
     source = HybridSource[Item]([Kept(), Spans(STREAM)])
     whole = list(offsets(source))
     assert [len(read(source, offset)) for offset in whole] == [2, 2, 1, 9]
@@ -217,7 +217,7 @@ def test_a_source_whose_readers_keep_their_splits() -> None:
     assert sorted(sink.results) == everything({**STREAM, "k": 5})
 
 
-def test_splits_of_a_reader_that_has_failed_are_read_before_the_next_source() -> None:
+def test_splits_of_a_failed_reader_precede_the_next_source() -> None:
     source = HybridSource[Item]([Spans({"a": 3}), Spans(STREAM)])
     readers = Readers(1, ManualClock(), source.split_serializer, ())
     enumerator = source.create_enumerator(readers, None)
@@ -235,9 +235,9 @@ def test_splits_of_a_reader_that_has_failed_are_read_before_the_next_source() ->
     assert [split.at for split in readers.all_held()] == [held.at]
 
 
-def test_a_source_that_has_not_given_out_all_is_not_over() -> None:
+def test_source_with_unassigned_splits_is_not_finished() -> None:
     class InTurn(Spans):
-        """Gives out its splits one after the other, with a micro-batch between them."""
+        """Assigns its splits one after the other, with a micro-batch in between."""
 
         looks = 0
 
@@ -255,7 +255,7 @@ def test_a_source_that_has_not_given_out_all_is_not_over() -> None:
     assert numbers[:3] == [(0, "a", 0), (0, "b", 0), (0, "b", 1)]
 
 
-def test_each_source_is_closed_when_it_is_over_and_only_the_last_one_tells_of_itself() -> None:
+def test_finished_sources_are_closed() -> None:
     class Closing(Spans):
         closed = 0
 
@@ -272,7 +272,7 @@ def test_each_source_is_closed_when_it_is_over_and_only_the_last_one_tells_of_it
     assert seen == [([0, 0, 0], 0), ([1, 0, 0], 0), ([1, 1, 0], 2)]
 
 
-def test_only_the_last_source_may_have_no_end() -> None:
+def test_only_the_last_source_may_be_unbounded() -> None:
     with pytest.raises(ConfigurationError, match="Source 0 of a HybridSource, a Spans, is unbounded"):
         HybridSource([Spans({}, bounded=False), Spans({})])
     with pytest.raises(ConfigurationError, match="requires at least two sources"):
@@ -282,7 +282,7 @@ def test_only_the_last_source_may_have_no_end() -> None:
 
 
 @pytest.mark.parametrize("written", [{}, [], {"source": 2, "split": {}, "state": {}}, {"source": "0", "split": {}}])
-def test_what_is_none_of_its_own_is_refused(written: Any) -> None:
+def test_foreign_splits_and_state_are_refused(written: Any) -> None:
     with pytest.raises(CorruptDataError, match="split of a HybridSource"):
         hybrid().split_serializer.from_json(written)
     with pytest.raises(CorruptDataError, match="state of a HybridSource"):

@@ -1,4 +1,4 @@
-"""Who may import whom. Read from the sources, so that an import inside of a function counts as well."""
+"""Import rules, read from the source files so that imports inside functions count as well."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 
-# What users write against, and what they built with it, without a word on how it runs.
+# What users program against and what they build with it. It does not depend on how jobs run.
 MODEL = {"context", "errors", "functions", "record_batch", "sinks", "sources", "spi", "state", "watermark"}
 PLAN = MODEL | {"graph", "job"}
 RUNTIME = PLAN | {"clock", "columnar", "extension", "tracebacks"}
 RUNTIMES = {f"runtime.{part}" for part in ("serde", "report", "state", "exchange", "operator", "sources", "rescale")}
 
-# Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import, besides itself. A new part needs a row; the
-# packages of dsv2.runtime are parts.
+# Part of dsv2 (or runtime_spark) -> the parts of dsv2 that it may import in addition to itself. A new part needs a row.
+# The packages of dsv2.runtime are parts.
 MAY_IMPORT = {
     "arguments": {"errors"},
     "callables": set[str](),
@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "stream_arguments": MODEL | {"callables", "graph"},
     "stream_base": MODEL | {"configurable", "graph", "stream_arguments"},
     "streams": MODEL | {"callables", "configurable", "graph", "stream_arguments", "stream_base"},
-    "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # finds its runtime by name
+    "environment": PLAN | {"arguments", "streams", "tracebacks", "unfinished"},  # imports its runtime by name
     "runtime.__init__": set(),
     "runtime.serde": RUNTIME,
     "runtime.report": RUNTIME | {"runtime.serde"},
@@ -61,19 +61,19 @@ MAY_IMPORT = {
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # turns a stream into a DataFrame
+    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
 
-# The dependencies of the package "dsv2" in pyproject.toml; Spark and what comes with it are an extra.
+# The dependencies of the package "dsv2" in pyproject.toml. Spark and its dependencies are an extra.
 DEPENDENCIES = {"cloudpickle", "msgspec", "typing_extensions"}
-# Package of connectors -> the client library that its extra brings.
+# Package of connectors -> the client library that its extra installs.
 CLIENTS = {"files": "pyarrow", "kafka": "confluent_kafka", "postgres": "psycopg"}
 HEAVY = ("pyspark", "pandas", "pyarrow", "numpy", "runtime_spark", *CLIENTS.values())
 
 
 def imports(file: Path) -> Iterator[str]:
-    """The absolute names that ``file`` imports; from the top package the name of what is taken."""
+    """The absolute names that ``file`` imports. For the top package, the names imported from it."""
     package = ".".join(file.relative_to(ROOT).parent.parts)
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -95,7 +95,7 @@ def name_of(file: Path) -> str:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_imports_of_ours_follow_the_table(file: Path) -> None:
+def test_own_imports_follow_the_table(file: Path) -> None:
     part = part_of(name_of(file))
     ours = {part_of(name) for name in imports(file) if name.startswith("dsv2.")}
     assert ours <= MAY_IMPORT[part] | {part}
@@ -122,7 +122,7 @@ print(seconds, *(name for name in {HEAVY} if name in sys.modules))
 """
 
 
-def test_importing_dsv2_is_quick_and_loads_nothing_heavy() -> None:
+def test_importing_dsv2_is_fast() -> None:
     command = [sys.executable, "-c", MEASURED_IMPORT]
     runs = [subprocess.check_output(command, cwd=ROOT, text=True).split() for _ in range(5)]
     assert [heavy for _, *heavy in runs] == [[]] * len(runs)
@@ -130,6 +130,6 @@ def test_importing_dsv2_is_quick_and_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize("package", CLIENTS)
-def test_connectors_are_imported_without_their_client_library(package: str) -> None:
+def test_connectors_import_without_their_client_library(package: str) -> None:
     code = f"import sys, dsv2.connectors.{package}; print(*(name for name in {HEAVY} if name in sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True) == "\n"

@@ -1,4 +1,4 @@
-"""What is told about an error that Spark raised."""
+"""Error messages for errors that Spark raised."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OF_THE_JVM = (
 ITS_WORDS = "org.apache.spark.SparkException: first line\nsecond line\nCaused by: java.io.IOException: the reason"
 
 
-def test_of_an_error_in_the_jvm_its_words_are_told_and_not_its_stack() -> None:
+def test_jvm_error_is_shown_without_its_stack() -> None:
     failure = job_failure(Exception(OF_THE_JVM), "job")
     assert type(failure) is JobError
     assert str(failure) == f"Job 'job' failed in Spark: {ITS_WORDS}"
 
 
-def test_an_error_of_ours_in_the_text_is_that_error_again() -> None:
+def test_own_error_in_the_text_is_restored() -> None:
     with pytest.raises(Exception, match="dsv2-failure") as left_worker, marked_failures():
         raise SchemaError("it does not fit")
     failure = job_failure(Exception(f"{OF_THE_JVM}{left_worker.value}"), "job")
@@ -39,7 +39,7 @@ def test_an_error_of_ours_in_the_text_is_that_error_again() -> None:
     assert job_failure(failure, "job") is failure
 
 
-def test_the_way_out_is_told_where_it_is_known() -> None:
+def test_known_errors_have_a_remedy() -> None:
     grown = Exception("IllegalStateException: DirectByteBufferOutputStream cannot grow beyond 2GB limit")
     assert "sent more than 2 GiB in one micro-batch" in str(job_failure(grown, "job"))
     returned = Exception("TypeError: Cannot convert pyarrow.lib.ChunkedArray to pyarrow.lib.Array")
@@ -64,7 +64,7 @@ Current thread 0x00007f (most recent call first):
 
 
 def tasks() -> Tasks:
-    """Of two chains of two subtasks each: the second chain is of two operators."""
+    """The tasks of two chains with two subtasks each. The second chain has two operators."""
     env = local_environment(2)
     numbers = env.from_collection([1], "numbers").with_uid("numbers")
     counted = numbers.key_by(str).process(one_input(process_record=print)).with_uid("count")
@@ -74,7 +74,7 @@ def tasks() -> Tasks:
     return Tasks(plan, Layout.of(plan))
 
 
-def test_of_a_worker_that_is_gone_the_subtasks_of_its_task_are_named() -> None:
+def test_lost_worker_names_the_subtasks_of_its_task() -> None:
     more = ". Consider setting 'spark.sql.execution.pyspark.udf.faulthandler.enabled' to 'true'."
     text = str(job_failure(Exception(CRASHED.format(more=more)), "job", tasks()))
     assert "Job 'job' failed: a Python worker of Spark ended unexpectedly, in task 1 of a stage." in text
@@ -87,19 +87,19 @@ def test_of_a_worker_that_is_gone_the_subtasks_of_its_task_are_named() -> None:
 
 
 @pytest.mark.parametrize("before", [": ", " - "])
-def test_where_a_worker_was_is_shown_if_spark_knows(before: str) -> None:
+def test_stack_of_a_lost_worker_is_shown(before: str) -> None:
     text = str(job_failure(Exception(CRASHED.format(more=before + STACK)), "job", tasks()))
     assert text.endswith(f"The stack of the worker:\n{STACK}")
 
 
-def test_of_a_planner_that_is_gone_the_sources_are_named() -> None:
+def test_lost_planner_names_the_sources() -> None:
     gone = Exception("[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception:  SQLSTATE: XXKST\n=== more")
     text = str(job_failure(gone, "job", tasks()))
     assert "the Python process that plans the reading of a source ended unexpectedly: numbers, defined at" in text
     assert job_failure(gone, "job").args[0].startswith("Job 'job' failed: the Python process")
 
 
-def test_of_state_that_cannot_be_read_the_subtasks_and_the_folder_are_named() -> None:
+def test_unreadable_state_names_subtasks_and_folder() -> None:
     unreadable = Exception(
         "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.  SQLSTATE: 58030\n"
         "\tat org.apache.spark.sql.errors\nCaused by: java.io.EOFException: Stream ended prematurely"
@@ -114,7 +114,7 @@ def test_of_state_that_cannot_be_read_the_subtasks_and_the_folder_are_named() ->
     )
 
 
-def test_a_place_that_spark_cannot_use_is_named() -> None:
+def test_unusable_path_is_named() -> None:
     with pytest.raises(ConfigurationError) as refused, usable("The path x"):
         raise OSError(OF_THE_JVM)
     assert str(refused.value) == f"The path x cannot be used: {ITS_WORDS}"

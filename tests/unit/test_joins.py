@@ -1,4 +1,4 @@
-"""Joins: what is refused, what is kept, and what is left of it."""
+"""Joins: errors, state, and its removal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.property.joining import CHANNELS, Event, JoinDriver, event_time, pair
 from tests.support import local_environment, two_inputs
 
 ZERO, SECOND = timedelta(0), timedelta(seconds=1)
-any_join: Any = interval_join  # its overloads each take one type
+any_join: Any = interval_join  # each of its overloads accepts one type
 any_window_join: Any = window_join
 
 each_type = pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
@@ -41,7 +41,7 @@ def first_of(record: tuple[str, int]) -> str:
 
 class TestRefused:
     @each_type
-    def test_a_join_over_all_time_is_an_inner_one(self, join_type: JoinType) -> None:
+    def test_join_without_windows_must_be_inner(self, join_type: JoinType) -> None:
         if join_type is JoinType.INNER:
             join(pair, join_type)
             return
@@ -65,12 +65,12 @@ class TestRefused:
             lambda function: any_window_join(WindowStrategy.tumbling(SECOND), function),
         ],
     )
-    def test_what_cannot_be_called_with_a_pair(self, make: Callable[[Any], Any], function: Any, said: str) -> None:
+    def test_function_that_does_not_accept_a_pair(self, make: Callable[[Any], Any], function: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
             make(function)
         assert said in str(refused.value)
 
-    def test_windows_that_are_none(self) -> None:
+    def test_invalid_windows(self) -> None:
         with pytest.raises(ConfigurationError) as refused:
             any_window_join(10, pair)
         assert str(refused.value).startswith("window_join takes a WindowStrategy, such as")
@@ -88,7 +88,7 @@ class TestRefused:
             (-5, SECOND, "lower must be a datetime.timedelta, such as timedelta(seconds=5), not -5."),
         ],
     )
-    def test_bounds_that_make_no_sense(self, lower: Any, upper: Any, said: str) -> None:
+    def test_invalid_bounds(self, lower: Any, upper: Any, said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
             any_join(pair, lower, upper)
         assert said in str(refused.value)
@@ -104,7 +104,7 @@ class TestRefused:
     )
     @pytest.mark.parametrize("place", ["non-keyed", "global"])
     def test_streams_without_keys(self, place: str, function: Any, name: str) -> None:
-        """In Flink such a join is accepted, and silently gives nothing."""
+        """Flink accepts such a join, which then never emits anything."""
         env = local_environment()
         stream: Any = env.from_collection([1])
         stream = stream.global_() if place == "global" else stream
@@ -117,7 +117,7 @@ class TestRefused:
 
 
 class TestPlaces:
-    """Where a join may stand, and what it is called there."""
+    """Positions of a join in a pipeline, and its name there."""
 
     LEFT = (("a", 1), ("b", 2), ("a", 3))
     RIGHT = (("a", 10), ("c", 20), ("a", 30))
@@ -134,7 +134,7 @@ class TestPlaces:
         env.execute()
         return sorted(sink.results)
 
-    def test_all_ways_to_write_it(self) -> None:
+    def test_all_forms_of_a_join(self) -> None:
         class Text(JoinFunction[tuple[str, int], tuple[str, int], str]):
             def process_record(self, left: Any, right: Any, output: Any, ctx: Any) -> None:
                 output.collect(f"{left[0]}:{left[1]}:{right[1]}")
@@ -148,14 +148,14 @@ class TestPlaces:
         for way in ways:
             assert self.run(way) == list(self.PAIRS)
 
-    def test_the_short_ways_have_flinks_name(self) -> None:
+    def test_short_forms_have_flinks_name(self) -> None:
         env = local_environment()
         stream = env.from_collection(self.LEFT)
         join_by_key(stream, first_of, stream, first_of, self.text)
         assert env.build_plan().operators[-1].name == "Keyed-Join-Process"
 
-    def test_it_may_keep_the_key(self) -> None:
-        """In Flink the key-preserving variant silently gives nothing."""
+    def test_join_may_keep_the_key(self) -> None:
+        """In Flink the key-preserving variant never emits anything."""
 
         def build(left: Any, right: Any) -> Any:
             keyed = left.key_by(first_of)
@@ -164,7 +164,7 @@ class TestPlaces:
 
         assert self.run(build) == list(self.PAIRS)
 
-    def test_and_then_must(self) -> None:
+    def test_kept_key_is_checked(self) -> None:
         def build(left: Any, right: Any) -> Any:
             return left.key_by(first_of).connect_and_process(right.key_by(first_of), join(self.text), lambda text: "z")
 
@@ -172,7 +172,7 @@ class TestPlaces:
             self.run(build)
         assert (failed.value.cause_type, failed.value.key) == ("InvalidKeyError", "'a'")
 
-    def test_so_must_an_interval_join_in_its_timers(self) -> None:
+    def test_kept_key_is_checked_in_timers_of_an_interval_join(self) -> None:
         def build(left: Any, right: Any) -> Any:
             left, right = (stream.process(generator()).key_by(first_of) for stream in (left, right))
             return left.connect_and_process(right, any_join(pair, ZERO, ZERO, JoinType.LEFT), lambda joined: "z")
@@ -195,20 +195,20 @@ class Numbering(JoinFunction[Row, Row, int]):
 
 class TestFunction:
     @pytest.mark.parametrize("make", [join, lambda function: any_join(function, ms(-5), ms(5))])
-    def test_its_fields_are_checkpointed(self, make: Callable[[Any], Any]) -> None:
+    def test_fields_are_checkpointed(self, make: Callable[[Any], Any]) -> None:
         driver = JoinDriver(make(Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
         counts = [driver.take(Event(2, Row("a", n, 1), restart=True))[0][0] for n in range(3)]
         assert counts == [1, 2, 3]
 
-    def test_its_fields_are_checkpointed_by_windows_as_well(self) -> None:
+    def test_fields_of_a_window_join_are_checkpointed(self) -> None:
         driver = JoinDriver(any_window_join(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(10)), Numbering()))
         driver.take(Event(0, Row("a", 0, 1)))
         move(driver, 9)
         late = [driver.take(Event(2, Row("a", n, 1), restart=True)) for n in range(3)]
         assert [[count for count, *_ in results] for results in late] == [[1], [2, 3], [4, 5, 6]]
 
-    def test_it_gets_partners_in_the_order_of_their_timestamps(self) -> None:
+    def test_partners_come_in_timestamp_order(self) -> None:
         driver = JoinDriver(any_join(pair, -SECOND, SECOND))
         for timestamp in (5, 2, 9, 2):
             driver.take(Event(2, Row("a", timestamp, timestamp)))
@@ -222,7 +222,7 @@ class TestFunction:
 
     @pytest.mark.parametrize(("channel", "name"), [(0, "on_late_left"), (2, "on_late_right")])
     @pytest.mark.parametrize("kind", ["interval", "window"])
-    def test_what_fails_on_a_late_record_is_named(self, kind: str, channel: int, name: str) -> None:
+    def test_failure_on_a_late_record_is_named(self, kind: str, channel: int, name: str) -> None:
         def late(row: Row, output: Any, ctx: Any) -> None:
             raise ValueError("too late")
 
@@ -236,7 +236,7 @@ class TestFunction:
         assert (failed.value.callback, failed.value.cause_message) == (name, "too late")
         assert failed.value.record == "Row(key='a', number=1, timestamp=5)"
 
-    def test_an_interval_join_wants_timestamps(self) -> None:
+    def test_interval_join_requires_timestamps(self) -> None:
         env = local_environment()
         keyed = env.from_collection([("a", 1)]).key_by(first_of)
         keyed.connect_and_process(keyed, any_join(pair, ZERO, ZERO)).to_sink(CollectSink())
@@ -251,12 +251,12 @@ class TestState:
     ROWS = 2000
 
     def fill(self, driver: JoinDriver) -> None:
-        """Rows of 499 keys on either side, with timestamps from 0 to 99; not all of them have partners."""
+        """Push rows of 499 keys on either side, with timestamps from 0 to 99. Some have no partners."""
         for number in range(self.ROWS):
             row = Row(f"key {number % 499}", number, number * 37 % 100)
             driver.take(Event(number % CHANNELS, row))
 
-    def test_of_a_join_holds_both_sides_for_ever(self) -> None:
+    def test_join_without_ttl_keeps_both_sides(self) -> None:
         driver = JoinDriver(join(pair))
         self.fill(driver)
         filled = driver.state_size()
@@ -264,7 +264,7 @@ class TestState:
         move(driver, 10**12)
         assert driver.state_size() >= filled
 
-    def test_of_a_join_lives_so_long(self) -> None:
+    def test_join_with_ttl_drops_its_state(self) -> None:
         driver, unused = (JoinDriver(join(pair, ttl=StateTtl(ms(100))), clock_ms=1000) for _ in range(2))
         self.fill(driver)
         for each in (driver, unused):
@@ -282,7 +282,7 @@ class TestState:
 
     @each_type
     @pytest.mark.parametrize("bounds", [(-3, 5), (2, 6), (-6, -2)])
-    def test_of_an_interval_join_goes_with_event_time(self, join_type: JoinType, bounds: tuple[int, int]) -> None:
+    def test_interval_join_drops_state_with_event_time(self, join_type: JoinType, bounds: tuple[int, int]) -> None:
         lower, upper = (timedelta(milliseconds=bound) for bound in bounds)
         driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
         self.fill(driver)
@@ -299,8 +299,8 @@ class TestState:
         assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
     @pytest.mark.parametrize(("join_type", "alone"), [(JoinType.INNER, []), (JoinType.LEFT, [0, 1])])
-    def test_of_an_interval_join_fits_other_bounds(self, join_type: JoinType, alone: list[int]) -> None:
-        """What waits under one program's bounds is found under the next one's."""
+    def test_interval_join_state_fits_other_bounds(self, join_type: JoinType, alone: list[int]) -> None:
+        """Rows buffered under the bounds of one program are found under those of the next."""
         driver = JoinDriver(any_join(pair, ms(0), ms(3), join_type))
         for number in range(4):
             driver.take(Event(0, Row("a", number, 10 * number)))
@@ -312,8 +312,8 @@ class TestState:
         assert not later.harness.keys
 
     @each_type
-    def test_of_what_cannot_be_met_any_more_is_none(self, join_type: JoinType) -> None:
-        """With all partners before it, or after it, a row that is not late may have nobody to wait for."""
+    def test_row_without_possible_partners_is_not_kept(self, join_type: JoinType) -> None:
+        """If all partners come before a row or after it, there may be nothing for the row to wait for."""
         lower, upper = timedelta(milliseconds=-20), timedelta(milliseconds=-10)
         driver, unused = (JoinDriver(any_join(pair, lower, upper, join_type)) for _ in range(2))
         for each in (driver, unused):
@@ -333,7 +333,7 @@ class TestState:
         ],
         ids=["tumbling", "late", "sliding", "session"],
     )
-    def test_of_a_window_join_goes_with_event_time(
+    def test_window_join_drops_state_with_event_time(
         self, join_type: JoinType, strategy: WindowStrategy, gone: int
     ) -> None:
         driver, unused = (JoinDriver(any_window_join(strategy, pair, join_type)) for _ in range(2))
@@ -346,7 +346,7 @@ class TestState:
         assert abs(driver.state_size() - unused.state_size()) < 10, "a few digits in counts of records"
 
     @pytest.mark.parametrize("join_type", [JoinType.SEMI, JoinType.ANTI])
-    def test_of_a_join_that_asks_only_whether_there_is_a_partner_has_no_partners(self, join_type: JoinType) -> None:
+    def test_semi_and_anti_joins_keep_no_partners(self, join_type: JoinType) -> None:
         driver = JoinDriver(any_join(pair, -SECOND, SECOND, join_type))
         for number in range(500):
             driver.take(Event(2, Row("a", number, 5)))
@@ -354,12 +354,12 @@ class TestState:
 
 
 def move(driver: JoinDriver, time: int) -> None:
-    """Let event time reach ``time``."""
+    """Advance event time to ``time``."""
     for channel in range(CHANNELS):
         driver.take(Event(channel, event_time(time)))
 
 
 def generator() -> Any:
-    """Gives records of two values the second one as timestamp."""
+    """Assigns the second value of each record as its timestamp."""
     builder: Any = EventTimeExtension.new_watermark_generator_builder(lambda record: record[1])
     return builder.per_event_watermark().build_as_process_function()

@@ -1,4 +1,4 @@
-"""Clients that are kept for the next one who needs such: not when they have failed, not across a fork, not at exit."""
+"""Pooled clients are reused unless they failed. They are not shared across a fork, and are closed at exit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 CONNECTION = KafkaConnection.checked("test", "127.0.0.1:1", {}, ms(1000))
 OTHER = KafkaConnection.checked("test", "127.0.0.1:2", {}, ms(1000))
 
-# In the child nothing is left of the parent's clients, so that it can make its own, look for garbage, and exit.
+# The child keeps none of the parent's clients, so that it can create its own, collect garbage and exit.
 FORKING = """
 import faulthandler, gc, os, signal, sys
 faulthandler.enable()
@@ -69,7 +69,7 @@ class Client:
         self.closed = True
 
 
-def test_a_client_is_kept_for_the_next_one_with_this_connection() -> None:
+def test_client_is_reused_for_the_same_connection() -> None:
     pool = Pool(Client)
     with pool.lent(CONNECTION) as first, pool.lent(CONNECTION) as second, pool.lent(OTHER) as other:
         assert len({id(first), id(second), id(other)}) == 3
@@ -79,7 +79,7 @@ def test_a_client_is_kept_for_the_next_one_with_this_connection() -> None:
         assert not again.closed
 
 
-def test_a_client_that_has_failed_is_closed_and_not_kept() -> None:
+def test_failed_client_is_closed_and_not_reused() -> None:
     pool = Pool(Client)
     with pytest.raises(KeyError), pool.lent(CONNECTION) as failed:
         raise KeyError
@@ -94,9 +94,9 @@ def run(program: str) -> str:
     ).stdout
 
 
-def test_a_process_with_idle_clients_may_fork() -> None:
+def test_process_with_idle_clients_may_fork() -> None:
     run(FORKING)
 
 
-def test_idle_clients_are_closed_before_the_interpreter_is_torn_down() -> None:
+def test_idle_clients_are_closed_before_interpreter_exit() -> None:
     assert run(EXITING).splitlines() == ["exits", "closed"]

@@ -1,4 +1,4 @@
-"""Keys that can never be equal are refused while the plan is built, where key selectors say what they give."""
+"""Keys that can never be equal are refused while the plan is built, if the key selectors declare their types."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ REFUSED: list[tuple[Callable[[Any], Any], Callable[[Any], Any], str]] = [
     (Object(), text, "returns bytes, the key selector of input 2 returns str"),
     (UUID, text, "returns UUID, the key selector of input 2 returns str"),
 ]
-# What may be equal to anything, or is not said, meets everything.
+# Types that may equal any other, and undeclared types, match every type.
 ACCEPTED: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (text, name),
     (number, amount),
@@ -127,8 +127,10 @@ def test_keys_that_may_be_equal_are_accepted(env: ExecutionEnvironment, s: Any, 
         (lambda s: s.keyed.connect_and_process(s.broadcast, s.with_side, number), 1),
     ],
 )
-def test_so_are_keys_that_an_output_cannot_keep(env: ExecutionEnvironment, s: Any, build: Any, output: int) -> None:
-    """Flink finds out with the first record."""
+def test_keys_that_an_output_cannot_keep_are_refused(
+    env: ExecutionEnvironment, s: Any, build: Any, output: int
+) -> None:
+    """Flink detects it with the first record."""
     build(s)
     with pytest.raises(PlanError, match=f"the key selector of output {output} returns numbers: these are never equal"):
         env.build_plan()

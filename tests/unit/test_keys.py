@@ -1,4 +1,4 @@
-"""Keys: equal ones hash alike, in every process and for ever, and they spread over the subtasks."""
+"""Keys: equal keys have equal hashes in every process and version, and hashes are distributed evenly over subtasks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SameOnlyAsItself:
     city: str
 
 
-# State is kept by these numbers: a change of one makes every checkpoint unreadable.
+# State is stored by these numbers: changing one makes every checkpoint unreadable.
 PINNED: list[tuple[Hashable, int]] = [
     ("topic", 0x9DE92F63),
     ("", 0x0),
@@ -87,12 +87,12 @@ PINNED: list[tuple[Hashable, int]] = [
 
 
 @pytest.mark.parametrize(("key", "expected"), PINNED, ids=lambda value: repr(value)[:40])
-def test_the_hash_of_a_key_never_changes(key: Hashable, expected: int) -> None:
+def test_hash_of_a_key_never_changes(key: Hashable, expected: int) -> None:
     assert stable_hash(key) == expected
 
 
-def test_the_hash_is_the_same_in_a_process_with_another_seed() -> None:
-    """Python's own hash of strings is not."""
+def test_hash_does_not_depend_on_the_hash_seed() -> None:
+    """Python's own hash of strings does."""
     code = (
         "from tests.unit.test_keys import PINNED, stable_hash\n"
         "print(hash('topic'), *(stable_hash(key) for key, _ in PINNED))"
@@ -119,7 +119,7 @@ EQUAL: list[tuple[Hashable, ...]] = [
     ((1, "red"), Pair(1, "red"), Pair(1.0, Colour.RED)),
     (Place("Rome", 1), Place("Rome", True), Place("Rome", Decimal(1))),
     (datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, 14, tzinfo=PARIS)),
-    # In one zone the clock on the wall decides, although summer time ends between these two.
+    # Within one zone the wall clock decides, although summer time ends between these two.
     (datetime(2024, 10, 27, 2, 30, tzinfo=PARIS), datetime(2024, 10, 27, 2, 30, tzinfo=PARIS, fold=1)),
     (datetime(2024, 10, 27, 2, 30), datetime(2024, 10, 27, 2, 30, fold=1)),
     (time(12, tzinfo=UTC), time(14, tzinfo=timezone(timedelta(hours=2)))),
@@ -129,13 +129,13 @@ EQUAL: list[tuple[Hashable, ...]] = [
 
 
 @pytest.mark.parametrize("keys", EQUAL, ids=lambda keys: repr(keys[0])[:40])
-def test_equal_keys_hash_alike(keys: tuple[Hashable, ...]) -> None:
+def test_equal_keys_have_equal_hashes(keys: tuple[Hashable, ...]) -> None:
     assert all(key == keys[0] for key in keys), "the example is wrong"
     assert len({stable_hash(key) for key in keys}) == 1
 
 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
-def test_equal_numbers_hash_alike(number: float) -> None:
+def test_equal_numbers_have_equal_hashes(number: float) -> None:
     others = (Fraction(number), Decimal(number), *((float(number),) if float_is_exact(number) else ()))
     assert {stable_hash(other) for other in others} == {stable_hash(number)}
 
@@ -148,22 +148,22 @@ def float_is_exact(number: float) -> bool:
 
 
 @given(st.datetimes(timezones=st.timezones()), st.timezones())
-def test_equal_instants_hash_alike(instant: datetime, zone: ZoneInfo) -> None:
+def test_equal_instants_have_equal_hashes(instant: datetime, zone: ZoneInfo) -> None:
     try:
         elsewhere = instant.astimezone(zone)
     except OverflowError:
         return
-    if elsewhere == instant:  # it is not where a clock is set back or forward
+    if elsewhere == instant:  # they differ where clocks are set back or forward
         assert stable_hash(elsewhere) == stable_hash(instant)
 
 
 @pytest.mark.parametrize("moment", [datetime.min, datetime.max])
 @pytest.mark.parametrize("hours", [-23, 23])
-def test_the_ends_of_time_are_keys_in_every_zone(moment: datetime, hours: int) -> None:
+def test_extreme_datetimes_are_keys_in_every_zone(moment: datetime, hours: int) -> None:
     assert stable_hash(moment.replace(tzinfo=timezone(timedelta(hours=hours)))) >= 0
 
 
-def test_keys_of_different_types_that_look_alike_differ() -> None:
+def test_similar_keys_of_different_types_differ() -> None:
     keys = ["1", b"1", 1, (1,), ((1,),), Place("1"), Pair("1", 0), None, date(1, 1, 1), datetime(1, 1, 1)]
     assert len({stable_hash(key) for key in keys}) == len(keys)
 
@@ -186,7 +186,7 @@ SPREAD: dict[str, Iterable[Hashable]] = {
 
 @pytest.mark.parametrize("parallelism", [2, 3, 8])
 @pytest.mark.parametrize("name", SPREAD)
-def test_keys_spread_evenly(name: str, parallelism: int) -> None:
+def test_keys_are_distributed_evenly(name: str, parallelism: int) -> None:
     keys = list(SPREAD[name])
     counts = Counter(subtask_of(key, 128, parallelism) for key in keys)
     assert sorted(counts) == list(range(parallelism))
@@ -194,7 +194,7 @@ def test_keys_spread_evenly(name: str, parallelism: int) -> None:
 
 
 @pytest.mark.parametrize(("max_parallelism", "parallelism"), [(128, 1), (128, 3), (128, 128), (10, 7), (1, 1)])
-def test_each_subtask_owns_a_range_of_key_groups_as_in_flink(max_parallelism: int, parallelism: int) -> None:
+def test_subtasks_own_key_group_ranges_as_in_flink(max_parallelism: int, parallelism: int) -> None:
     """``KeyGroupRangeAssignment.computeKeyGroupRangeForOperatorIndex``."""
     owners = {stable_hash(key) % max_parallelism: subtask_of(key, max_parallelism, parallelism) for key in range(4000)}
     assert len(owners) == max_parallelism
@@ -222,7 +222,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("key", "message"), REFUSED, ids=lambda value: repr(value)[:40])
-def test_what_cannot_be_a_key_is_refused(key: Any, message: str) -> None:
+def test_invalid_keys_are_refused(key: Any, message: str) -> None:
     with pytest.raises(InvalidKeyError) as caught:
         subtask_of(key, 128, 2)
     assert message in str(caught.value)

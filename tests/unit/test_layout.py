@@ -1,6 +1,6 @@
-"""Slots of a plan: each subtask has one of its own, and every level fills its partitions evenly.
+"""Slots of a plan: each subtask has its own, and every level fills its partitions evenly.
 
-That ``spark_partition`` is what Spark computes is checked in ``tests/spark/test_spark_facts.py``.
+``tests/spark/test_spark_facts.py`` checks that ``spark_partition`` equals what Spark computes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Join(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
 
 
 def plan(parallelism: int = 2, middle: int | None = None, sinks: tuple[str, ...] = ("last",)) -> Plan:
-    """Two operators side by side, ``middle`` subtasks behind one of them, and both joined behind that.
+    """Two operators side by side, ``middle`` subtasks downstream of one of them, and a join of both.
 
-    ``sinks``: behind the last operator, and behind the first, before the others are made.
+    ``sinks``: after the last operator, or after the first, before the others are created.
     """
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(parallelism)
@@ -50,13 +50,13 @@ def slots_by_uid(a_plan: Plan) -> dict[tuple[str, int], int]:
     return {(a_plan.operators[op].uid, subtask): slot for (op, subtask), slot in Layout.of(a_plan).slots.items()}
 
 
-def test_a_level_holds_the_chain_heads_that_are_equally_far_from_the_sources() -> None:
+def test_level_has_chain_heads_of_equal_depth() -> None:
     a_plan = plan()
     levels = [[a_plan.operators[head].uid for head in level] for level in Layout.of(a_plan).levels]
     assert levels == [["first", "second"], ["middle"], ["joined"]]
 
 
-def test_there_is_a_slot_for_every_subtask_of_a_head_and_of_a_sink() -> None:
+def test_every_subtask_of_a_head_or_sink_has_a_slot() -> None:
     assert slots_by_uid(plan(2, middle=3)).keys() == {
         *((uid, subtask) for uid in ("first", "second", "joined", "last sink") for subtask in range(2)),
         *(("middle", subtask) for subtask in range(3)),
@@ -64,7 +64,7 @@ def test_there_is_a_slot_for_every_subtask_of_a_head_and_of_a_sink() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 8, 50])
-def test_slots_are_unique_and_apart_from_that_of_reports(parallelism: int) -> None:
+def test_slots_are_unique_and_differ_from_the_report_slot(parallelism: int) -> None:
     layout = Layout.of(plan(parallelism, middle=5))
     slots = list(layout.slots.values())
     assert len(set(slots)) == len(slots)
@@ -74,7 +74,7 @@ def test_slots_are_unique_and_apart_from_that_of_reports(parallelism: int) -> No
 
 
 @pytest.mark.parametrize(("parallelism", "middle"), [(1, 1), (2, 2), (2, 5), (3, 2), (4, 4), (8, 3), (50, 7)])
-def test_each_level_spreads_its_subtasks_evenly_over_the_partitions(parallelism: int, middle: int) -> None:
+def test_levels_are_distributed_evenly_over_partitions(parallelism: int, middle: int) -> None:
     a_plan = plan(parallelism, middle)
     layout = Layout.of(a_plan)
     assert layout.partitions == max(parallelism, middle)
@@ -87,7 +87,7 @@ def test_each_level_spreads_its_subtasks_evenly_over_the_partitions(parallelism:
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])
-def test_partitions_may_be_fewer_than_subtasks_which_share_them_evenly(partitions: int) -> None:
+def test_fewer_partitions_than_subtasks_are_shared_evenly(partitions: int) -> None:
     a_plan = plan(4, 7)
     layout = Layout.of(a_plan, partitions)
     assert layout.partitions == partitions
@@ -98,7 +98,7 @@ def test_partitions_may_be_fewer_than_subtasks_which_share_them_evenly(partition
         assert len(load) == partitions
 
 
-def test_a_sink_leaves_the_slots_of_operators_alone() -> None:
+def test_sinks_do_not_change_the_slots_of_operators() -> None:
     def of_operators(*sinks: str) -> dict[tuple[str, int], int]:
         return {
             address: slot for address, slot in slots_by_uid(plan(3, sinks=sinks)).items() if "sink" not in address[0]
@@ -107,11 +107,11 @@ def test_a_sink_leaves_the_slots_of_operators_alone() -> None:
     assert of_operators("last") == of_operators("first", "last") == of_operators()
 
 
-def test_the_same_plan_has_the_same_layout() -> None:
+def test_equal_plans_have_equal_layouts() -> None:
     assert Layout.of(plan(4, 3)) == Layout.of(plan(4, 3))
 
 
-def test_a_plan_without_operators_has_no_level() -> None:
+def test_plan_without_operators_has_no_level() -> None:
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(3)
     env.from_collection([1]).to_sink(CollectSink())
@@ -122,18 +122,18 @@ def test_a_plan_without_operators_has_no_level() -> None:
     assert len(set(layout.slots_of(sink))) == 3
 
 
-def test_a_partition_is_that_of_murmur3() -> None:
+def test_partition_is_computed_by_murmur3() -> None:
     # SELECT hash(1), hash(42)
     assert spark_partition(1, 1 << 31) == -559580957 % (1 << 31)
     assert spark_partition(42, 1 << 31) == 29417773
 
 
 @pytest.mark.parametrize("slot", [0, 1, 2, 7, -1, 12345, 2**31 - 1, -(2**31)])
-def test_a_partition_is_a_number_below_their_count(slot: int) -> None:
+def test_partition_is_less_than_the_number_of_partitions(slot: int) -> None:
     assert all(0 <= spark_partition(slot, partitions) < partitions for partitions in range(1, 20))
 
 
-def test_slots_stay_when_lines_change_places() -> None:
+def test_slots_do_not_depend_on_the_order_of_lines() -> None:
     def slots(*uids: str) -> dict[tuple[str, int], int]:
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(2)

@@ -1,4 +1,4 @@
-"""One driver at a time: the lease of a checkpoint, step by step, with a clock of the tests."""
+"""The lease of a checkpoint, which allows one driver at a time, with a manual clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE: dict[str, Any] = {"host": "another-host", "processes": [[7, 1]]}
 
 
 class Time:
-    """A clock that tests move. What sleeps moves it, too, and ``meanwhile`` may do something."""
+    """A manual clock. Sleeping advances it, and ``meanwhile`` may run something."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -39,7 +39,7 @@ class Time:
 
 
 class Unknown(dict[str, Lease]):
-    """As if all other runs were those of other processes."""
+    """Treats all other runs as runs of other processes."""
 
     def get(self, run: object, default: object = None) -> None:  # type: ignore[override]
         return None
@@ -64,7 +64,7 @@ def lease(folder: Folder, run: str, time: Time, driver: dict[str, Any] = ELSEWHE
     return Lease(folder, run, driver, time, time.sleep)
 
 
-def test_the_first_driver_gets_it_at_once_and_keeps_it_by_its_beat(folder: Folder, time: Time) -> None:
+def test_first_driver_gets_the_lease_and_renews_it(folder: Folder, time: Time) -> None:
     own = lease(folder, "a", time)
     own.acquire()
     assert time.now == 1000
@@ -75,7 +75,7 @@ def test_the_first_driver_gets_it_at_once_and_keeps_it_by_its_beat(folder: Folde
     own.check()
 
 
-def test_a_second_driver_is_refused_while_the_first_one_runs(folder: Folder, time: Time) -> None:
+def test_second_driver_is_refused_while_the_first_runs(folder: Folder, time: Time) -> None:
     first, second = lease(folder, "a", time), lease(folder, "b", time)
     first.acquire()
     time.meanwhile = first._beat
@@ -87,7 +87,7 @@ def test_a_second_driver_is_refused_while_the_first_one_runs(folder: Folder, tim
     first.check()
 
 
-def test_behind_a_driver_that_has_ended_there_is_no_wait(folder: Folder, time: Time) -> None:
+def test_released_lease_is_free_at_once(folder: Folder, time: Time) -> None:
     first, second = lease(folder, "a", time), lease(folder, "b", time)
     first.acquire()
     first.release()
@@ -97,16 +97,16 @@ def test_behind_a_driver_that_has_ended_there_is_no_wait(folder: Folder, time: T
     assert {name.partition(".")[0] for name in folder.sizes("dsv2/drivers")} == {"2-b"}
 
 
-def test_a_dead_driver_on_another_machine_is_waited_for_a_while(folder: Folder, time: Time) -> None:
+def test_dead_driver_on_another_machine_expires(folder: Folder, time: Time) -> None:
     lease(folder, "a", time).acquire()
     lease(folder, "b", time).acquire()
     assert STALE_SECONDS <= time.now - 1000 <= STALE_SECONDS + 2
 
 
-def test_a_driver_that_was_suspended_finds_its_time_over_and_the_next_one_goes_on(folder: Folder, time: Time) -> None:
+def test_suspended_driver_loses_its_lease(folder: Folder, time: Time) -> None:
     first, second = lease(folder, "a", time), lease(folder, "b", time)
     first.acquire()
-    second.acquire()  # the first one did nothing meanwhile
+    second.acquire()  # the first one did nothing in the meantime
     with pytest.raises(JobError, match="has lost its lease on the checkpoint"):
         first.check()
     second.check()
@@ -117,7 +117,7 @@ def test_a_driver_that_was_suspended_finds_its_time_over_and_the_next_one_goes_o
     second.check()
 
 
-def test_a_driver_that_cannot_reach_its_checkpoint_stops_in_time(
+def test_driver_without_its_checkpoint_stops_in_time(
     folder: Folder, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(name: str, data: bytes) -> None:
@@ -133,18 +133,18 @@ def test_a_driver_that_cannot_reach_its_checkpoint_stops_in_time(
     with pytest.raises(JobError, match="could not renew the lease"):
         own.check()
     monkeypatch.undo()
-    own.check()  # nobody else has come: it goes on
+    own.check()  # there is no other driver, so it continues
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"processes": 7}', '{"processes": [[7]]}', '{"processes": []}'])
-def test_a_claim_that_is_not_whole_is_waited_for(folder: Folder, time: Time, text: str) -> None:
+def test_incomplete_claim_is_waited_for(folder: Folder, time: Time, text: str) -> None:
     lease(folder, "a", time).acquire()
     folder.write("dsv2/drivers/1-a.json", text.encode())
     lease(folder, "b", time).acquire()
     assert time.now >= 1000 + STALE_SECONDS
 
 
-def test_drivers_of_this_machine_are_looked_for(folder: Folder, time: Time) -> None:
+def test_drivers_on_this_machine_are_checked(folder: Folder, time: Time) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     first = lease(folder, "a", time, describe_driver([other.pid]))
     first.acquire()
@@ -162,7 +162,7 @@ def test_drivers_of_this_machine_are_looked_for(folder: Folder, time: Time) -> N
     assert time.now < before + 2
 
 
-def test_a_driver_whose_jvm_still_runs_is_waited_for(folder: Folder, time: Time) -> None:
+def test_driver_whose_jvm_still_runs_is_waited_for(folder: Folder, time: Time) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     lease(folder, "a", time, describe_driver([other.pid, os.getpid()])).acquire()
     other.communicate(b"\n")
@@ -170,7 +170,7 @@ def test_a_driver_whose_jvm_still_runs_is_waited_for(folder: Folder, time: Time)
     assert time.now >= 1000 + STALE_SECONDS
 
 
-def test_a_copy_of_a_checkpoint_whose_driver_runs_on_is_free_after_a_while(folder: Folder, time: Time) -> None:
+def test_copied_lease_of_a_running_driver_expires(folder: Folder, time: Time) -> None:
     first = lease(folder, "a", time, describe_driver([os.getpid()]))
     first.acquire()
     copy = LocalFolder(shutil.copytree(folder.path, f"{folder.path}-copy"))
@@ -179,7 +179,7 @@ def test_a_copy_of_a_checkpoint_whose_driver_runs_on_is_free_after_a_while(folde
     first.check()
 
 
-def test_another_process_with_the_number_of_a_dead_one_is_not_taken_for_it() -> None:
+def test_reused_process_id_is_not_the_old_process() -> None:
     driver = describe_driver([os.getpid()])
     ((number, started),) = driver["processes"]
     before = {**driver, "processes": [[number, started - 1]]}
@@ -188,7 +188,7 @@ def test_another_process_with_the_number_of_a_dead_one_is_not_taken_for_it() -> 
     ]  # fmt: skip
 
 
-def test_a_job_of_this_process_that_is_over_need_not_say_so(
+def test_finished_job_of_this_process_frees_its_lease(
     folder: Folder, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_module, "_held", {})
@@ -205,7 +205,7 @@ def test_a_job_of_this_process_that_is_over_need_not_say_so(
 
 
 class Turns(Folder):
-    """A folder in memory; each call of an actor waits for its turn."""
+    """A folder in memory. Each call of an actor waits for its turn."""
 
     def __init__(self, actor: Actor, files: dict[str, bytes]) -> None:
         super().__init__("mem")
@@ -230,7 +230,7 @@ class Turns(Folder):
 
 
 class Actor:
-    """A driver that starts again and again, in a thread that runs only when it is its turn, up to its next call."""
+    """A driver that starts again and again, in a thread that runs during its turns only, up to its next call."""
 
     def __init__(self, name: str, time: Time, files: dict[str, bytes]) -> None:
         self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
@@ -299,8 +299,8 @@ class Actor:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_at_no_time_may_two_of_three_drivers_write(seed: int) -> None:
-    """Each turn is a call of one driver to the file system. Some are quick, some are suspended for long."""
+def test_two_of_three_drivers_never_write_at_once(seed: int) -> None:
+    """Each turn is one file-system call of one driver. Some drivers are fast, some are suspended for long."""
     time, files, dice = Time(), dict[str, bytes](), random.Random(seed)
     actors = [Actor(name, time, files) for name in "abc"]
     wrote: set[str] = set()

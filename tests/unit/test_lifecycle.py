@@ -33,13 +33,13 @@ def fails(*args: Any) -> None:
 
 
 def logging(log: list[str], name: str, **callbacks: Callable[..., Any]) -> OneInputStreamProcessFunction[Any, Any]:
-    """Passes its input on, and notes each call of the others."""
+    """Forwards its input and logs each call of the other callbacks."""
     noted = {what: (lambda *args, what=what: log.append(f"{what} {name}")) for what in ("open", "end_input", "close")}
     return one_input(**{**noted, "process_record": lambda record, output, ctx: output.collect(record), **callbacks})
 
 
 def chain_of_three(log: list[str], **callbacks: Callable[..., Any]) -> Driver:
-    """f, g and h in one subtask, not yet open; ``callbacks`` are for g."""
+    """f, g and h in one subtask, not yet opened. ``callbacks`` are for g."""
     env = local_environment()
     stream = env.from_collection([1]).process(logging(log, "f")).with_uid("f")
     stream = stream.process(logging(log, "g", **callbacks)).process(logging(log, "h"))
@@ -47,7 +47,7 @@ def chain_of_three(log: list[str], **callbacks: Callable[..., Any]) -> Driver:
     return Driver(env.build_plan(), "f")
 
 
-def test_open_begins_downstream_the_end_upstream() -> None:
+def test_open_runs_upstream_and_end_runs_downstream() -> None:
     log: list[str] = []
     driver = chain_of_three(log)
     driver.open()
@@ -59,7 +59,7 @@ def test_open_begins_downstream_the_end_upstream() -> None:
     assert driver.sent_to("out") == [1, ENDED]
 
 
-def test_open_tells_downstream_that_there_is_something_there() -> None:
+def test_open_sends_a_start_signal() -> None:
     driver = driven(lambda numbers: numbers.process(one_input()).with_uid("f"))
     driver.subtask.flush()
     assert [unpacked(frame.batch.records, frame.controls) for frame in driver.frames] == [[STARTED]]
@@ -84,7 +84,7 @@ def test_every_kind_of_function_is_opened_and_closed(make: Callable[..., Any]) -
     assert log == ["open", "close"]
 
 
-def test_a_failure_closes_all_of_the_chain_once() -> None:
+def test_failure_closes_the_chain_once() -> None:
     log: list[str] = []
     driver = chain_of_three(log, process_record=fails).open()
     with pytest.raises(UserFunctionError, match="on purpose"):
@@ -92,14 +92,14 @@ def test_a_failure_closes_all_of_the_chain_once() -> None:
     assert log[3:] == ["close h", "close g", "close f"]
 
 
-def test_a_failure_while_opening_closes_what_was_opened() -> None:
+def test_failure_in_open_closes_what_was_opened() -> None:
     log: list[str] = []
     with pytest.raises(UserFunctionError, match="on purpose"):
         chain_of_three(log, open=fails).open()
     assert log == ["open h", "close h", "close g"]
 
 
-def test_a_failure_while_closing_does_not_keep_the_others_from_it() -> None:
+def test_failure_in_close_does_not_stop_the_others() -> None:
     log: list[str] = []
     driver = chain_of_three(log, close=fails).open()
     with pytest.raises(UserFunctionError, match="callback: close"):
@@ -107,7 +107,7 @@ def test_a_failure_while_closing_does_not_keep_the_others_from_it() -> None:
     assert log[-2:] == ["close h", "close f"]
 
 
-def test_the_first_failure_is_told_although_closing_fails_as_well() -> None:
+def test_first_failure_is_raised_if_close_fails_too() -> None:
     def fails_first(*args: Any) -> None:
         raise KeyError("first")
 
@@ -116,7 +116,7 @@ def test_the_first_failure_is_told_although_closing_fails_as_well() -> None:
         driver.send(1)
 
 
-def test_an_interruption_by_the_user_goes_through_as_it_is() -> None:
+def test_keyboard_interrupt_passes_unchanged() -> None:
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
@@ -127,8 +127,8 @@ def test_an_interruption_by_the_user_goes_through_as_it_is() -> None:
     assert log[3:] == ["close h", "close g", "close f"]
 
 
-def test_a_restarted_subtask_is_not_opened_again_but_closed() -> None:
-    """Flink opens it again, with fields as they were in the beginning."""
+def test_restarted_subtask_is_not_opened_again() -> None:
+    """Flink opens it again, with the initial values of its fields."""
     log: list[str] = []
     driver = chain_of_three(log).open()
     driver.restart()
@@ -140,7 +140,7 @@ def test_a_restarted_subtask_is_not_opened_again_but_closed() -> None:
 
 
 def emits(ctx: Any, record: Any) -> None:
-    """From a place that has no collector."""
+    """Emit without a collector."""
     ctx.apply_to_all_partitions(lambda output, ctx: output.collect(record))
     ctx.watermark_manager.emit_watermark(W.new_watermark(len(record)))
 
@@ -157,7 +157,7 @@ def emits_on_watermark(signal: Any, output: Any, ctx: Any) -> WatermarkHandlingR
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_records_and_watermarks_may_be_emitted_from_every_callback_but_close(chained: bool) -> None:
+def test_every_callback_but_close_may_emit(chained: bool) -> None:
     function = one_input(
         declare_watermarks=lambda: [W],
         open=lambda ctx: emits(ctx, "open"),
@@ -179,7 +179,7 @@ def test_records_and_watermarks_may_be_emitted_from_every_callback_but_close(cha
     assert driver.sent_to("out") == ["open", watermark(4), *records, *signal, "end_input", watermark(9), ENDED]
 
 
-def test_each_input_has_an_end_of_its_own() -> None:
+def test_each_input_has_its_own_end() -> None:
     log: list[Any] = []
     function = two_inputs(
         process_record_from_first_input=lambda record, output, ctx: log.append(("first", record)),
@@ -198,7 +198,7 @@ def test_each_input_has_an_end_of_its_own() -> None:
     assert driver.sent_to("out") == [ENDED]
 
 
-def test_broadcast_records_have_neither_collector_nor_key() -> None:
+def test_broadcast_records_have_no_collector_and_no_key() -> None:
     log: list[Any] = []
     function = broadcast_side(
         process_record_from_non_broadcast_input=lambda record, output, ctx: output.collect(("main", record)),
@@ -234,7 +234,7 @@ def test_two_outputs() -> None:
     assert driver.sent_to("odd") == [1, 3, "end", ENDED]
 
 
-def test_an_output_that_nobody_reads_costs_nothing() -> None:
+def test_unread_output_costs_nothing() -> None:
     env = local_environment()
     pair = env.from_collection([1]).process(
         two_output(process_record=lambda record, first, second, ctx: [o.collect(record) for o in (first, second)])
@@ -245,7 +245,7 @@ def test_an_output_that_nobody_reads_costs_nothing() -> None:
     assert driver.sent_to("out") == [1, ENDED]
 
 
-def test_what_a_function_knows_of_job_and_task() -> None:
+def test_job_and_task_info() -> None:
     facts: list[Any] = []
 
     def note(ctx: Any) -> None:
@@ -275,7 +275,7 @@ def test_counters_and_gauges() -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_records_in_and_out_are_counted_for_each_operator_of_a_chain(keyed: bool) -> None:
+def test_records_are_counted_for_each_operator_of_a_chain(keyed: bool) -> None:
     doubling = one_input(process_record=lambda record, output, ctx: [output.collect(record) for _ in range(2)])
 
     def build(numbers: Any) -> Any:
@@ -291,7 +291,7 @@ def test_records_in_and_out_are_counted_for_each_operator_of_a_chain(keyed: bool
 
 
 class Counting(OneInputStreamProcessFunction[Any, Any]):
-    """Asks for its counter only once, as Flink programs do."""
+    """Requests its counter only once, as Flink programs do."""
 
     def open(self, ctx: Any) -> None:
         self.seen = ctx.metric_group.counter("seen")
@@ -300,7 +300,7 @@ class Counting(OneInputStreamProcessFunction[Any, Any]):
         self.seen.inc()
 
 
-def test_a_counter_goes_on_after_a_restart_also_one_that_is_kept_in_a_field() -> None:
+def test_counters_in_fields_survive_a_restart() -> None:
     driver = driven(lambda numbers: numbers.process(Counting()).with_uid("f"))
     for _ in range(3):
         driver.send(1, 2)
@@ -309,7 +309,7 @@ def test_a_counter_goes_on_after_a_restart_also_one_that_is_kept_in_a_field() ->
     assert driver.progress("f")["records_in"] == 6
 
 
-def test_a_gauge_that_fails_is_named() -> None:
+def test_failing_gauge_is_named() -> None:
     def registers(ctx: Any) -> None:
         ctx.metric_group.gauge("size", fails)
 

@@ -1,4 +1,4 @@
-"""The local runtime: interleavings, micro-batches, restarts, checks, refusals, and what it tells of a job."""
+"""The local runtime: interleavings, micro-batches, restarts, checks, errors, and the result of a job."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pass_on(record: Any, output: Any, ctx: Any) -> None:
 
 
 class SumPerKey(OneInputStreamProcessFunction[int, Any]):
-    """Emits the sum of each key so far, and all of them when the newest number is told."""
+    """Emits the current sum of each key, and all sums with a new maximum."""
 
     def __init__(self) -> None:
         self.sums: dict[Any, int] = {}
@@ -62,15 +62,15 @@ class SumPerKey(OneInputStreamProcessFunction[int, Any]):
             ctx.non_partitioned_context.watermark_manager.emit_watermark(NEWEST.new_watermark(record))
 
     def end_input(self, ctx: Any) -> None:
-        ctx.apply_to_all_partitions(self.tell)
+        ctx.apply_to_all_partitions(self.emit_sums)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_sums(self, output: Any, ctx: Any) -> None:
         key = ctx.state_manager.current_key
         output.collect(("end", key, self.sums[key]))
 
 
 class Newest(OneInputStreamProcessFunction[Any, Any]):
-    """Says with each record what the newest number was."""
+    """Emits each record with the maximum so far."""
 
     def __init__(self) -> None:
         self.newest = -1
@@ -84,7 +84,7 @@ class Newest(OneInputStreamProcessFunction[Any, Any]):
 
 
 def results(parallelism: int = 1, count: int = 100, **options: Any) -> list[Any]:
-    """What a pipeline of three shuffles gives."""
+    """The output of a pipeline with three shuffles."""
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(**options)), CollectSink[Any]()
     env.set_parallelism(parallelism)
     numbers = env.from_collection(range(count))
@@ -94,17 +94,17 @@ def results(parallelism: int = 1, count: int = 100, **options: Any) -> list[Any]
 
 
 class TestInterleaving:
-    def test_one_seed_gives_one_run(self) -> None:
+    def test_same_seed_gives_the_same_run(self) -> None:
         assert results(3, seed=7) == results(3, seed=7)
 
-    def test_seeds_give_different_runs(self) -> None:
+    def test_other_seeds_give_other_runs(self) -> None:
         assert len({repr(results(3, seed=seed)) for seed in range(5)}) > 1
 
-    def test_what_does_not_depend_on_the_order_is_the_same_in_every_run(self) -> None:
+    def test_order_independent_results_are_the_same_in_every_run(self) -> None:
         sums = [{record for record, _ in results(3, seed=seed) if record[0] == "end"} for seed in range(5)]
         assert sums == [{("end", key, sum(range(key, 100, 7))) for key in range(7)}] * 5
 
-    def test_either_input_may_come_first_and_be_interrupted_by_the_other(self) -> None:
+    def test_inputs_are_interleaved_either_way(self) -> None:
         def changes_of_input(seed: int) -> tuple[str, int]:
             env, sink = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed)), CollectSink[str]()
             function = two_inputs(
@@ -128,7 +128,7 @@ def test_micro_batches_and_restarts_change_nothing(batches: Sequence[int], fast:
 
 
 class Forgetful(OneInputStreamProcessFunction[Any, int]):
-    """Counts its records, but keeps nothing."""
+    """Counts its records but keeps nothing."""
 
     count = 0
 
@@ -141,14 +141,14 @@ class Forgetful(OneInputStreamProcessFunction[Any, int]):
 
 
 @pytest.mark.parametrize(("fast", "expected"), [(True, [1, 2, 3]), (False, [1, 1, 1])])
-def test_a_restart_makes_functions_of_what_was_kept(fast: bool, expected: list[int]) -> None:
+def test_restart_creates_functions_from_their_state(fast: bool, expected: list[int]) -> None:
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1], fast=fast)), CollectSink[int]()
     env.from_collection("abc").process(Forgetful()).to_sink(sink)
     env.execute()
     assert sink.results == expected
 
 
-def test_a_batch_job_has_one_batch_however_it_is_cut() -> None:
+def test_batch_job_has_one_batch() -> None:
     sizes: list[int] = []
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1]))
     env.set_execution_mode(RuntimeExecutionMode.BATCH)
@@ -157,7 +157,7 @@ def test_a_batch_job_has_one_batch_however_it_is_cut() -> None:
     assert sizes == [3]
 
 
-def test_batches_are_counted_per_source_subtask_and_the_last_size_repeats() -> None:
+def test_batch_sizes_apply_per_source_subtask() -> None:
     batches: list[tuple[int, list[int]]] = []
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2, 1]))
     sink = ForeachBatchSink[int](lambda records, batch_id: batches.append((batch_id, sorted(records))))
@@ -171,7 +171,7 @@ def test_batches_are_counted_per_source_subtask_and_the_last_size_repeats() -> N
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_an_empty_collection_opens_and_ends_the_job(parallelism: int) -> None:
+def test_empty_collection_opens_and_ends_the_job(parallelism: int) -> None:
     """Flink refuses it."""
     log: list[str] = []
     env, sink = local_environment(parallelism), CollectSink[str]()
@@ -185,8 +185,8 @@ def test_an_empty_collection_opens_and_ends_the_job(parallelism: int) -> None:
     assert sink.results == ["end"] * parallelism
 
 
-def test_none_is_a_record_like_any_other_once_a_function_emits_it() -> None:
-    """So that ``map(table.get)`` may be followed by a filter; only a source refuses it."""
+def test_none_may_be_emitted() -> None:
+    """So that a filter may follow ``map(table.get)``. Only a source refuses it."""
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[1])), CollectSink[Any]()
     names = env.from_collection(["a", "b", "c"]).map({"a": 1, "c": 3}.get)
     names.key_by(str).process(one_input(process_record=pass_on)).to_sink(sink)
@@ -196,7 +196,7 @@ def test_none_is_a_record_like_any_other_once_a_function_emits_it() -> None:
     assert found.results == [1, 3]
 
 
-def test_source_subtasks_take_turns_in_the_elements() -> None:
+def test_source_subtasks_alternate() -> None:
     env, sink = local_environment(), CollectSink[Any]()
     where = one_input(process_record=lambda r, output, ctx: output.collect((ctx.task_info.index_of_this_subtask, r)))
     env.from_source(DataGeneratorSource(lambda index: index, count=7)).with_parallelism(3).process(
@@ -206,7 +206,7 @@ def test_source_subtasks_take_turns_in_the_elements() -> None:
     assert sorted(sink.results) == [(0, 0), (0, 3), (0, 6), (1, 1), (1, 4), (2, 2), (2, 5)]
 
 
-def test_all_sinks_that_end_on_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_sinks_on_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
     env, collected, batches = local_environment(), CollectSink[str](), list[Any]()
     letters = env.from_collection("ab").shuffle().process(one_input(process_record=pass_on))
     letters.to_sink(collected)
@@ -219,7 +219,7 @@ def test_all_sinks_that_end_on_the_driver(capsys: pytest.CaptureFixture[str]) ->
 
 
 class Calls(ParallelSink[int]):
-    """Keeps what it is called with."""
+    """Keeps its calls."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -232,7 +232,7 @@ class Calls(ParallelSink[int]):
         self.calls.append((batch.batch_id, batch.subtask, records))
 
 
-def test_sinks_of_tasks_are_called_for_each_subtask_that_has_records() -> None:
+def test_parallel_sinks_are_called_per_subtask_with_records() -> None:
     calls = Calls()
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2, 1]))
     env.set_parallelism(2)
@@ -255,7 +255,7 @@ def numbers_in(env: ExecutionEnvironment, **options: Any) -> NonKeyedPartitionSt
     return env.from_source(DataGeneratorSource(lambda index: index, **options))
 
 
-def test_a_failure_is_raised_by_execute_and_kept_by_the_handle() -> None:
+def test_failure_is_raised_by_execute_and_kept_by_the_handle() -> None:
     env = local_environment()
     numbers_in(env, count=3).process(one_input(process_record=fails)).to_sink(CollectSink())
     job = env.execute_async()
@@ -266,7 +266,7 @@ def test_a_failure_is_raised_by_execute_and_kept_by_the_handle() -> None:
             raising()
 
 
-def test_a_failure_closes_the_functions_of_all_subtasks() -> None:
+def test_failure_closes_the_functions_of_all_subtasks() -> None:
     closed: list[str] = []
     env = local_environment(parallelism=2)
     function = one_input(close=lambda: closed.append("close"), process_record=pass_on)
@@ -277,7 +277,7 @@ def test_a_failure_closes_the_functions_of_all_subtasks() -> None:
     assert len(closed) == 4
 
 
-def test_a_failing_source_is_named() -> None:
+def test_failing_source_is_named() -> None:
     env = local_environment()
     source = DataGeneratorSource(lambda index: 1 // (index - 3), count=5)
     env.from_source(source, "Divisions").with_uid("divisions").to_sink(CollectSink())
@@ -292,7 +292,7 @@ def test_a_failing_source_is_named() -> None:
 
 
 @pytest.mark.parametrize("sink", [ForeachBatchSink[int](fails), PrintSink[int](format=fails)])  # type: ignore[arg-type]
-def test_a_failing_sink_is_named(sink: Any) -> None:
+def test_failing_sink_is_named(sink: Any) -> None:
     env = local_environment()
     numbers_in(env, count=5).to_sink(sink).with_uid("out")
     message = r"The function of the sink Sink \(uid 'out'\), defined at .*: ValueError: on purpose"
@@ -300,7 +300,7 @@ def test_a_failing_sink_is_named(sink: Any) -> None:
         env.execute()
 
 
-def test_a_function_that_cannot_be_copied_for_its_subtasks_is_named() -> None:
+def test_function_that_cannot_be_copied_is_named() -> None:
     class Function(OneInputStreamProcessFunction[Any, Any]):
         def __deepcopy__(self, memo: Any) -> Any:
             fails()
@@ -313,7 +313,7 @@ def test_a_function_that_cannot_be_copied_for_its_subtasks_is_named() -> None:
         env.execute()
 
 
-def test_the_users_own_function_object_is_not_touched() -> None:
+def test_users_function_object_is_not_modified() -> None:
     function = SumPerKey()
     env = local_environment()
     numbers_in(env, count=5).key_by(str).process(function).to_sink(CollectSink())
@@ -339,7 +339,7 @@ REFUSED: list[tuple[Callable[[ExecutionEnvironment], object], str]] = [
 
 
 @pytest.mark.parametrize(("build", "message"), REFUSED, ids=["always more", "unbounded", "DataFrame", "file"])
-def test_what_needs_spark_is_refused(build: Any, message: str) -> None:
+def test_spark_only_features_are_refused(build: Any, message: str) -> None:
     env = local_environment()
     build(env)
     expected = re.escape(message).replace("UID", r"[\w-]+").replace("HERE", r"\S+")
@@ -347,14 +347,14 @@ def test_what_needs_spark_is_refused(build: Any, message: str) -> None:
         env.execute()
 
 
-def test_a_checkpoint_is_refused() -> None:
+def test_checkpoint_is_refused() -> None:
     env = local_environment()
     env.from_collection([1]).to_sink(CollectSink())
     with pytest.raises(ConfigurationError, match="The local runtime has no checkpoints"):
         env.execute(checkpoint_location="somewhere")
 
 
-def test_batches_without_records_are_refused() -> None:
+def test_empty_batches_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="Each of batches must be a whole number of at least 1, not 0"):
         LocalRuntime(batches=[3, 0])
 
@@ -362,7 +362,7 @@ def test_batches_without_records_are_refused() -> None:
 # --- The environment and the result ----------------------------------------------------------------------------------
 
 
-def test_an_environment_may_be_used_again() -> None:
+def test_environment_may_be_used_again() -> None:
     env = local_environment()
     for items in ([1, 2], [3]):
         sink = CollectSink[int]()
@@ -373,9 +373,9 @@ def test_an_environment_may_be_used_again() -> None:
         env.execute()
 
 
-def test_the_result_tells_what_each_operator_has_done() -> None:
+def test_result_has_the_progress_of_each_operator() -> None:
     class Ticking:
-        """Four seconds pass between any two looks."""
+        """Each reading of the clock is four seconds later."""
 
         time = 0
 
@@ -412,7 +412,7 @@ def test_the_result_tells_what_each_operator_has_done() -> None:
     assert (second.records_in, second.records_out, second.watermarks) == (10, 0, {"newest": (9, 9)})
 
 
-def test_the_trigger_is_no_matter() -> None:
+def test_trigger_is_ignored() -> None:
     env = local_environment()
     env.from_collection([1]).to_sink(sink := CollectSink[int]())
     env.execute(trigger=Trigger.processing_time(ms(1000)))
@@ -439,7 +439,7 @@ def copied(box: Box) -> Box:
 
 
 class Reusing(OneInputStreamProcessFunction[Box, Box]):
-    """Emits one box again and again."""
+    """Emits the same box again and again."""
 
     def __init__(self) -> None:
         self.box = Box([])
@@ -463,7 +463,7 @@ MUTATIONS: list[tuple[str, str, Callable[[Any], Any]]] = [
 
 
 @pytest.mark.parametrize(("emitter", "build"), [case[1:] for case in MUTATIONS], ids=[case[0] for case in MUTATIONS])
-def test_a_record_that_was_changed_is_found(emitter: str, build: Any) -> None:
+def test_mutated_record_is_detected(emitter: str, build: Any) -> None:
     with pytest.raises(RecordMutatedError) as caught:
         checked(build)
     message = str(caught.value)
@@ -472,7 +472,7 @@ def test_a_record_that_was_changed_is_found(emitter: str, build: Any) -> None:
     assert message.endswith("Emit a copy, or create a new record.")
 
 
-def test_who_reads_a_record_has_a_copy_of_its_own() -> None:
+def test_each_reader_gets_its_own_copy() -> None:
     def build(boxes: Any) -> Any:
         copies = boxes.map(copied)
         copies.shuffle().process(lambda box, output, ctx: output.collect(change(box))).to_sink(CollectSink())
@@ -481,7 +481,7 @@ def test_who_reads_a_record_has_a_copy_of_its_own() -> None:
     assert sorted(box.content for box in checked(build)) == [[1], [2]]
 
 
-def test_honest_programs_pass() -> None:
+def test_correct_programs_pass() -> None:
     def build(boxes: Any) -> Any:
         return (
             boxes.map(copied)
@@ -494,7 +494,7 @@ def test_honest_programs_pass() -> None:
     assert checked(build) == [Box([1, 3]), Box([1]), Box([1]), Box([2, 3]), Box([2]), Box([2])]
 
 
-def test_a_record_that_cannot_be_bytes_is_found_too() -> None:
+def test_unserializable_record_is_detected() -> None:
     """On Spark it could not leave its subtask."""
     with pytest.raises(SerializationError, match=r"Map \(uid 'bad'\), defined at .* emitted <unlocked _thread.lock"):
         checked(lambda boxes: boxes.map(lambda box: threading.Lock()).with_uid("bad"))

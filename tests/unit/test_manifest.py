@@ -1,4 +1,4 @@
-"""Which changes of a program its checkpoint refuses, in which words, and which it does not mind.
+"""Changes of a program that its checkpoint refuses, with their messages, and changes that it accepts.
 
 Every change is made to the same program::
 
@@ -53,8 +53,8 @@ class Clean(OneInputStreamProcessFunction[Any, Any]):
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 
 
-class CleanAnew(Clean):
-    """Another class, and other code."""
+class OtherClean(Clean):
+    """Another class with other code."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -96,7 +96,7 @@ class Join(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
 def seen_with(*fields: tuple[str, type]) -> type:
     """A version of the class ``shop.Seen``."""
     made = make_dataclass("Seen", fields)
-    made.__module__ = "shop"  # which module make_dataclass takes depends on the version of Python
+    made.__module__ = "shop"  # the module that make_dataclass sets depends on the Python version
     return made
 
 
@@ -117,7 +117,7 @@ CLEAN, COUNT, JOIN = Clean(NEWEST.build()), Count(), Join()
 
 @dataclass(frozen=True)
 class Program:
-    """The program, with everything that may be changed about it."""
+    """The program, with everything that may change."""
 
     sources: tuple[str, ...] = ("tweets", "users")
     clean: ProcessFunction = CLEAN
@@ -136,7 +136,7 @@ class Program:
     sinks: int = 1
 
     def manifest(self) -> Manifest:
-        """As it is read back from a checkpoint."""
+        """The manifest as it is read back from a checkpoint."""
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(2)
         streams = {name: env.from_collection([Tweet("a", "b")], name).with_uid(name) for name in self.sources}
@@ -178,7 +178,7 @@ TWO_OUTPUTS = Program(count=CountAndLog())
 
 WAY_OUT = "; if all keys stay the same, give it version=1"
 
-# The program before, the program after, and what is said. AT(uid) stands for the operator and its place.
+# The program before, the program after, and the messages. AT(uid) stands for the operator and its location.
 VALUE = StateDeclarations.value_state
 
 REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
@@ -349,14 +349,14 @@ ALLOWED: dict[str, Program] = {
     "nothing": PROGRAM,
     "a sink added, before another": replace(PROGRAM, sinks=2),
     "a name": replace(PROGRAM, clean_name="Wash"),
-    "a function's code and class": replace(PROGRAM, clean=CleanAnew(NEWEST.build())),
+    "a function's code and class": replace(PROGRAM, clean=OtherClean(NEWEST.build())),
     "a key selector's place": replace(PROGRAM, key=lambda tweet: tweet.topic),
     "a state added": replace(PROGRAM, count=CountIn(VALUE("total", int))),
 }
 
 
 def in_words(sentence: str, before: Manifest, after: Manifest) -> str:
-    """``sentence`` with AT(uid) written out: the place is the new one where there is one."""
+    """``sentence`` with AT(uid) replaced: the new location if there is one."""
     if not sentence.startswith("AT("):
         return sentence
     uid, _, rest = sentence.removeprefix("AT(").partition(")")
@@ -365,18 +365,18 @@ def in_words(sentence: str, before: Manifest, after: Manifest) -> str:
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_a_change_of_meaning_is_spelled_out(change: str) -> None:
+def test_incompatible_change_is_described(change: str) -> None:
     before, after, sentences = REFUSED[change]
     old, new = before.manifest(), after.manifest()
     assert differences(old, new) == [in_words(sentence, old, new) for sentence in sentences]
 
 
 @pytest.mark.parametrize("change", ALLOWED)
-def test_a_change_that_keeps_the_state_valid_is_no_difference(change: str) -> None:
+def test_compatible_change_is_accepted(change: str) -> None:
     assert differences(PROGRAM.manifest(), ALLOWED[change].manifest()) == []
 
 
-def test_how_early_windows_fire_may_change() -> None:
+def test_early_firing_may_change() -> None:
     strategy = WindowStrategy.tumbling(ms(10))
     programs = [
         replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(ms(5), TimeType.EVENT))
@@ -384,7 +384,7 @@ def test_how_early_windows_fire_may_change() -> None:
     assert differences(*(program.manifest() for program in programs)) == []
 
 
-def test_a_temporal_join_may_be_of_another_type_and_wait_for_another_time() -> None:
+def test_temporal_join_type_and_timeout_may_change() -> None:
     joins: list[Any] = [
         processing_time_temporal_join(pair),
         processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
@@ -393,12 +393,12 @@ def test_a_temporal_join_may_be_of_another_type_and_wait_for_another_time() -> N
     assert differences(before.manifest(), after.manifest()) == []
 
 
-def test_the_bounds_of_an_interval_join_may_change() -> None:
+def test_bounds_of_an_interval_join_may_change() -> None:
     before, after = (replace(PROGRAM, join=interval_join(pair, ms(0), ms(upper))) for upper in (1, 2))
     assert differences(before.manifest(), after.manifest()) == []
 
 
-def test_the_place_of_an_operator_is_the_line_that_made_it() -> None:
+def test_location_of_an_operator_is_its_defining_line() -> None:
     defined_at = PROGRAM.manifest()["operators"]["join"]["defined_at"]
     file, _, line = defined_at.rpartition(":")
     assert file == __file__
@@ -406,14 +406,14 @@ def test_the_place_of_an_operator_is_the_line_that_made_it() -> None:
         assert "connect_and_process" in lines.readlines()[int(line) - 1]
 
 
-def test_moving_lines_is_no_difference() -> None:
+def test_moved_lines_are_no_difference() -> None:
     moved = json.loads(json.dumps(PROGRAM.manifest()).replace(".py:", ".py:1"))
     assert moved != PROGRAM.manifest()
     assert differences(moved, PROGRAM.manifest()) == []
 
 
-def test_key_selectors_of_another_python_version_are_not_compared() -> None:
-    # The bytecode differs, so that nothing can be said; whether there is a key at all can be.
+def test_key_selectors_are_not_compared_across_pythons() -> None:
+    # The bytecode differs, so selectors cannot be compared. Their presence can.
     old = PROGRAM.manifest() | {"python": "3.1"}
     assert differences(old, replace(PROGRAM, key=author, keeps_key=author).manifest()) == []
     old["operators"]["count"]["inputs"][0]["key"] = None
@@ -426,24 +426,24 @@ def test_key_selectors_of_another_python_version_are_not_compared() -> None:
 @pytest.mark.parametrize(
     ("name", "what"), [("manifest_version", "manifest version"), ("format_version", "state format")]
 )
-def test_a_version_that_this_one_cannot_read_is_all_that_is_said(name: str, what: str) -> None:
+def test_unreadable_version_is_the_only_difference(name: str, what: str) -> None:
     now = PROGRAM.manifest()
     old = {"manifest_version": now["manifest_version"], "format_version": now["format_version"], name: 7}
     assert differences(old, now) == [f"it was written with {what} 7, but this version of dsv2 writes {now[name]}"]
 
 
-def test_another_number_of_state_partitions_is_a_difference() -> None:
+def test_number_of_state_partitions_is_a_difference() -> None:
     now = PROGRAM.manifest()
     assert now["partitions"] == 2
     assert differences(now | {"partitions": 5}, now) == ["the number of state partitions was 5 and is now 2"]
 
 
-def test_another_layout_of_the_state_is_a_difference() -> None:
+def test_state_layout_is_a_difference() -> None:
     now = PROGRAM.manifest()
     assert differences(now | {"state_layout": "map"}, now) == ["the state layout was map and is now blob"]
 
 
-def test_sinks_are_left_out() -> None:
+def test_sinks_are_not_listed() -> None:
     assert list(PROGRAM.manifest()["operators"]) == ["tweets", "users", "clean", "count", "join"]
 
 
@@ -451,7 +451,7 @@ def test_sinks_are_left_out() -> None:
 
 
 def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> Manifest:
-    """Spans, mapped in the same subtasks, and counted in two others."""
+    """Spans that are mapped in the same subtasks and counted in two others."""
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
     items = env.from_source(source or Spans({})).with_uid("spans").with_parallelism(parallelism)
@@ -465,16 +465,16 @@ def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: 
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("now", [1, 3, 200])
-def test_what_runs_where_splits_are_read_may_have_another_parallelism(now: int, keyed: bool) -> None:
+def test_parallelism_of_split_sources_may_change(now: int, keyed: bool) -> None:
     assert differences(of_spans(2, keyed=keyed), of_spans(now, keyed=keyed)) == []
     assert differences(of_spans(now, keyed=keyed), of_spans(2, keyed=keyed)) == []
 
 
-def test_not_so_where_records_are_counted() -> None:
+def test_parallelism_of_counted_sources_may_not_change() -> None:
     found = differences(of_spans(2, CollectionSource([""])), of_spans(3, CollectionSource([""])))
     assert [difference.partition(": ")[2] for difference in found[:2]] == ["its parallelism was 2 and is now 3"] * 2
 
 
-def test_the_partitioning_behind_it_may_not_change() -> None:
+def test_partitioning_may_not_change() -> None:
     (difference,) = differences(of_spans(2), of_spans(2, keyed=False))[:1]
     assert difference.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")

@@ -1,6 +1,6 @@
-"""State in Spark's map, one call of Spark after the other, with stand-ins for what Spark keeps for a slot.
+"""State in Spark's map, one call of Spark after the other, with replacements for Spark's state of a slot.
 
-They refuse what Spark only warns of, once for each call and in the logs of the user.
+They refuse what Spark only warns about, once for each call and in the logs of the user.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COUNT = StateDeclarations.value_state("count", int, default=0)
 
 
 class Visit(NamedTuple):
-    """Of ``key``, whose alarm goes off ``delay`` ms later; or ``forget`` it."""
+    """A visit of ``key``, which registers a timer ``delay`` ms later, or forgets the key."""
 
     key: str
     delay: int | None = None
@@ -44,7 +44,7 @@ class Visit(NamedTuple):
 
 
 class Visits(OneInputStreamProcessFunction[Visit, Any]):
-    """Tells how often the key has come and how often any has, and of alarms, each with the time of the micro-batch."""
+    """Emits how often the key and any key have come, and timers, each with the time of the micro-batch."""
 
     dsv2_remember_keys = False
 
@@ -71,7 +71,7 @@ class Visits(OneInputStreamProcessFunction[Visit, Any]):
 
 
 class Value:
-    """Stands for a ``ValueState``."""
+    """Replaces a ``ValueState``."""
 
     def __init__(self) -> None:
         self.kept: tuple[Any, ...] | None = None
@@ -88,7 +88,7 @@ class Value:
 
 
 class Map:
-    """Stands for a ``MapState``."""
+    """Replaces a ``MapState``."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -104,7 +104,7 @@ class Map:
 
 
 class Slot:
-    """What Spark keeps for one slot; also stands for its ``StatefulProcessorHandle``."""
+    """Spark's state of one slot. Also replaces its ``StatefulProcessorHandle``."""
 
     def __init__(self) -> None:
         self.values: dict[str, Value] = {}
@@ -130,7 +130,7 @@ class Slot:
 
 
 class Job:
-    """One subtask of ``Visits``, called as Spark calls it: each micro-batch with a new processor."""
+    """One subtask of ``Visits``, called as Spark does: each micro-batch with a new processor."""
 
     def __init__(self, *, timed: bool = True, history: StateHistory | None = None) -> None:
         self.slot = Slot()
@@ -146,7 +146,7 @@ class Job:
         self.number = self.layout.slots[head, 0]
 
     def batch(self, now: int, *visits: Visit) -> list[Any]:
-        """A micro-batch at ``now``: what the subtask sends. Without visits Spark calls it if a timer is due."""
+        """Run a micro-batch and return its output. Without visits Spark calls the subtask only if a timer is due."""
         processor = MapStage(self._packed, 0, timed=self._timed)
         processor.init(self.slot)  # type: ignore[arg-type]
         times = TimerValues(now) if self._timed else TimerValues()
@@ -162,7 +162,7 @@ class Job:
         return sent
 
     def frames(self, now: int, visits: Iterable[Visit]) -> Iterator[pd.DataFrame]:
-        """Visits as Spark hands them over: a few rows at a time."""
+        """Visits as Spark passes them: a few rows at a time."""
         source = next(operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE)
         for seq, visit in enumerate(visits):
             feed = IndexedFeed(CollectionSource([visit]))
@@ -183,12 +183,12 @@ class Job:
 
 
 def pages(job: Job) -> set[tuple[Any, ...]]:
-    """Which pages are in the map."""
+    """The keys of the pages in the map."""
     (only,) = job.slot.maps.values()
     return {key for key in only.kept if key[0] != map_stage.JOURNAL}
 
 
-def test_what_one_micro_batch_has_kept_the_next_one_finds() -> None:
+def test_state_is_kept_between_micro_batches() -> None:
     job = Job()
     assert job.batch(1_000, Visit("a"), Visit("b"), Visit("a")) == [
         ("a", 1, 1, 1_000), ("b", 1, 2, 1_000), ("a", 2, 3, 1_000),
@@ -196,7 +196,7 @@ def test_what_one_micro_batch_has_kept_the_next_one_finds() -> None:
     assert job.batch(2_000, Visit("b"), Visit("a")) == [("b", 2, 4, 2_000), ("a", 3, 5, 2_000)]
 
 
-def test_a_store_without_the_changes_of_one_micro_batch_is_refused_by_the_next_run(
+def test_store_without_the_changes_of_a_batch_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     number = itertools.count()
@@ -218,7 +218,7 @@ def test_a_store_without_the_changes_of_one_micro_batch_is_refused_by_the_next_r
     assert second.batch(2_000, Visit("a")) == [("a", 2, 5, 2_000)]
 
 
-def test_every_key_has_its_own_page_among_many() -> None:
+def test_keys_are_spread_over_pages() -> None:
     job = Job()
     users = [Visit(f"user {number}", delay=10**9) for number in range(300)]
     job.batch(1_000, *users)
@@ -226,7 +226,7 @@ def test_every_key_has_its_own_page_among_many() -> None:
     assert [count for _, count, *_ in job.batch(2_000, *users)] == [2] * 300
 
 
-def test_pages_are_in_the_map_and_what_remains_is_in_the_small_value() -> None:
+def test_small_value_does_not_grow_with_the_keys() -> None:
     job, small = Job(), Job()
     small.batch(1_000, Visit("user 0"))
     job.batch(1_000, *(Visit(f"user {number}") for number in range(300)))
@@ -236,7 +236,7 @@ def test_pages_are_in_the_map_and_what_remains_is_in_the_small_value() -> None:
     assert all(f"user {number}".encode() in held for number in range(300))
 
 
-def test_pages_of_keys_that_are_gone_go_too() -> None:
+def test_pages_of_forgotten_keys_are_removed() -> None:
     job = Job()
     job.batch(1_000, *(Visit(f"user {number}") for number in range(100)))
     assert pages(job)
@@ -245,26 +245,26 @@ def test_pages_of_keys_that_are_gone_go_too() -> None:
 
 
 @pytest.mark.parametrize("timed", [True, False])
-def test_the_time_is_that_of_the_micro_batch(timed: bool) -> None:
-    """Which Spark tells to a stage with timers only."""
+def test_time_is_that_of_the_micro_batch(timed: bool) -> None:
+    """Spark passes the time only to stages with timers."""
     job = Job(timed=timed)
     assert [job.batch(now, Visit("a"))[0][-1] for now in (5_000, 5_001, 9_999)] == [5_000, 5_001, 9_999]
 
 
-def test_without_timers_spark_is_asked_for_none() -> None:
+def test_stage_without_timers_registers_none() -> None:
     job = Job(timed=False)
     job.batch(1_000, Visit("a", delay=10))
     assert job.slot.timers == []
 
 
-def test_there_is_one_timer_of_sparks_for_the_earliest_of_all() -> None:
+def test_one_spark_timer_for_the_earliest() -> None:
     job = Job()
     for now, delay, earliest in ((1_000, 500, 1_500), (1_001, 800, 1_500), (1_002, 300, 1_302), (1_003, 299, 1_302)):
         job.batch(now, Visit(f"key {delay}", delay=delay))
         assert job.slot.timers == [earliest]
 
 
-def test_an_alarm_goes_off_without_rows_and_the_next_one_follows() -> None:
+def test_timer_fires_without_rows_and_the_next_is_registered() -> None:
     job = Job()
     job.batch(1_000, Visit("a", delay=500), Visit("b", delay=700))
     assert job.batch(1_499) == []
@@ -274,7 +274,7 @@ def test_an_alarm_goes_off_without_rows_and_the_next_one_follows() -> None:
     assert job.slot.timers == []
 
 
-def test_an_alarm_that_goes_off_with_rows_does_so_once() -> None:
+def test_timer_that_fires_with_rows_fires_once() -> None:
     job = Job()
     job.batch(1_000, Visit("a", delay=500), Visit("a", delay=900))
     assert job.batch(1_600, Visit("b")) == [("a", "alarm", 1_500, 1_600), ("b", 1, 3, 1_600)]
@@ -284,10 +284,8 @@ def test_an_alarm_that_goes_off_with_rows_does_so_once() -> None:
 
 
 @pytest.mark.parametrize("deadline", [900, 1_000])
-def test_what_is_due_already_is_asked_for_in_the_next_micro_batch(
-    deadline: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A timer of now would go off within the call that asks for it, and be taken back behind it."""
+def test_overdue_timer_is_registered_for_the_next_batch(deadline: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timer at the current time would fire within the call that registers it, and be deleted after it."""
     monkeypatch.setattr(Subtask, "next_deadline", lambda self: deadline)
     job = Job()
     job.batch(1_000, Visit("a"))
@@ -295,7 +293,7 @@ def test_what_is_due_already_is_asked_for_in_the_next_micro_batch(
 
 
 class Frames:
-    """Stands for a DataFrame on its way into the stage."""
+    """Replaces a DataFrame on its way into the stage."""
 
     def __init__(self) -> None:
         self.added: dict[str, Any] = {}
@@ -318,10 +316,8 @@ class Frames:
 
 
 @pytest.mark.parametrize(("timed", "mode"), [(True, "ProcessingTime"), (False, "None")])
-def test_spark_runs_micro_batches_without_rows_only_for_the_sake_of_timers(
-    timed: bool, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In its other mode it would do so all the time."""
+def test_time_mode_depends_on_timers(timed: bool, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its other mode Spark would run micro-batches without rows all the time."""
     functions = SimpleNamespace(current_timestamp=lambda: "its time", unix_millis=lambda time: f"{time} in ms")
     monkeypatch.setattr(map_stage, "F", functions)
     frames = Frames()
@@ -330,7 +326,7 @@ def test_spark_runs_micro_batches_without_rows_only_for_the_sake_of_timers(
     assert (frames.grouped_by, frames.added) == ("slot", {"now_ms": "its time in ms"})
 
 
-def test_rows_for_other_levels_pass_through_without_the_time() -> None:
+def test_rows_for_other_levels_pass_without_the_time() -> None:
     job = Job()
     (sink,) = set(job.layout.addresses) - {job.number}
     rows = [(sink, 0, 0, b"one"), (sink, 0, 1, b"two")]

@@ -1,4 +1,4 @@
-"""Which Pythons ``./run newcomer`` finds, and what it runs under which of them."""
+"""The Pythons that ``./run newcomer`` finds, and what it runs with each of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_python(folder: Path, name: str, version: tuple[int, int, int], *, usable
     return file
 
 
-def test_each_version_is_found_once_and_the_oldest_comes_first(tmp_path: Path) -> None:
+def test_each_version_is_found_once_oldest_first(tmp_path: Path) -> None:
     system, other = tmp_path / "system", tmp_path / "other"
     newer = add_python(system, "python3.12", (3, 12, 1))
     add_python(other, "python3.12", (3, 12, 1))
@@ -40,7 +40,7 @@ def test_each_version_is_found_once_and_the_oldest_comes_first(tmp_path: Path) -
     ]
 
 
-def test_what_is_too_old_or_does_not_run_or_is_something_else_is_left_out(tmp_path: Path) -> None:
+def test_unusable_interpreters_are_skipped(tmp_path: Path) -> None:
     add_python(tmp_path, "python3.10", (3, 10, 9))
     add_python(tmp_path, "python3-config", (3, 12, 1))
     add_python(tmp_path, "python3.13", (3, 13, 0), usable=False)
@@ -50,7 +50,7 @@ def test_what_is_too_old_or_does_not_run_or_is_something_else_is_left_out(tmp_pa
     assert find_interpreters([tmp_path]) == []
 
 
-def test_the_python_of_this_run_describes_itself(tmp_path: Path) -> None:
+def test_own_python_is_found(tmp_path: Path) -> None:
     (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
     (found,) = find_interpreters([tmp_path])
     assert found.version == sys.version_info[:3]
@@ -73,7 +73,7 @@ def test_all_tests_run_under_the_oldest_and_the_newest() -> None:
         ([MIDDLE], MIDDLE, []),
     ],
 )
-def test_the_short_form_takes_one_python_more(
+def test_short_form_uses_one_more_python(
     interpreters: list[Interpreter], usual: Interpreter, taken: list[Interpreter]
 ) -> None:
     steps = plan_steps(interpreters, short=True, usual=usual.version)
@@ -84,7 +84,7 @@ def test_the_short_form_takes_one_python_more(
     ("commands", "passed"),
     [([["good"]], True), ([["good"], ["good"]], True), ([["bad"], ["good"]], False), ([["good"], ["bad"]], False)],
 )
-def test_a_step_passes_if_all_of_its_commands_do(
+def test_step_passes_if_all_of_its_commands_do(
     commands: list[list[str]],
     passed: bool,
     tmp_path: Path,
@@ -104,7 +104,7 @@ def test_a_step_passes_if_all_of_its_commands_do(
     assert not list(tmp_path.glob(".venv*"))
 
 
-def test_a_single_python_is_said_and_is_no_failure(
+def test_single_python_is_reported_but_is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(newcomer, "find_interpreters", lambda folders: [Interpreter(sys.version_info[:3], "python3")])

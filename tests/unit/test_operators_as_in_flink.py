@@ -1,7 +1,7 @@
-"""Flink's own tests of its operators, collectors, managers and environment, on our harnesses.
+"""Flink's own tests of its operators, collectors, managers and environment, on the harnesses.
 
-Those of keys, visits to all partitions and lifecycles are in ``test_partitions`` and ``test_lifecycle``, those of state
-managers in ``test_states``.
+Tests of keys and partitions are in ``test_partitions``, of lifecycles in ``test_lifecycle``, and of state managers in
+``test_states``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def pass_on(record: Any, output: Any, ctx: Any) -> None:
 
 
 def noting(log: list[Any], *names: str) -> dict[str, Any]:
-    """Callbacks of these names that only note that they were called."""
+    """Callbacks of these names that only log their calls."""
     return {name: (lambda *args, name=name: log.append(name)) for name in names}
 
 
@@ -71,7 +71,7 @@ def test_two_inputs(key: Any) -> None:
 
 
 @each_stream
-def test_a_broadcast_input(key: Any) -> None:
+def test_broadcast_input(key: Any) -> None:
     """TwoInputBroadcastProcessOperatorTest and KeyedTwoInputBroadcastProcessOperatorTest."""
     log: list[Any] = []
     routing = broadcast_side(
@@ -110,7 +110,7 @@ def test_two_outputs(key: Any) -> None:
 
 @pytest.mark.parametrize("output_key", [None, int], ids=["unchecked", "checked"])
 def test_collectors(output_key: Any) -> None:
-    """OutputCollectorTest; KeyCheckedOutputCollectorTest for records of the current key."""
+    """OutputCollectorTest, and KeyCheckedOutputCollectorTest for records of the current key."""
 
     def process(record: int, output: Any, ctx: Any) -> None:
         output.collect(record)
@@ -129,7 +129,7 @@ def test_collectors(output_key: Any) -> None:
     ids=["collect", "collect_and_overwrite_timestamp"],
 )
 @pytest.mark.parametrize("timestamp", [None, 7])
-def test_a_checked_collector_refuses_other_keys(collect: Any, timestamp: int | None) -> None:
+def test_checked_collector_refuses_other_keys(collect: Any, timestamp: int | None) -> None:
     """KeyCheckedOutputCollectorTest for records of another key, with and without a timestamp."""
     function = one_input(process_record=lambda record, output, ctx: collect(output))
     harness = OneInputHarness[int, int](function, key=int, output_key=int)
@@ -139,7 +139,7 @@ def test_a_checked_collector_refuses_other_keys(collect: Any, timestamp: int | N
     assert harness.output.elements == []
 
 
-def test_the_processing_time_manager() -> None:
+def test_processing_time_manager() -> None:
     """DefaultProcessingTimeManagerTest."""
     harness = OneInputHarness[int, Any](one_input(), key=int, clock=ManualClock(5))
     harness.input.push(1)
@@ -150,7 +150,7 @@ def test_the_processing_time_manager() -> None:
     assert managed(lambda manager: manager.current_time()) == 5
     harness.advance_clock(ms(2))
     assert managed(lambda manager: manager.current_time()) == 7
-    for _ in range(2):  # the second time it is there already, or gone already
+    for _ in range(2):  # the second time it already exists, or is already deleted
         managed(lambda manager: manager.register_timer(100))
         assert harness.processing_timers(1) == [100]
     for _ in range(2):
@@ -159,20 +159,20 @@ def test_the_processing_time_manager() -> None:
 
 
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
-def test_the_job_as_contexts_tell_of_it(mode: RuntimeExecutionMode) -> None:
+def test_job_info_of_contexts(mode: RuntimeExecutionMode) -> None:
     """DefaultJobInfoTest."""
     env, sink = local_environment(), CollectSink[Any]()
     env.set_execution_mode(mode)
 
-    def tell(record: int, output: Any, ctx: Any) -> None:
+    def emit_job_info(record: int, output: Any, ctx: Any) -> None:
         output.collect((ctx.job_info.job_name, ctx.job_info.execution_mode.value))
 
-    env.from_collection([1]).process(tell).to_sink(sink)
+    env.from_collection([1]).process(emit_job_info).to_sink(sink)
     env.execute("the job")
     assert sink.results == [("the job", mode.value)]
 
 
-def test_every_call_gives_a_new_environment_that_keeps_the_order_of_operators() -> None:
+def test_get_instance_creates_a_new_environment() -> None:
     """ExecutionEnvironmentImplTest."""
     runtime = LocalRuntime()
     env, other = (ExecutionEnvironment.get_instance(runtime) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Keys at an operator: the current one, all of them, and records that must keep theirs."""
+"""Keys at an operator: the current key, all keys, and records that must keep their key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mod10(number: int) -> int:
 
 
 def emit_key(output: Any, ctx: Any) -> None:
-    """For ``apply_to_all_partitions``."""
+    """Emit the current key, for ``apply_to_all_partitions``."""
     output.collect(ctx.state_manager.current_key)
 
 
@@ -46,7 +46,7 @@ def pass_on(record: Any, output: Any, ctx: Any) -> None:
 
 
 def keyed(*output_key: Callable[[Any], Any], **callbacks: Callable[..., Any]) -> Driver:
-    """A function keyed by ``mod10``; by default one that passes its input on."""
+    """A function keyed by ``mod10``. By default it forwards its input."""
     function = one_input(**{"process_record": pass_on, **callbacks})
     return driven(lambda numbers: numbers.key_by(mod10).process(function, *output_key).with_uid("f"))
 
@@ -66,7 +66,7 @@ class TestCurrentKey:
         driver.send(13, 24, 3)
         assert driver.sent_to("out") == [(13, 3), (24, 4), (3, 3)]
 
-    def test_is_that_of_the_record_of_either_input(self) -> None:
+    def test_is_that_of_a_record_of_either_input(self) -> None:
         function = two_inputs(
             process_record_from_first_input=lambda record, output, ctx: emit_key(output, ctx),
             process_record_from_second_input=lambda record, output, ctx: emit_key(output, ctx),
@@ -82,8 +82,8 @@ class TestCurrentKey:
         driver.send(72, channel=1)
         assert driver.sent_to("out") == [3, 7]
 
-    def test_is_kept_by_each_function_of_a_chain_for_itself(self) -> None:
-        """The second one works between two lines of the first."""
+    def test_is_separate_for_each_function_of_a_chain(self) -> None:
+        """The second function runs between two lines of the first."""
 
         def process(record: Any, output: Any, ctx: Any) -> None:
             before = ctx.state_manager.current_key
@@ -104,8 +104,8 @@ class TestCurrentKey:
 
     @pytest.mark.parametrize(("callback", "signal"), [("on_watermark", watermark(1)), ("end_input", ENDED)])
     @pytest.mark.parametrize("place", ["head", "chained", "two outputs"])
-    def test_is_not_there_outside_of_records(self, place: str, callback: str, signal: Signal) -> None:
-        """Not even that of the last record, for a function that has kept its context."""
+    def test_is_undefined_outside_of_records(self, place: str, callback: str, signal: Signal) -> None:
+        """Not even the last key, for a function that kept its context."""
         contexts: list[Any] = []
         function = (two_output if place == "two outputs" else one_input)(
             declare_watermarks=lambda: [W],
@@ -127,7 +127,7 @@ class TestCurrentKey:
         assert message.startswith(NO_KEY_HERE)
 
     @pytest.mark.parametrize("stream", ["non-keyed", "global", "broadcast"])
-    def test_is_not_defined_without_key_by(self, stream: str) -> None:
+    def test_is_undefined_without_key_by(self, stream: str) -> None:
         one = one_input(process_record=lambda record, output, ctx: emit_key(output, ctx))
         side = broadcast_side(process_record_from_broadcast_input=lambda r, ctx: ctx.apply_to_all_partitions(emit_key))
         build: dict[str, Callable[[Any], Any]] = {
@@ -141,7 +141,7 @@ class TestCurrentKey:
 
 
 class TestEntry:
-    """What extensions keep for a key."""
+    """The entry that extensions keep for a key."""
 
     @staticmethod
     def count(record: Any, output: Any, ctx: Any) -> None:
@@ -149,14 +149,14 @@ class TestEntry:
         entry["count"] = entry.get("count", 0) + 1
         output.collect((ctx.state_manager.current_key, entry["count"]))
 
-    def test_is_that_of_the_current_key_and_is_kept(self) -> None:
+    def test_belongs_to_the_current_key(self) -> None:
         driver = keyed(process_record=self.count)
         driver.send(13, 24, 3)
         driver.restart()
         driver.send(33, 14)
         assert driver.sent_to("out") == [(3, 1), (4, 1), (3, 2), (3, 3), (4, 2)]
 
-    def test_is_not_there_without_a_current_key(self) -> None:
+    def test_requires_a_current_key(self) -> None:
         contexts: list[Any] = []
         driver = keyed(
             process_record=lambda record, output, ctx: contexts.append(ctx),
@@ -169,7 +169,7 @@ class TestEntry:
 
 
 class TestAllPartitions:
-    def test_a_function_without_keys_has_one_partition_from_the_beginning(self) -> None:
+    def test_non_keyed_function_has_one_partition(self) -> None:
         def everywhere(ctx: Any) -> None:
             ctx.apply_to_all_partitions(lambda output, ctx: output.collect("once"))
 
@@ -182,7 +182,7 @@ class TestAllPartitions:
         driver.send(1, ENDED)
         assert driver.sent_to("out") == ["once", "once", "once", ENDED]
 
-    def test_a_keyed_function_has_those_that_it_has_seen(self) -> None:
+    def test_keyed_function_has_the_partitions_it_has_seen(self) -> None:
         """KeyedProcessOperatorTest.testEndInput."""
         driver = keyed(
             open=lambda ctx: ctx.apply_to_all_partitions(emit_key),
@@ -223,7 +223,7 @@ class TestAllPartitions:
         driver.send(100, channel=1)
         assert sorted(driver.sent_to("out")) == [100, 200]
 
-    def test_keys_from_before_a_restart_are_there(self) -> None:
+    def test_keys_survive_a_restart(self) -> None:
         """Flink skips them until they are seen again."""
         driver = keyed(
             process_record=lambda record, output, ctx: None,
@@ -236,7 +236,7 @@ class TestAllPartitions:
         driver.send(ENDED)
         assert sorted(driver.sent_to("out")[:-1]) == [0, 1, 2, 3, 4, 7]
 
-    def test_the_key_of_the_record_is_the_current_one_again_afterwards(self) -> None:
+    def test_current_key_is_restored_afterwards(self) -> None:
         def process(record: Any, output: Any, ctx: Any) -> None:
             inner: list[Any] = []
 
@@ -253,7 +253,7 @@ class TestAllPartitions:
         driver.send(1, 2, 3)
         assert driver.sent_to("out") == [(1, 2), (2, 4), (3, 6)]
 
-    def test_an_exception_that_the_function_catches_leaves_the_right_key(self) -> None:
+    def test_caught_exception_leaves_the_right_key(self) -> None:
         def process(record: Any, output: Any, ctx: Any) -> None:
             with pytest.raises(ZeroDivisionError):
                 ctx.non_partitioned_context.apply_to_all_partitions(lambda output, ctx: output.collect(1 / 0))
@@ -283,14 +283,14 @@ class TestAllPartitions:
 
 
 class TestKeptKeys:
-    """A stream that stays keyed: what a function emits has the key of the moment."""
+    """A stream that stays keyed: the records that a function emits must have the current key."""
 
     def test_records_of_the_same_key_pass(self) -> None:
         driver = keyed(mod10, process_record=lambda record, output, ctx: output.collect(record + 10))
         driver.send(1, 2)
         assert driver.sent_to("out") == [11, 12]
 
-    def test_a_key_that_is_equal_will_do(self) -> None:
+    def test_equal_key_of_another_type_passes(self) -> None:
         driver = keyed(float)
         driver.send(1, 2)
         assert driver.sent_to("out") == [1, 2]
@@ -338,7 +338,7 @@ class TestKeptKeys:
         driver.send(1, channel=channel)
         assert refused(lambda: driver.send(11, channel=channel))[1] == "InvalidKeyError"
 
-    def test_records_beside_a_broadcast_input_are_checked(self) -> None:
+    def test_records_of_the_non_broadcast_input_are_checked(self) -> None:
         """KeyedTwoInputBroadcastProcessOperatorTest.testCheckKey."""
         function = broadcast_side(process_record_from_non_broadcast_input=pass_on)
         driver = driven(
@@ -351,7 +351,7 @@ class TestKeptKeys:
         driver.send(1)
         assert refused(lambda: driver.send(11))[1] == "InvalidKeyError"
 
-    def test_all_partitions_are_checked_each_with_its_own_key(self) -> None:
+    def test_each_partition_is_checked_with_its_own_key(self) -> None:
         def on_watermark(signal: Any, output: Any, ctx: Any) -> Any:
             ctx.apply_to_all_partitions(
                 lambda output, ctx: output.collect(ctx.state_manager.current_key + signal.value)

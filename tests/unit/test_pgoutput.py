@@ -1,4 +1,4 @@
-"""What ``pgoutput`` sends, taken apart: messages as the protocol describes them, and broken ones."""
+"""Decoding of ``pgoutput`` messages: as the protocol describes them, and malformed ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def relation(of: Relation) -> bytes:
 
 
 def row(*values: str | None) -> bytes:
-    """``None``: null; ``"?"``: a value that is left alone."""
+    """``None`` is null, and ``"?"`` is an unchanged value."""
     cells = (b"n" if v is None else b"u" if v == "?" else b"t" + struct.pack(">i", len(v)) + v.encode() for v in values)
     return struct.pack(">h", len(values)) + b"".join(cells)
 
@@ -38,7 +38,7 @@ def of_items(kind: bytes, *parts: bytes) -> bytes:
 COMMIT = b"C" + b"\0" * 25
 
 
-def test_changes_of_rows_with_the_place_and_the_time_of_their_commit() -> None:
+def test_row_changes_have_lsn_and_time_of_their_commit() -> None:
     messages = [
         *(begin(100), relation(ITEMS), of_items(b"I", b"N", row("1", None)), COMMIT),
         begin(200),
@@ -57,13 +57,13 @@ def test_changes_of_rows_with_the_place_and_the_time_of_their_commit() -> None:
     ]
 
 
-def test_a_table_is_as_it_was_described_last() -> None:
+def test_last_description_of_a_table_counts() -> None:
     wider = Relation(7, "public", "items", (*ITEMS.columns, Column("more", False, 16)))
     messages = [begin(1), relation(ITEMS), relation(wider), of_items(b"I", b"N", row("1", "a", "t"))]
     assert [change.relation for change in changes(messages) if isinstance(change, RelationChange)] == [wider]
 
 
-def test_tables_that_are_emptied() -> None:
+def test_truncated_tables() -> None:
     assert list(changes([begin(5), b"T" + struct.pack(">ibII", 2, 0, 7, 9)])) == [Truncation((7, 9), 5)]
 
 
@@ -77,6 +77,6 @@ def test_tables_that_are_emptied() -> None:
         (b"S\0", "a pgoutput message of kind 'S'"),
     ],
 )
-def test_what_makes_no_sense_is_not_guessed_at(message: bytes, told: str) -> None:
+def test_malformed_messages_are_refused(message: bytes, told: str) -> None:
     with pytest.raises(CorruptDataError, match=told):
         list(changes([begin(1), relation(ITEMS), message]))

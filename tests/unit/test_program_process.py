@@ -1,4 +1,4 @@
-"""A program that fails in the process it shares with others fails its test, and leaves the others alone."""
+"""A program that fails in a shared process fails its test and does not affect other programs."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_output_is_that_of_one_program(process: ProgramProcess) -> None:
 @pytest.mark.parametrize(
     ("program", "said"), [("failing", "tried"), ("raising", "ValueError: no luck"), ("refusing", "wrong arguments")]
 )
-def test_a_failure_is_shown_and_the_next_program_runs(process: ProgramProcess, program: str, said: str) -> None:
+def test_failure_is_shown_and_the_next_program_runs(process: ProgramProcess, program: str, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         process.run(program, [])
     assert process.run("fine", []) == "said\n"
 
 
-def test_the_end_of_the_process_is_a_failure(process: ProgramProcess) -> None:
+def test_end_of_the_process_is_a_failure(process: ProgramProcess) -> None:
     with pytest.raises(AssertionError, match="ending ended the process"):
         process.run("ending", [])

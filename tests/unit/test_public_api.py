@@ -1,4 +1,4 @@
-"""What is public says so: ``__all__`` is complete and true, and everything that users see is documented."""
+"""The public API: ``__all__`` is complete and correct, and everything that users see is documented."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
-# The ``__all__`` of a module in these is for the other modules of the runtime.
+# In these modules, ``__all__`` is for the other modules of the runtime.
 INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
 RUNTIMES = {ROOT / "dsv2" / "local" / "__init__.py", ROOT / "runtime_spark" / "__init__.py"}
 PUBLIC = [file for file in FILES if file in RUNTIMES or INNER.isdisjoint(file.parents)]
@@ -50,9 +50,10 @@ def bound(node: ast.stmt) -> set[str]:
 
 
 def is_public(node: ast.stmt, package: str) -> bool:
-    """Whether ``node`` makes something that ``__all__`` must list; ``package``: of an ``__init__``, else empty.
+    """Whether ``node`` defines a name that ``__all__`` must list. ``package`` is the package of an ``__init__``, else
+    empty.
 
-    Constants and what is taken from elsewhere may stay out.
+    Constants and imported names may be left out.
     """
     if isinstance(node, ast.ImportFrom):
         return bool(package) and (node.module or "").startswith(package)
@@ -70,14 +71,14 @@ def all_of(module: ast.Module) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_all_is_a_tuple_of_names_that_exist(file: Path) -> None:
+def test_all_lists_existing_names(file: Path) -> None:
     module = ast.parse(file.read_text())
-    if len(module.body) > 1:  # else it has nothing but a docstring
+    if len(module.body) > 1:  # otherwise it has only a docstring
         assert set(all_of(module)) <= set[str]().union(*map(bound, module.body))
 
 
 @pytest.mark.parametrize("file", PUBLIC, ids=lambda file: str(file.relative_to(ROOT)))
-def test_all_leaves_nothing_public_out(file: Path) -> None:
+def test_all_lists_every_public_name(file: Path) -> None:
     module = ast.parse(file.read_text())
     package = ".".join(file.relative_to(ROOT).parent.parts) if file.name == "__init__.py" else ""
     public = {name for node in module.body if is_public(node, package) for name in bound(node)}
@@ -85,7 +86,7 @@ def test_all_leaves_nothing_public_out(file: Path) -> None:
 
 
 def documented_parts(module_name: str) -> Iterator[tuple[str, object]]:
-    """Each public class and function, and each of our public methods and properties that users call on it."""
+    """Each public class and function, and each public method and property of dsv2 that users call on it."""
     module = import_module(module_name)
     for name in module.__all__:
         value = getattr(module, name)
@@ -154,6 +155,6 @@ def test_everything_for_users_is_documented(module: str) -> None:
 
 def is_documented(part: object) -> bool:
     if not inspect.isclass(part):
-        return bool(inspect.getdoc(part))  # an override is documented by what it overrides
-    # A class has a docstring of its own; the signature that dataclass puts in its place is none.
+        return bool(inspect.getdoc(part))  # an override is documented by the overridden method
+    # A class needs its own docstring. The signature that dataclass generates does not count.
     return bool(part.__doc__) and not str(part.__doc__).startswith(f"{part.__name__}(")

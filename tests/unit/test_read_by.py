@@ -1,4 +1,4 @@
-"""Which sources the subtasks behind them may read themselves."""
+"""Sources that their downstream subtasks may read themselves."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def behind_others(env: ExecutionEnvironment) -> None:
         (behind_others, {"numbers": "both"}),
     ],
 )
-def test_it_may_read_what_goes_nowhere_else(build: Build, expected: dict[str, str]) -> None:
+def test_subtasks_may_read_their_only_source(build: Build, expected: dict[str, str]) -> None:
     assert read_by(build) == expected
 
 
@@ -109,5 +109,5 @@ def of_elements_that_are_with_the_driver(env: ExecutionEnvironment) -> None:
         of_elements_that_are_with_the_driver,
     ],
 )
-def test_it_may_read_nothing_else(build: Build) -> None:
+def test_subtasks_may_not_read_other_sources(build: Build) -> None:
     assert read_by(build) == {}

@@ -1,4 +1,4 @@
-"""Functions that take batches of records: the same as record by record; and where sources run them themselves."""
+"""Functions on batches of records give the same results as record by record, and may run at the source."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Collected:
 
 
 @given(st.sampled_from(FUNCTIONS), st.lists(st.tuples(st.integers(0, 50), st.none() | st.integers(0, 9))))
-def test_a_run_gives_what_its_records_give_one_by_one(function: Any, stamped: list[tuple[int, int | None]]) -> None:
+def test_batch_gives_the_same_as_single_records(function: Any, stamped: list[tuple[int, int | None]]) -> None:
     single = Collected()
     for record, single.timestamp in stamped:
         function.process_record(record, single, None)
@@ -56,7 +56,7 @@ def test_a_run_gives_what_its_records_give_one_by_one(function: Any, stamped: li
     assert without == RecordBatch([record for record, _ in single.got])
 
 
-def test_a_subclass_that_changes_only_process_record_is_obeyed() -> None:
+def test_subclass_may_override_only_process_record() -> None:
     class Twice(MapFunction[int, int]):
         def process_record(self, record: int, output: Any, ctx: Any) -> None:
             output.collect(self.function(record))
@@ -74,7 +74,7 @@ def plan_of(build: Any, parallelism: int = 2) -> Plan:
     return env.build_plan()
 
 
-def test_stateless_functions_run_where_the_source_reads() -> None:
+def test_stateless_functions_run_at_the_source() -> None:
     def build(env: ExecutionEnvironment) -> None:
         mapped = env.from_source(DataGeneratorSource(int, count=9)).map(str).with_uid("map")
         kept = mapped.filter(bool).with_uid("filter")
@@ -87,18 +87,18 @@ def test_stateless_functions_run_where_the_source_reads() -> None:
 
 
 class FakeFrame:
-    """A streaming DataFrame, as far as a plan looks at it."""
+    """A streaming DataFrame, as far as a plan inspects it."""
 
     isStreaming = True  # noqa: N815 - Spark's name
 
 
 def timed(stream: Any, idleness: int = 0) -> Any:
-    """With event time, which is the record itself, and periodic watermarks."""
+    """The stream with the record itself as event time, and periodic watermarks."""
     builder = EventTimeExtension.new_watermark_generator_builder(int).with_idleness(timedelta(seconds=idleness))
     return stream.process(builder.build_as_process_function())
 
 
-def test_generators_of_periodic_watermarks_do_as_well() -> None:
+def test_periodic_watermark_generators_run_at_the_source() -> None:
     plan = plan_of(lambda env: timed(env.from_source(DataGeneratorSource(int, count=9)).map(int)).with_uid("times"))
     assert plan.chained_to_sources[-1].uid == "times"
     assert plan.depths == {}
@@ -115,7 +115,7 @@ class Watermarks(OneInputEventTimeStreamProcessFunction[int, tuple[str, int]]):
 
 
 class NoWatermarks(OneInputStreamProcessFunction[int, int]):
-    """Must not be told of any but the end of time."""
+    """Must not receive any watermark except the end of time."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         assert ctx.timestamp is None
@@ -126,8 +126,8 @@ class NoWatermarks(OneInputStreamProcessFunction[int, int]):
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_watermarks_of_a_generator_at_the_source_go_behind_each_portion_and_never_back(fast: bool) -> None:
-    """The second portion ends before the first one does: its watermark says nothing new."""
+def test_watermarks_at_the_source_never_go_back(fast: bool) -> None:
+    """The second portion ends earlier than the first, so its watermark is not sent."""
     times = [5, 9, 7, 3, 4, 8, 20, 12]
     env, sink = local_environment(), CollectSink[tuple[str, int]]()
     numbers = env.from_source(DataGeneratorSource(times.__getitem__, count=len(times)))
@@ -146,17 +146,17 @@ def test_watermarks_of_a_generator_at_the_source_go_behind_each_portion_and_neve
         lambda env: timed(env.from_source(DataGeneratorSource(int, count=1)), idleness=1),
         lambda env: timed(env.from_source(DataFrameSource(FakeFrame(), dict))),  # rows of a portion come from anywhere
         lambda env: timed(env.from_collection([1])),
-        lambda env: env.from_collection([1]).map(str),  # its elements are made on the driver
+        lambda env: env.from_collection([1]).map(str),  # its elements are created on the driver
         lambda env: env.from_source(DataGeneratorSource(int, count=1)).shuffle().map(str),
         lambda env: env.from_source(DataGeneratorSource(int, count=1)).key_by(int).process(MapFunction(str)),
         lambda env: env.from_source(DataGeneratorSource(int, count=1)).map(str).with_parallelism(1),
     ],
 )
-def test_others_get_subtasks_of_their_own(build: Any) -> None:
+def test_other_functions_get_their_own_subtasks(build: Any) -> None:
     assert plan_of(build).chained_to_sources == ()
 
 
-def test_progress_counts_what_ran_at_the_source() -> None:
+def test_progress_includes_functions_at_the_source() -> None:
     env, sink = local_environment(2), CollectSink[int]()
     numbers = env.from_source(DataGeneratorSource(int, count=100))
     numbers.filter(lambda n: n % 4 == 0).with_uid("quarter").flat_map(lambda n: [n, n]).with_uid("twice").to_sink(sink)
@@ -168,7 +168,7 @@ def test_progress_counts_what_ran_at_the_source() -> None:
     assert sorted(sink.results) == sorted(2 * [*range(0, 100, 4)])
 
 
-def test_a_failure_at_the_source_names_operator_and_record() -> None:
+def test_failure_at_the_source_names_operator_and_record() -> None:
     env = local_environment()
     source = env.from_source(DataGeneratorSource(int, count=10))
     source.map(lambda n: 1 // (n - 7)).with_uid("inverse").to_sink(CollectSink())
@@ -178,7 +178,7 @@ def test_a_failure_at_the_source_names_operator_and_record() -> None:
     assert raised.value.callback == "process_record"
 
 
-def test_mutation_of_what_ran_at_the_source_is_found() -> None:
+def test_mutation_at_the_source_is_detected() -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     lists = env.from_source(DataGeneratorSource(int, count=3)).map(lambda n: [n])
     lists.map(lambda record: record.append(0)).to_sink(CollectSink())
@@ -191,7 +191,7 @@ def test_mutation_of_what_ran_at_the_source_is_found() -> None:
     st.lists(st.lists(st.tuples(st.integers(0, 20), st.none() | st.integers(0, 9)), max_size=9), max_size=5),
     st.lists(st.booleans(), min_size=5, max_size=5),
 )
-def test_an_edge_takes_runs_as_it_takes_records(how: str, runs: list[Any], stamped: list[bool]) -> None:
+def test_edge_sends_batches_like_single_records(how: str, runs: list[Any], stamped: list[bool]) -> None:
     def sent(one_by_one: bool) -> list[Any]:
         edge, frames = new_edge(how), list[Any]()
         for run, has_stamps in zip(runs, stamped, strict=False):

@@ -1,4 +1,4 @@
-"""A job is not finished as long as records wait behind aligned watermarks."""
+"""A job is not finished while records wait behind aligned watermarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUND = new_builder("round").type_bool().combine_wait_for_all_channels(True).ali
 
 
 class OneIsAhead(OneInputStreamProcessFunction[Any, Any]):
-    """Subtask 0 sends an aligned watermark before its records, and the others none."""
+    """Subtask 0 sends an aligned watermark before its records. The others send none."""
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return [ROUND]
@@ -44,7 +44,7 @@ def environment_with(source: BaseSource[Any]) -> ExecutionEnvironment:
     return env
 
 
-def test_a_local_job_that_has_read_what_is_there_is_stopped() -> None:
+def test_local_available_now_job_with_held_records_stops() -> None:
     source = Spans({"a": 5, "b": 5}, bounded=False, assigner=RoundRobinSplitAssigner())
     job = environment_with(source).execute_async(trigger=Trigger.available_now())
     assert job.progress.operators["all"].records_held == 5
@@ -52,7 +52,7 @@ def test_a_local_job_that_has_read_what_is_there_is_stopped() -> None:
 
 
 class Query:
-    """A query of Spark's that has come to its end by itself."""
+    """A Spark query that has ended by itself."""
 
     isActive = False  # noqa: N815 - Spark's name
 
@@ -72,7 +72,7 @@ def ended(plan: Plan, held: int) -> StreamingJob:
     return job
 
 
-def test_on_spark_a_job_that_has_come_to_the_end_of_its_input_has_failed() -> None:
+def test_spark_job_with_held_records_at_its_end_fails() -> None:
     plan = environment_with(Spans({"a": 5})).build_plan()
     job = ended(plan, held=3)
     assert job.status is JobStatus.FAILED
@@ -82,7 +82,7 @@ def test_on_spark_a_job_that_has_come_to_the_end_of_its_input_has_failed() -> No
 
 
 @pytest.mark.parametrize("source", [Spans({"a": 5}, bounded=False), TestSource([1, Stop()])])
-def test_on_spark_a_job_whose_input_may_go_on_is_stopped(source: BaseSource[Any]) -> None:
+def test_spark_job_with_unbounded_input_stops(source: BaseSource[Any]) -> None:
     job = ended(environment_with(source).build_plan(), held=3)
     assert job.await_termination() is True
     assert job.status is JobStatus.STOPPED

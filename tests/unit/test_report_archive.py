@@ -39,7 +39,7 @@ def report(plan: Plan, number: int) -> Report:
     return {"source": plan.operators[0].uid, "subtask": number}
 
 
-def test_what_a_run_has_reported_last_the_next_one_gets(checkpoint: Folder, plan: Plan, tmp_path: Path) -> None:
+def test_next_run_gets_the_last_report(checkpoint: Folder, plan: Plan, tmp_path: Path) -> None:
     archive = archive_of(checkpoint, plan, tmp_path / "a")
     archive.restore()
     for batch_id in range(5):
@@ -50,9 +50,7 @@ def test_what_a_run_has_reported_last_the_next_one_gets(checkpoint: Folder, plan
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", '{"reports": 7}', '{"reports": {"lines-0": 7}}'])
-def test_a_damaged_report_is_named_and_may_be_deleted(
-    checkpoint: Folder, plan: Plan, tmp_path: Path, text: str
-) -> None:
+def test_damaged_report_is_named_and_may_be_deleted(checkpoint: Folder, plan: Plan, tmp_path: Path, text: str) -> None:
     archive = archive_of(checkpoint, plan, tmp_path / "a")
     for batch_id in range(2):
         archive.add(batch_id, [report(plan, batch_id)])

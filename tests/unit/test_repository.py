@@ -1,4 +1,4 @@
-"""What the repository says about itself in several places is the same everywhere."""
+"""Facts that the repository states in several places agree."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ PYTHONS = [
 
 
 @pytest.mark.parametrize(("name", "expected"), [("python", PYTHONS), ("spark", SPARKS)])
-def test_each_matrix_of_the_workflow_has_every_supported_version(name: str, expected: list[str]) -> None:
+def test_workflow_matrices_have_every_supported_version(name: str, expected: list[str]) -> None:
     matrices = re.findall(rf"^ +{name}: \[(.*)\]$", WORKFLOW, re.MULTILINE)
     assert matrices
     assert all(re.findall(r'"([\d.]+)"', matrix) == expected for matrix in matrices)
 
 
 @pytest.mark.parametrize(("label", "versions"), [("Python", PYTHONS), ("Spark (PySpark)", SPARKS)])
-def test_the_versioning_policy_names_them(label: str, versions: list[str]) -> None:
+def test_versioning_policy_has_every_supported_version(label: str, versions: list[str]) -> None:
     policy = (ROOT / "docs" / "versioning.md").read_text()
     (row,) = (line for line in policy.splitlines() if line.startswith(f"| {label} |"))
     assert re.findall(r"\d\.\d+", row) == versions
 
 
-def test_each_release_says_which_checkpoints_it_invalidates() -> None:
+def test_each_release_lists_invalidated_checkpoints() -> None:
     _, *releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert releases[0].startswith(f"{dsv2.__version__} (")
     assert all("\n### Invalidates checkpoints\n\n- " in release for release in releases)
@@ -49,7 +49,7 @@ def test_license_files_are_packed(file: str) -> None:
     assert (ROOT / file).read_text().strip()
 
 
-def test_the_reference_has_every_module_for_users() -> None:
+def test_reference_has_every_user_module() -> None:
     pages = (page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     shown = [module for page in pages for module in re.findall(r"^::: ([\w.]+)$", page, re.MULTILINE)]
     assert set(FOR_USERS) <= set(shown)

@@ -1,4 +1,4 @@
-"""``./run``: what it imports does not depend on where it is called, and each Python has an environment of its own."""
+"""``./run``: its imports do not depend on the current directory, and each Python has its own environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import argparse, json, platform
 if __name__ == "__main__":
     print("imported", argparse.__file__)
 """
-# Makes environments, and installs into them, without doing so.
+# Replaces the creation of environments and the installation into them.
 PYTHON = """#!/bin/sh
 case "$*" in
 *"-m pip install"*)
@@ -47,7 +47,7 @@ def write_program(file: Path, text: str) -> Path:
 
 
 class Project:
-    """A project with the real ``run``, programs that only say what they import, and stand-ins for Python and Java."""
+    """A project with the real ``run``, programs that print their imports, and replacements for Python and Java."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "a project"
@@ -100,7 +100,7 @@ def test_files_in_the_current_directory_are_not_imported(project: Project, comma
     assert "from here" not in done.stdout + done.stderr
 
 
-def test_nor_are_they_by_the_processes_of_a_program(project: Project) -> None:
+def test_subprocesses_do_not_import_from_the_directory(project: Project) -> None:
     write_program(
         project.root / "examples" / "hello.py",
         """
@@ -113,7 +113,7 @@ if __name__ == "__main__":
     assert done.returncode == 0, done.stderr
 
 
-def test_each_python_has_an_environment_of_its_own(project: Project) -> None:
+def test_each_python_has_its_own_environment(project: Project) -> None:
     version = ".".join(map(str, sys.version_info[:3]))
     done = project.run("--python", "python3.12", "example", "hello")
     assert done.returncode == 0, done.stderr
@@ -131,7 +131,7 @@ def test_each_python_has_an_environment_of_its_own(project: Project) -> None:
         (["--python", "false", "test"], "false is not Python 3.11 or newer."),
     ],
 )
-def test_a_python_that_cannot_be_used_is_refused(project: Project, arguments: list[str], said: str) -> None:
+def test_unusable_python_is_refused(project: Project, arguments: list[str], said: str) -> None:
     done = project.run(*arguments)
     assert done.returncode == 1
     assert said in done.stderr

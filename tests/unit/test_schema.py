@@ -1,4 +1,4 @@
-"""Record types as Spark schemas, and records as Arrow data and back. Needs PySpark, but no session."""
+"""Record types as Spark schemas, and records as Arrow data and back. Requires PySpark, but no session."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ DAY, TIME = t.DateType(), t.TimestampType()
 
 
 def table(**columns: t.DataType) -> t.StructType:
-    """A schema; DDL strings need a session."""
+    """A schema. DDL strings would need a session."""
     return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
 
 
@@ -120,7 +120,7 @@ def written(schema: type | t.StructType, *records: Any, time_zone: str = "UTC") 
 # --- Schemas ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_field_has_a_column_and_only_optional_ones_are_nullable() -> None:
+def test_every_field_has_a_column() -> None:
     expected = {
         "flag": BOOL,
         "count": LONG,
@@ -141,11 +141,11 @@ def test_every_field_has_a_column_and_only_optional_ones_are_nullable() -> None:
     assert schema_of(Everything) == t.StructType(fields)
 
 
-def test_a_schema_comes_from_a_named_tuple_too() -> None:
+def test_named_tuple_has_a_schema() -> None:
     assert schema_of(Point) == t.StructType([t.StructField("x", LONG, False), t.StructField("y", LONG, False)])
 
 
-def test_the_fields_of_a_record_type_are_those_of_its_constructor() -> None:
+def test_fields_of_a_record_type_are_its_constructor_arguments() -> None:
     assert list(fields_of(ByKeyword)) == ["name", "count"]
     assert fields_of(Point) == {"x": int, "y": int}
 
@@ -163,7 +163,7 @@ def test_the_fields_of_a_record_type_are_those_of_its_constructor() -> None:
         (WithUnresolvable, r"The field types of WithUnresolvable cannot be resolved: name 'Unresolvable' is not def"),
     ],
 )
-def test_what_is_no_schema_is_refused(schema: type, said: str) -> None:
+def test_invalid_schema_is_refused(schema: type, said: str) -> None:
     with pytest.raises(SchemaError, match=f"^{said}"):
         schema_of(schema)
 
@@ -171,7 +171,7 @@ def test_what_is_no_schema_is_refused(schema: type, said: str) -> None:
 # --- Reading ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
+def test_dataframe_must_have_the_fields_of_the_record_type() -> None:
     check_readable(Everything, schema_of(Everything), None)
     check_readable(Point, table(more=STRING, y=t.ByteType(), x=t.ShortType()), "more")
     for kind in (t.ArrayType(INT), table(a=INT)):
@@ -197,7 +197,7 @@ def test_a_dataframe_fits_when_it_has_the_fields_among_its_columns() -> None:
         (Everything, table(maybe=STRING), "column 'maybe' is string, but the field is int | None"),
     ],
 )
-def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.StructType, said: str) -> None:
+def test_mismatched_dataframe_is_refused(record_type: type, columns: t.StructType, said: str) -> None:
     with pytest.raises(SchemaError) as refused:
         check_readable(record_type, columns, None)
     text = str(refused.value)
@@ -230,7 +230,7 @@ def test_a_dataframe_that_does_not_fit_is_refused(record_type: type, columns: t.
         (Topic, STRING, True),
     ],
 )
-def test_a_field_fits_a_column_whose_values_it_can_hold(hint: Any, column: t.DataType, fits: bool) -> None:
+def test_field_types_must_hold_the_column_values(hint: Any, column: t.DataType, fits: bool) -> None:
     record_type = dataclasses.make_dataclass("Record", [("field", hint)])
     if fits:
         check_readable(record_type, table(field=column), None)
@@ -239,19 +239,19 @@ def test_a_field_fits_a_column_whose_values_it_can_hold(hint: Any, column: t.Dat
         check_readable(record_type, table(field=column), None)
 
 
-def test_splitting_by_a_column_that_is_not_there_is_refused() -> None:
+def test_split_by_must_be_a_column() -> None:
     with pytest.raises(SchemaError, match=r"^split_by names column 'z'; the DataFrame has x, y\.$"):
         check_readable(dict, schema_of(Point), "z")
 
 
-def test_records_are_read_as_what_they_were_written_from() -> None:
+def test_records_survive_writing_and_reading() -> None:
     batch = writer(Everything, BERLIN).write([EVERYTHING, EVERYTHING])
     records = RecordReader(Everything, batch.schema.names).read(batch)
     assert records == [EVERYTHING] * 2
     assert records[0].at.utcoffset() == timedelta(hours=2)
 
 
-def test_record_types_take_the_columns_that_they_name() -> None:
+def test_record_types_read_the_columns_they_name() -> None:
     batch = writer(table(more=STRING, y=LONG, x=LONG)).write([("a", 1, 2), ("b", 3, None)])
     names = batch.schema.names
     assert RecordReader(Point, names).read(batch) == [Point(2, 1), Point(None, 3)]  # type: ignore[arg-type]
@@ -262,7 +262,7 @@ def test_record_types_take_the_columns_that_they_name() -> None:
     assert RecordReader(dict, names).columns == ["more", "y", "x"]
 
 
-def test_a_record_type_with_keywords_only_is_read() -> None:
+def test_keyword_only_record_type_is_read() -> None:
     batch = writer(table(count=LONG, name=STRING)).write([(1, "a")])
     assert RecordReader(ByKeyword, batch.schema.names).read(batch) == [ByKeyword(name="a", count=1)]
 
@@ -282,7 +282,7 @@ def test_maps_are_read_as_dicts_at_any_depth() -> None:
 # --- Writing ----------------------------------------------------------------------------------------------------------
 
 
-def test_tuples_are_written_by_place_and_everything_else_by_name() -> None:
+def test_tuples_are_written_by_position_and_others_by_name() -> None:
     by_name = [{"y": 2, "x": 1}]
     schema = table(y=LONG, x=LONG)
     assert written(schema, (2, 1)) == by_name
@@ -312,7 +312,7 @@ def test_tuples_are_written_by_place_and_everything_else_by_name() -> None:
         (Everything, dataclasses.replace(EVERYTHING, counts={"a": None}), "field 'value' must not be None"),  # type: ignore[dict-item]
     ],
 )
-def test_a_record_that_does_not_fit_is_named_with_its_sink(schema: Any, record: Any, said: str) -> None:
+def test_invalid_record_is_named_with_its_sink(schema: Any, record: Any, said: str) -> None:
     writes = writer(schema)
     good = Point(1, 2) if schema is Point else EVERYTHING if schema is Everything else (None,)
     with pytest.raises(SchemaError, match=said) as refused:
@@ -322,7 +322,7 @@ def test_a_record_that_does_not_fit_is_named_with_its_sink(schema: Any, record: 
     assert writes.schema.simpleString() in str(refused.value)
 
 
-def test_a_datetime_without_zone_is_in_that_of_the_session() -> None:
+def test_naive_datetime_is_in_the_session_time_zone() -> None:
     naive, tokyo = datetime(2024, 7, 1, 14), NOON.astimezone(timezone(timedelta(hours=9)))
     assert written(table(at=TIME), (naive,), (NOON,), (tokyo,), (None,), time_zone=BERLIN) == [
         *({"at": NOON} for _ in range(3)),
@@ -333,7 +333,7 @@ def test_a_datetime_without_zone_is_in_that_of_the_session() -> None:
     assert written(table(at=t.TimestampNTZType()), (naive,), time_zone=BERLIN) == [{"at": naive}]
 
 
-def test_what_is_written_has_the_schema_of_the_sink() -> None:
+def test_written_batch_has_the_schema_of_the_sink() -> None:
     batch = writer(Everything, BERLIN).write([EVERYTHING])
     assert batch.schema.names == schema_of(Everything).fieldNames()
     assert [field.name for field in batch.schema if field.nullable] == ["maybe", "perhaps"]
@@ -341,7 +341,7 @@ def test_what_is_written_has_the_schema_of_the_sink() -> None:
 
 
 class Flat(NamedTuple):
-    """A column of each kind that goes as it is, and a list."""
+    """A column of each type that is written unchanged, and a list."""
 
     flag: bool
     number: int
@@ -358,7 +358,7 @@ class Flat(NamedTuple):
 FLAT = Flat(
     True, 7, 0.5, "é", b"\0", date(2024, 7, 1), datetime(2024, 7, 1, 12), Decimal("1.250000000000000000"), None, ["a"]
 )
-SUMMER_ENDS = datetime(2024, 10, 27, 2, 30)  # in Berlin, twice
+SUMMER_ENDS = datetime(2024, 10, 27, 2, 30)  # occurs twice in Berlin
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ SUMMER_ENDS = datetime(2024, 10, 27, 2, 30)  # in Berlin, twice
     ],
     ids=["class", "fewer", "narrower", "an hour that comes twice", "other numbers"],
 )
-def test_columns_are_written_as_records_are(schema: type | t.StructType, rows: list[Flat]) -> None:
+def test_columns_are_written_like_records(schema: type | t.StructType, rows: list[Flat]) -> None:
     records = records_of(table_of(rows, Flat), Flat)
     assert writer(schema, BERLIN).write(records).equals(writer(schema, BERLIN).write(rows))
 
@@ -389,7 +389,7 @@ def test_columns_are_written_as_records_are(schema: type | t.StructType, rows: l
     ],
     ids=["too large", "none", "truncated", "other kind", "missing", "none within"],
 )
-def test_columns_that_do_not_fit_are_refused_by_a_record(schema: t.StructType, row: Flat) -> None:
+def test_mismatched_columns_are_refused_like_records(schema: t.StructType, row: Flat) -> None:
     refused = []
     for records in ([row], records_of(table_of([row], Flat), Flat)):
         with pytest.raises(SchemaError) as raised:
@@ -401,7 +401,7 @@ def test_columns_that_do_not_fit_are_refused_by_a_record(schema: t.StructType, r
 
 @dataclass
 class Sealed:
-    """Cannot be made."""
+    """Cannot be constructed."""
 
     number: int
     at: datetime
@@ -410,7 +410,7 @@ class Sealed:
         raise AssertionError("nobody needs single records here")
 
 
-def test_columns_that_fit_do_not_become_records() -> None:
+def test_matching_columns_do_not_become_records() -> None:
     table = pa.table({"number": [1], "at": [FLAT.at]})
     assert writer(Sealed, BERLIN).write(records_of(table, Sealed)).num_rows == 1
     twice = pa.table({"number": [1], "at": [SUMMER_ENDS]})

@@ -32,16 +32,16 @@ WHOLE = Split("a", 1, True, (Range(1, 2), Range(3)), ("x", "y"), Range(5))
 
 
 @pytest.mark.parametrize("value", [WHOLE, Split("b", 0.5, False)])
-def test_a_dataclass_comes_back_as_it_was(value: Split) -> None:
+def test_dataclass_survives_a_round_trip(value: Split) -> None:
     serializer = DataclassSerializer(Split)
     assert serializer.from_json(json.loads(json.dumps(serializer.to_json(value)))) == value
 
 
-def test_a_person_may_read_it() -> None:
+def test_json_is_readable() -> None:
     assert DataclassSerializer(Range).to_json(Range(1)) == {"start": 1, "stop": None}
 
 
-def test_fields_that_came_later_have_their_defaults() -> None:
+def test_missing_fields_have_their_defaults() -> None:
     assert DataclassSerializer(Range).from_json({"start": 7}) == Range(7)
 
 
@@ -80,11 +80,11 @@ class Deep:
 
 
 @pytest.mark.parametrize("kind", [OfBytes, OfPair, OfList, Either, Deep])
-def test_classes_with_other_fields_are_refused_at_once(kind: type) -> None:
+def test_classes_with_other_field_types_are_refused(kind: type) -> None:
     with pytest.raises(ConfigurationError, match="cannot be restored from JSON"):
         DataclassSerializer(kind)
 
 
-def test_only_dataclasses_are_taken() -> None:
+def test_only_dataclasses_are_accepted() -> None:
     with pytest.raises(ConfigurationError, match="requires a dataclass, got <class 'int'>"):
         DataclassSerializer(int)

@@ -1,4 +1,4 @@
-"""Mistakes that would give an empty or wrong result without a word: refused, or warned of."""
+"""Mistakes that would silently give an empty or wrong result: refused, or reported as warnings."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ any_join: Any = join
     ],
     ids=lambda part: part if isinstance(part, str) else "",
 )
-def test_code_that_would_never_run_is_refused_when_the_plan_is_built(
+def test_code_that_would_never_run_is_refused(
     env: ExecutionEnvironment, s: Any, build: Callable[[Any], Any], said: str
 ) -> None:
     build(s)
@@ -119,11 +119,11 @@ def test_code_that_would_never_run_is_refused_when_the_plan_is_built(
     assert f" at {__file__}:{build.__code__.co_firstlineno}: {said}" in str(refused.value)
 
 
-def test_a_lambda_may_collect_several_records() -> None:
+def test_lambda_may_collect_several_records() -> None:
     assert run([1], lambda s: s.process(lambda record, output, ctx: [output.collect(record) for _ in "ab"])) == [1, 1]
 
 
-def test_flat_map_takes_generators() -> None:
+def test_flat_map_accepts_generators() -> None:
     assert run([1, 2], lambda s: s.flat_map(yields)) == [1, 2]
 
 
@@ -162,13 +162,13 @@ class ReturnsIn(One):
 
 
 @pytest.mark.parametrize("callback", ["open", "process_record", "on_processing_timer", "end_input", "close"])
-def test_what_a_callback_returns_is_refused(callback: str) -> None:
+def test_return_value_of_a_callback_is_refused(callback: str) -> None:
     with pytest.raises(UserFunctionError, match="The callback returned 'lost', which is discarded") as refused:
         run([1], lambda s: s.key_by(str).process(ReturnsIn(callback)))
     assert refused.value.callback == callback
 
 
-def test_what_is_returned_for_partitions_is_refused() -> None:
+def test_return_value_for_partitions_is_refused() -> None:
     with pytest.raises(UserFunctionError, match="returned 'lost', which is discarded"):
         run([1], lambda s: s.key_by(str).process(ReturnsIn("apply_to_all_partitions")))
 
@@ -229,15 +229,15 @@ def stamped(s: Any) -> Any:
         ),
     ],
 )
-def test_what_is_returned_for_a_record_is_refused(build: Callable[[Any], Any], said: str) -> None:
+def test_return_value_for_a_record_is_refused(build: Callable[[Any], Any], said: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Python's own, of a coroutine that nothing awaits
+        warnings.simplefilter("error")  # Python's own warning about a coroutine that was never awaited
         with pytest.raises(UserFunctionError, match=f"The callback {said}"):
             run([3], build)
 
 
 def with_method(name: str) -> Any:
-    """A function of a class that has a method of this name besides."""
+    """A function whose class has an additional method of this name."""
     return type("Renamed", (One,), {name: lambda self, *args: None, "__module__": __name__})()
 
 
@@ -267,7 +267,7 @@ class Helped(One):
         ("end_inputs", "Did you mean end_input?"),
     ],
 )
-def test_a_misspelt_callback_is_refused(env: ExecutionEnvironment, s: Any, name: str, advice: str) -> None:
+def test_misspelled_callback_is_refused(env: ExecutionEnvironment, s: Any, name: str, advice: str) -> None:
     s.keyed.process(with_method(name))
     with pytest.raises(PlanError) as refused:
         env.build_plan()
@@ -281,7 +281,7 @@ class OfReservedName(OneInputStreamProcessFunction[Any, Any]):
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 
 
-def test_an_unknown_reserved_name_is_refused(env: ExecutionEnvironment, s: Any) -> None:
+def test_unknown_reserved_name_is_refused(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(OfReservedName())
     with pytest.raises(PlanError, match=r"OfReservedName\.dsv2_remember_key is unknown.* dsv2_remember_keys"):
         env.build_plan()
@@ -294,13 +294,13 @@ class OfOneInput(TwoInputNonBroadcastStreamProcessFunction[Any, Any, Any]):
         return WatermarkHandlingResult.PEEK
 
 
-def test_a_callback_of_another_kind_of_function_is_refused(env: ExecutionEnvironment, s: Any) -> None:
+def test_callback_of_another_function_kind_is_refused(env: ExecutionEnvironment, s: Any) -> None:
     s.non_keyed.connect_and_process(s.other_non_keyed, OfOneInput())
     with pytest.raises(PlanError, match="on_watermark_from_first_input or on_watermark_from_second_input"):
         env.build_plan()
 
 
-def test_methods_that_the_class_calls_itself_may_have_any_name(env: ExecutionEnvironment, s: Any) -> None:
+def test_methods_called_by_the_class_may_have_any_name(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(Helped())
     assert env.build_plan()
 
@@ -325,7 +325,7 @@ def warnings_of(build: Callable[[Any], Any]) -> list[tuple[str, int, str]]:
     return [(warning.filename, warning.lineno, str(warning.message)) for warning in caught]
 
 
-def test_a_stream_that_nothing_reads_is_warned_of_at_its_line() -> None:
+def test_unread_stream_is_a_warning_at_its_line() -> None:
     def build(stream: Any) -> None:
         stream.map(str)
 
@@ -355,7 +355,7 @@ def line_of_this_call() -> int:
     return sys._getframe(1).f_lineno
 
 
-def test_a_pipeline_that_was_executed_cannot_be_used_again() -> None:
+def test_executed_pipeline_cannot_be_used_again() -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     stream = env.from_collection([1]).map(str)
     stream.to_sink(CollectSink())
@@ -371,7 +371,7 @@ def test_a_pipeline_that_was_executed_cannot_be_used_again() -> None:
         assert f"{__file__}:{use.__code__.co_firstlineno}" in str(used.value)
 
 
-def test_a_pipeline_that_is_refused_stays() -> None:
+def test_refused_pipeline_is_kept() -> None:
     env, sink = ExecutionEnvironment.get_instance(runtime="local"), CollectSink[int]()
     env.from_collection([1]).to_sink(sink)
     with pytest.raises(PlanError, match="has no checkpoints"):
@@ -459,7 +459,7 @@ def check(build: Callable[[Any], Any], schema: Any) -> None:
         lambda s: s.map(to_total).key_by(str).process(reduce(TEN, max)).map(to_total),
     ],
 )
-def test_a_sink_whose_schema_cannot_fit_the_declared_records_is_refused(build: Callable[[Any], Any]) -> None:
+def test_sink_schema_must_fit_the_declared_records(build: Callable[[Any], Any]) -> None:
     for schema in (Total, Count, Sized):
         check(build, schema)
     with pytest.raises(SchemaError, match="Total has no field 'total'"):
@@ -468,7 +468,7 @@ def test_a_sink_whose_schema_cannot_fit_the_declared_records_is_refused(build: C
         check(build, Named)
 
 
-def test_what_is_no_record_with_fields_is_refused() -> None:
+def test_records_without_fields_are_refused() -> None:
     with pytest.raises(SchemaError, match=r"they are of type str, which has no fields; map them to tuples"):
         check(lambda s: s, Count)
     check(lambda s: s.map(to_pair), Total)
@@ -476,7 +476,7 @@ def test_what_is_no_record_with_fields_is_refused() -> None:
         check(lambda s: s.map(to_pair), Count)
 
 
-def test_properties_are_columns_and_what_is_not_declared_may_be_anything() -> None:
+def test_properties_and_undeclared_types_are_accepted() -> None:
     check(lambda s: s.map(to_weight), Total)
     check(lambda s: s.map(lambda word: Missing(word, 1)), Total)
     check(lambda s: s.process(One()), Total)
@@ -494,7 +494,7 @@ print(job)
 
 
 @pytest.mark.parametrize(("asks", "warned"), [("", True), ("assert job.exception()", False)])
-def test_a_job_that_failed_unseen_is_warned_of_at_exit(asks: str, warned: bool, tmp_path: Path) -> None:
+def test_unchecked_failure_is_a_warning_at_exit(asks: str, warned: bool, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(FAILING + asks)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Sinks of one job that would overwrite each other's records, and sink objects that are used again."""
+"""Sinks of one job that would overwrite each other's records, and sink objects that are used more than once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def files(path: str | Path) -> FileSink[Any]:
         ("hdfs:/out", "hdfs:/x/../out"),
     ],
 )
-def test_two_file_sinks_on_one_path_are_refused(first: str, second: str) -> None:
+def test_two_file_sinks_with_one_path_are_refused(first: str, second: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         plan_with(files(first), files(second))
     text = str(refused.value)
@@ -55,7 +55,7 @@ def test_two_file_sinks_on_one_path_are_refused(first: str, second: str) -> None
     assert f"both write to {first}, where each would replace the micro-batches of the other" in text
 
 
-def test_a_link_and_a_relative_path_name_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_and_relative_paths_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "out")
     monkeypatch.chdir(tmp_path)
@@ -64,14 +64,14 @@ def test_a_link_and_a_relative_path_name_the_same_folder(tmp_path: Path, monkeyp
             plan_with(files(tmp_path / "out"), files(other))
 
 
-def test_a_file_sink_within_the_folder_of_another_is_refused() -> None:
+def test_nested_file_sinks_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="/data/out and /data/out/late are nested"):
         plan_with(files("/data/out"), files("/data/out/late"))
     with pytest.raises(ConfigurationError, match="are nested"):
         plan_with(files("s3a://bucket/out/late"), files("s3a://bucket/out"))
 
 
-def test_folders_side_by_side_are_fine() -> None:
+def test_separate_folders_are_accepted() -> None:
     plan_with(files("/data/out"), files("/data/out2"), files("/data/other"), files("s3a://data/out"))
     assert not contains(normalized("s3a://bucket/out"), normalized("s3a://bucket/out-late"))
 
@@ -86,8 +86,8 @@ def test_one_file_sink_for_two_streams_is_refused() -> None:
     "make",
     [lambda: ForeachBatchSink(lambda records, batch_id: None), lambda: ArrowForeachBatchSink(ignore, of=Number)],
 )
-def test_one_function_object_for_two_streams_is_refused(make: Callable[[], Sink[Any]]) -> None:
-    """It would get each batch id twice, and is told to drop repeats by it."""
+def test_one_function_for_two_streams_is_refused(make: Callable[[], Sink[Any]]) -> None:
+    """It would receive each batch id twice, and drops repeated batches by id."""
     sink = make()
     with pytest.raises(ConfigurationError, match="cannot distinguish their micro-batches"):
         plan_with(sink, sink)
@@ -102,11 +102,11 @@ class Written(ParallelSink[int]):
 
 
 @pytest.mark.parametrize("sink", [CollectSink[int](), PrintSink[int](), Written()])
-def test_sinks_that_can_tell_streams_apart_may_be_used_twice(sink: Sink[int]) -> None:
+def test_sinks_that_distinguish_streams_may_be_used_twice(sink: Sink[int]) -> None:
     plan_with(sink, sink)
 
 
-def test_one_collect_sink_for_two_streams_has_all_records() -> None:
+def test_collect_sink_of_two_streams_has_all_records() -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
     sink = CollectSink[int]()
     env.from_collection([1, 2, 3]).to_sink(sink)
@@ -115,7 +115,7 @@ def test_one_collect_sink_for_two_streams_has_all_records() -> None:
     assert sink.results == [1, 2, 3, 10, 20, 30]
 
 
-def test_one_collect_sink_for_two_runs_has_all_records() -> None:
+def test_collect_sink_of_two_runs_has_all_records() -> None:
     sink = CollectSink[int]()
     for numbers in ([1, 2, 3], [4, 5]):
         env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
@@ -124,7 +124,7 @@ def test_one_collect_sink_for_two_runs_has_all_records() -> None:
     assert sink.results == [1, 2, 3, 4, 5]
 
 
-def test_a_repeated_micro_batch_is_collected_once() -> None:
+def test_repeated_micro_batch_is_collected_once() -> None:
     sink = CollectSink[int]()
     for batch_id, records in ((0, [1]), (1, [2]), (1, [2]), (2, [3])):
         sink.write_batch([RecordBatch(records)], batch_id)

@@ -52,7 +52,7 @@ def spans(ends: dict[str, int], **options: Any) -> Spans:
 
 
 def logged(offset: SourceOffset) -> SourceOffset:
-    """As Spark's log gives it back."""
+    """The offset as Spark's log returns it."""
     written: SourceOffset = json.loads(json.dumps(offset))
     return written
 
@@ -60,7 +60,7 @@ def logged(offset: SourceOffset) -> SourceOffset:
 def offsets(
     driver: SourceCoordinator, limit: int | None = None, start: SourceOffset = BEFORE_START
 ) -> Iterator[SourceOffset]:
-    """Where micro-batches end, until there is nothing new."""
+    """Yield the ends of micro-batches until there is no new data."""
     while (there := driver.next(start, limit)) != start:
         start = logged(there)
         yield start
@@ -75,21 +75,21 @@ def plan_of(offset: SourceOffset, source: Spans) -> dict[int, list[tuple[str, in
     }
 
 
-def test_without_a_limit_everything_is_read_in_one_micro_batch() -> None:
+def test_without_a_limit_one_micro_batch_reads_everything() -> None:
     source = spans({"a": 5, "b": 3, "c": 4})
     (only,) = offsets(coordinator(source))
     assert plan_of(only, source) == {0: [("a", 0, 5), ("c", 0, 4)], 1: [("b", 0, 3)]}
     assert [(order.first, order.last) for order in orders(only, source.split_serializer)] == [(True, True)] * 2
 
 
-def test_a_limit_is_shared_fairly_and_what_one_split_leaves_is_for_the_others() -> None:
+def test_limit_is_shared_fairly() -> None:
     source = spans({"a": 100, "b": 2, "c": 100})
     first, second, *_ = offsets(coordinator(source), limit=30)
     assert plan_of(first, source) == {0: [("a", 0, 14), ("c", 0, 14)], 1: [("b", 0, 2)]}
     assert plan_of(second, source) == {0: [("a", 14, 29), ("c", 14, 29)]}
 
 
-def test_a_limit_below_the_number_of_splits_reaches_each_in_its_turn() -> None:
+def test_small_limit_reaches_each_split_in_turn() -> None:
     source = spans(dict.fromkeys("abcde", 10))
     read = Counter(
         name
@@ -101,18 +101,18 @@ def test_a_limit_below_the_number_of_splits_reaches_each_in_its_turn() -> None:
 
 
 @pytest.mark.parametrize(("asked", "own"), [(4, 7), (7, 4), (None, 4), (4, None)])
-def test_of_the_limits_of_job_and_source_the_lesser_one_counts(asked: int | None, own: int | None) -> None:
+def test_smaller_limit_of_job_and_source_applies(asked: int | None, own: int | None) -> None:
     source = spans({"a": 10}, limit=own)
     assert plan_of(coordinator(source, 1).next(BEFORE_START, asked), source) == {0: [("a", 0, 4)]}
 
 
-def test_in_a_batch_job_the_limit_of_the_source_does_not_count() -> None:
+def test_batch_job_ignores_the_limit_of_the_source() -> None:
     source = spans({"a": 10}, limit=4)
     driver = SourceCoordinator(source, operator_of(source, 1), ManualClock(), limited=False)
     assert plan_of(driver.next(BEFORE_START), source) == {0: [("a", 0, 10)]}
 
 
-def test_every_record_is_in_one_portion_however_the_input_is_cut() -> None:
+def test_every_record_is_in_one_portion() -> None:
     ends = {"a": 17, "b": 0, "c": 5}
     for limit in (1, 2, 7, 100):
         source = spans(ends)
@@ -123,7 +123,7 @@ def test_every_record_is_in_one_portion_however_the_input_is_cut() -> None:
         assert sorted(read) == [(name, number) for name, end in ends.items() for number in range(end)]
 
 
-def test_a_reader_ends_when_its_last_split_does_and_one_without_splits_at_once() -> None:
+def test_reader_ends_with_its_last_split() -> None:
     source = spans({"a": 4, "b": 2})
     driver = coordinator(source, parallelism=3)
     first, second = offsets(driver, limit=4)
@@ -136,7 +136,7 @@ def test_a_reader_ends_when_its_last_split_does_and_one_without_splits_at_once()
     assert driver.ended
 
 
-def test_after_a_restart_at_any_offset_the_rest_is_the_same() -> None:
+def test_restart_at_any_offset_plans_the_same_rest() -> None:
     source = spans({"a": 9, "b": 4, "c": 6})
     whole = list(offsets(coordinator(source), limit=3))
     assert len(whole) > 5
@@ -144,7 +144,7 @@ def test_after_a_restart_at_any_offset_the_rest_is_the_same() -> None:
         assert list(offsets(coordinator(source), 3, offset)) == whole[index + 1 :]
 
 
-def test_an_offset_that_spark_did_not_take_is_decided_anew() -> None:
+def test_uncommitted_offset_is_decided_again() -> None:
     source = spans({"a": 9}, bounded=False)
     driver = coordinator(source, parallelism=1)
     first = driver.next(BEFORE_START, 4)
@@ -154,7 +154,7 @@ def test_an_offset_that_spark_did_not_take_is_decided_anew() -> None:
     assert plan_of(driver.next(first, 4), source) == {0: [("a", 4, 8)]}
 
 
-def test_nothing_new_gives_the_same_offset_and_new_data_the_next_one() -> None:
+def test_offset_changes_only_with_new_data() -> None:
     source = spans({"a": 3}, bounded=False)
     driver = coordinator(source, parallelism=1)
     (first,) = offsets(driver)
@@ -164,7 +164,7 @@ def test_nothing_new_gives_the_same_offset_and_new_data_the_next_one() -> None:
     assert not driver.ended
 
 
-def test_without_a_refresh_nothing_new_is_found() -> None:
+def test_without_a_refresh_no_new_data_is_found() -> None:
     class Looking(Spans):
         seen: dict[str, int]
 
@@ -177,14 +177,14 @@ def test_without_a_refresh_nothing_new_is_found() -> None:
 
     source = Looking({"a": 3}, bounded=False)
     driver = coordinator(source, parallelism=1)
-    first = driver.next(BEFORE_START, None, refresh=False)  # the first look has to be
+    first = driver.next(BEFORE_START, None, refresh=False)  # the first one always refreshes
     assert plan_of(first, source) == {0: [("a", 0, 3)]}
     source.ends["a"] = 5
     assert driver.next(first, None, refresh=False) == first
     assert driver.next(first, None) != first
 
 
-def test_without_a_refresh_splits_that_wait_for_their_turn_get_it() -> None:
+def test_without_a_refresh_waiting_splits_are_assigned() -> None:
     class InTurn(Spans):
         def ready(self, waiting: Sequence[Span], limit: int | None, /) -> Sequence[Span]:
             return waiting[:1]
@@ -196,7 +196,7 @@ def test_without_a_refresh_splits_that_wait_for_their_turn_get_it() -> None:
     assert plan_of(driver.next(first, refresh=False), source) == {0: [("b", 0, 2)]}
 
 
-def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
+def test_new_split_without_data_is_logged() -> None:
     source = spans({"a": 3}, bounded=False, discovery_interval=ms(1))
     clock = ManualClock(step=ms(1))
     driver = SourceCoordinator(source, operator_of(source, 1), clock)
@@ -208,7 +208,7 @@ def test_a_new_split_is_logged_even_if_there_is_nothing_to_read() -> None:
 
 
 @pytest.mark.parametrize(("before", "now"), [(3, 6), (6, 3), (2, 1)])
-def test_with_another_parallelism_all_splits_are_given_out_anew(before: int, now: int) -> None:
+def test_another_parallelism_reassigns_all_splits(before: int, now: int) -> None:
     ends = {f"s{number}": 8 for number in range(12)}
     source = spans(ends, bounded=False)
     (first,) = offsets(coordinator(source, before))
@@ -225,7 +225,7 @@ def test_with_another_parallelism_all_splits_are_given_out_anew(before: int, now
 
 
 class Plain(Source[int, Span, int], Serializer[int]):
-    """Its enumerator does as it is told, and counts the runs of the job."""
+    """Its enumerator runs a script and counts the runs of the job."""
 
     bounded = True
 
@@ -278,7 +278,7 @@ class _Scripted(SplitEnumerator[Span, int]):
         return self.runs
 
 
-def test_readers_keep_their_splits_over_a_restart_unless_the_enumerator_gives_them_out() -> None:
+def test_readers_keep_their_splits_over_a_restart() -> None:
     source = Plain(lambda ctx: ctx.assign_splits({0: [Span("a", 0, 3)], 1: [Span("b", 0, 1)]}))
     first = coordinator(source).next(BEFORE_START, None)
     source.infos.clear()
@@ -290,7 +290,7 @@ def test_readers_keep_their_splits_over_a_restart_unless_the_enumerator_gives_th
     assert [split["at"]["name"] for split in alone["readers"][0]["splits"]] == ["a", "b"]
 
 
-def test_a_reader_that_has_ended_sends_nothing_more() -> None:
+def test_ended_reader_sends_nothing_more() -> None:
     looks: list[int] = []
 
     def script(ctx: SplitEnumeratorContext[Span]) -> None:
@@ -309,7 +309,7 @@ def test_a_reader_that_has_ended_sends_nothing_more() -> None:
     assert (order.subtask, order.steps[0]) == (1, WatermarkOrder("w", 5))
 
 
-def test_splits_that_readers_keep_are_dealt_out_to_fewer_of_them() -> None:
+def test_kept_splits_are_distributed_over_fewer_readers() -> None:
     source = Plain(lambda ctx: ctx.assign_splits({number: [Span(f"s{number}", 0, 3)] for number in range(5)}))
     five = coordinator(source, 5).next(BEFORE_START, None)
     two = coordinator(source, 2).next(five, None)
@@ -320,7 +320,7 @@ def test_splits_that_readers_keep_are_dealt_out_to_fewer_of_them() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_a_source_that_has_ended_stays_so(parallelism: int) -> None:
+def test_ended_source_stays_ended(parallelism: int) -> None:
     source = spans({"a": 4, "b": 2})
     *_, last = offsets(coordinator(source))
     again = coordinator(source, parallelism)
@@ -329,8 +329,8 @@ def test_a_source_that_has_ended_stays_so(parallelism: int) -> None:
     assert orders(there, source.split_serializer) == [] or there == last
 
 
-def test_a_reader_that_has_ended_gets_no_splits_in_a_later_run() -> None:
-    """The functions behind it are closed."""
+def test_ended_reader_gets_no_splits_in_a_later_run() -> None:
+    """Its downstream functions are closed."""
     ended = {"splits": [], "ended": 3, "idle": False, "sent": None, "sender": NOTHING_SENT}
     readers = Readers(1, ManualClock(), DataclassSerializer(Span), [ended])
     readers.registered_readers[0] = ReaderInfo(0)
@@ -351,13 +351,13 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("script", "message"), MISTAKES)
-def test_mistakes_of_an_enumerator_are_told_with_the_source(script: Any, message: str) -> None:
+def test_mistakes_of_an_enumerator_name_the_source(script: Any, message: str) -> None:
     with pytest.raises(JobError, match=r"The source Source \(uid 'in'\), defined at .*py:\d+, failed on the") as caught:
         coordinator(Plain(script)).next(BEFORE_START, None)
     assert message in str(caught.value)
 
 
-def test_a_split_does_not_turn_into_another_one() -> None:
+def test_advance_must_return_the_same_split() -> None:
     class Confused(Spans):
         def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
             return Portion(Span("other", 1, 1))
@@ -366,7 +366,7 @@ def test_a_split_does_not_turn_into_another_one() -> None:
         coordinator(Confused({"a": 1})).next(BEFORE_START, None)
 
 
-def test_the_enumerator_is_closed() -> None:
+def test_enumerator_is_closed() -> None:
     class Closing(Spans):
         closed = 0
 
@@ -376,14 +376,14 @@ def test_the_enumerator_is_closed() -> None:
     source = Closing({"a": 1})
     driver = coordinator(source)
     driver.close()
-    assert source.closed == 0  # there was none yet
+    assert source.closed == 0  # no enumerator exists yet
     driver.next(BEFORE_START, None)
     driver.close()
     driver.close()
     assert source.closed == 1
 
 
-def test_records_are_what_a_reader_yields() -> None:
+def test_read_returns_record_batches() -> None:
     assert list(Spans({}, run=2).read(Span("a", 0, 9), Span("a", 3, 9))) == [
         RecordBatch([("a", 0), ("a", 1)]),
         RecordBatch([("a", 2)]),

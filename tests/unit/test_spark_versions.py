@@ -1,4 +1,4 @@
-"""Versions of Spark that are not supported are refused before anything else fails because of them."""
+"""Unsupported versions of Spark are refused before anything else fails because of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_unsupported_version(version: str) -> None:
         check_spark(Session(version))
 
 
-def test_old_pyspark_is_refused_before_its_missing_modules_are_imported() -> None:
+def test_old_pyspark_is_refused_before_missing_imports_fail() -> None:
     said = subprocess.check_output([sys.executable, "-c", OLD_PYSPARK], cwd=ROOT, text=True)
     assert said.startswith("The installed PySpark has version 4.1.2; dsv2 supports 4.2 and 4.3.")
 
@@ -59,7 +59,7 @@ def test_unsupported_spark_is_refused_before_the_job_starts() -> None:
         SparkRuntime(cast(Any, Session("4.1.2"))).start(env.build_plan(), RunOptions())
 
 
-def test_the_extra_allows_what_the_runtime_supports() -> None:
+def test_spark_extra_matches_the_supported_versions() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (major, first), (_, last) = SUPPORTED[0], SUPPORTED[-1]
     assert f"pyspark>={major}.{first},<{major}.{last + 1}" in extras["spark"]

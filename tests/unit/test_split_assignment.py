@@ -1,4 +1,4 @@
-"""Who reads what: the shared enumerator, spoken to as the runtime speaks to it, over failures and restarts."""
+"""Split assignment: the shared enumerator, called as the runtime calls it, over failures and restarts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def place(split: Partition) -> tuple[str, int]:
 
 
 class Listed(SplitDiscovery[Partition]):
-    """Finds what it is told; every split has 100 records."""
+    """Discovers the listed splits. Every split has 100 records."""
 
     def __init__(self, splits: Collection[Partition]) -> None:
         self.splits = list(splits)
@@ -109,18 +109,18 @@ class Job:
             self.register(subtask, *(reported[subtask] if subtask < len(reported) else ()))
 
     def fail(self, subtask: int, *since_checkpoint: Partition) -> None:
-        """Reader ``subtask`` fails; it was given these splits since the last checkpoint."""
+        """Reader ``subtask`` fails. It was assigned these splits since the last checkpoint."""
         del self.registered_readers[subtask]
         self.holds[subtask] = []
         self.enumerator.add_splits_back(since_checkpoint, subtask)
 
     def checkpoint(self) -> AssignmentState[Partition]:
-        """The enumerator's state, as it comes back from a checkpoint."""
+        """The enumerator's state as it is restored from a checkpoint."""
         serializer = AssignmentStateSerializer(DataclassSerializer(Partition))
         return serializer.from_json(json.loads(json.dumps(serializer.to_json(self.enumerator.snapshot_state()))))
 
     def owners(self) -> dict[Partition, int]:
-        """Who holds which split. No split is held twice."""
+        """The owner of each split. No split has two owners."""
         pairs = [(split, subtask) for subtask, splits in enumerate(self.holds) for split in splits]
         owners = dict(pairs)
         assert len({split.split_id for split in owners}) == len(pairs)
@@ -146,25 +146,25 @@ P1, P2, P3 = Partition("t", 1), Partition("t", 2), Partition("t", 3)
 
 
 @both_assigners
-def test_splits_reported_but_not_given_out_yet_are_in_the_next_checkpoint(assigner: SplitAssigner[Partition]) -> None:
+def test_reported_unassigned_splits_are_checkpointed(assigner: SplitAssigner[Partition]) -> None:
     before = started(1, [P1, P2], assigner).checkpoint()
     moved = [Partition("t", 1, 7), Partition("t", 2, 9)]
     job = Job(2, Listed([P1, P2]), assigner, before)
     job.register_all([[moved[0]], [moved[1]]])
-    assert job.owners() == {}  # nothing is given out before the first look
+    assert job.owners() == {}  # nothing is assigned before the first discovery
     again = Job(2, Listed([P1, P2]), assigner, job.checkpoint())
     again.register_all()
     again.enumerator.refresh()
     assert sorted(again.owners(), key=str) == moved
 
 
-def test_a_reader_that_reports_a_split_which_another_one_has_by_now_does_not_get_it() -> None:
+def test_reassigned_split_is_not_returned_to_its_old_reader() -> None:
     before = started(1, [P1, P2], RoundRobinSplitAssigner()).checkpoint()
     job = Job(2, Listed([P1, P2]), RoundRobinSplitAssigner(), before)
     job.register_all([[P1, P2]])
     job.enumerator.refresh()
     assert job.owners() == {P1: 0, P2: 1}
-    job.fail(0, P1)  # before a checkpoint: it comes back with what the one before the restart says
+    job.fail(0, P1)  # before a checkpoint: it registers with its splits from before the restart
     job.register(0, P1, P2)
     assert job.owners() == {P1: 0, P2: 1}
     job.enumerator.refresh()
@@ -172,7 +172,7 @@ def test_a_reader_that_reports_a_split_which_another_one_has_by_now_does_not_get
 
 
 @both_assigners
-def test_the_split_of_a_failed_reader_waits_for_it(assigner: SplitAssigner[Partition]) -> None:
+def test_split_of_a_failed_reader_waits_for_it(assigner: SplitAssigner[Partition]) -> None:
     job = started(3, [P1, P2, P3], assigner)
     owner = job.owners()[P2]
     others = {split: subtask for split, subtask in job.owners().items() if subtask != owner}
@@ -188,7 +188,7 @@ def test_the_split_of_a_failed_reader_waits_for_it(assigner: SplitAssigner[Parti
     assert job.owners() == others | dict.fromkeys(own, owner)
 
 
-def test_a_failed_reader_that_was_given_nothing_since_the_checkpoint_reports_its_splits() -> None:
+def test_failed_reader_reports_its_checkpointed_splits() -> None:
     job = started(2, [P1, P2], RoundRobinSplitAssigner())
     moved = Partition("t", 2, 50)
     job.fail(1)
@@ -198,7 +198,7 @@ def test_a_failed_reader_that_was_given_nothing_since_the_checkpoint_reports_its
     assert job.owners() == {P1: 0, moved: 1}
 
 
-def test_what_a_failed_reader_had_read_to_its_end_or_is_dropped_does_not_come_back() -> None:
+def test_finished_or_dropped_splits_do_not_come_back() -> None:
     job = started(1, [P1, P2], RoundRobinSplitAssigner())
     job.enumerator.advance(P1, None)
     job.fail(0, P1, P2, P3)
@@ -206,7 +206,7 @@ def test_what_a_failed_reader_had_read_to_its_end_or_is_dropped_does_not_come_ba
     assert job.owners() == {P2: 0}
 
 
-def test_with_more_readers_and_more_partitions_all_are_given_out_anew() -> None:
+def test_more_readers_and_partitions_reassign_all_splits() -> None:
     old, new = partitions("t", 6), partitions("t", 12)
     assigner = RoundRobinSplitAssigner()
     before = started(3, old, assigner)
@@ -223,7 +223,7 @@ def test_two_topics_of_four_partitions_at_parallelism_eight() -> None:
     splits = [*partitions("a", 4), *partitions("b", 4)]
     assert started(8, splits, RoundRobinSplitAssigner()).counts() == [1] * 8
     by_hash = started(8, splits, HashSplitAssigner(place))
-    for topic in "ab":  # even for itself, but not beside the other one
+    for topic in "ab":  # evenly within one topic, but not over both
         held = Counter(subtask for split, subtask in by_hash.owners().items() if split.topic == topic)
         assert set(held.values()) == {1}
     assert sorted(by_hash.counts()) == [0, 0, 1, 1, 1, 1, 2, 2]
@@ -232,7 +232,7 @@ def test_two_topics_of_four_partitions_at_parallelism_eight() -> None:
 # --- Stickiness, dropped splits, discovery ----------------------------------------------------------------------------
 
 
-def test_a_split_stays_with_its_reader_even_if_that_leaves_them_uneven() -> None:
+def test_split_stays_with_its_reader_even_if_uneven() -> None:
     before = started(2, partitions("t", 4), RoundRobinSplitAssigner())
     left = [split for split in before.owners() if split.number in (0, 2)]  # all of reader 0
     job = Job(2, Listed([*left, Partition("t", 9)]), RoundRobinSplitAssigner(), before.checkpoint())
@@ -242,7 +242,7 @@ def test_a_split_stays_with_its_reader_even_if_that_leaves_them_uneven() -> None
 
 
 @both_assigners
-def test_splits_that_are_gone_are_dropped_at_a_restart_only(assigner: SplitAssigner[Partition]) -> None:
+def test_missing_splits_are_dropped_at_a_restart_only(assigner: SplitAssigner[Partition]) -> None:
     discovery = Listed([*partitions("a", 2), *partitions("b", 2)])
     before = Job(2, discovery, assigner, discovery_interval=ms(1000))
     before.register_all()
@@ -256,11 +256,11 @@ def test_splits_that_are_gone_are_dropped_at_a_restart_only(assigner: SplitAssig
     job.enumerator.refresh()
     assert sorted(job.owners(), key=str) == partitions("a", 2)
     assert sorted(job.checkpoint().owners) == ["a-0", "a-1"]
-    job.register(0, *before.holds[0])  # it comes back with what it had
+    job.register(0, *before.holds[0])  # it registers with its former splits
     assert {split.topic for split in job.owners()} == {"a"}
 
 
-def test_pending_and_unassigned_splits_that_are_gone_are_dropped_too() -> None:
+def test_missing_pending_and_unassigned_splits_are_dropped() -> None:
     state = AssignmentState(2, True, {"t-1": 1}, {1: (P1,)}, (P2, P3), ())
     job = Job(2, Listed([P3]), RoundRobinSplitAssigner(), state)
     job.register_all()
@@ -268,7 +268,7 @@ def test_pending_and_unassigned_splits_that_are_gone_are_dropped_too() -> None:
     assert job.owners() == {P3: 0}
 
 
-def test_new_splits_are_looked_for_in_intervals() -> None:
+def test_new_splits_are_discovered_in_intervals() -> None:
     discovery = Listed([P1])
     job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval=ms(500))
     job.register_all()
@@ -283,7 +283,7 @@ def test_new_splits_are_looked_for_in_intervals() -> None:
     assert job.no_more == set()
 
 
-def test_nobody_gets_a_split_before_everybody_has_registered() -> None:
+def test_splits_are_assigned_once_all_readers_registered() -> None:
     job = Job(2, Listed([P1, P2]), RoundRobinSplitAssigner())
     job.enumerator.refresh()
     job.register(0)
@@ -292,7 +292,7 @@ def test_nobody_gets_a_split_before_everybody_has_registered() -> None:
     assert job.given == [(0, P1), (1, P2)]
 
 
-def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes() -> None:
+def test_bounded_source_discovers_once() -> None:
     discovery = Listed([P1])
     first = Job(2, discovery, RoundRobinSplitAssigner(), bounded=True, discovery_interval=ms(1))
     first.register_all()
@@ -302,12 +302,12 @@ def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes
     first.enumerator.refresh()
     assert (first.no_more, discovery.looks) == ({0, 1}, 1)
     assert first.enumerator.advance(P1, None) is not None
-    assert first.checkpoint().finished == ()  # nobody will ask
+    assert first.checkpoint().finished == ()  # never needed again
     first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), bounded=True)
     first.register_all()
     first = Job(2, Listed([P1]), RoundRobinSplitAssigner(), first.checkpoint(), bounded=True)
     first.register_all()
-    first.enumerator.refresh()  # which is the first one: the checkpoint was taken before it
+    first.enumerator.refresh()  # the first discovery: the checkpoint was taken before it
     assert first.owners() == {P1: 0}
     discovery = Listed([P2])
     again = Job(2, discovery, RoundRobinSplitAssigner(), first.checkpoint(), bounded=True)
@@ -316,7 +316,7 @@ def test_a_bounded_source_looks_once_in_its_life_and_promises_that_no_more_comes
     assert (again.owners(), discovery.looks, again.no_more) == ({P1: 0}, 0, {0, 1})
 
 
-def test_what_was_read_to_its_end_is_not_read_again_while_it_is_there() -> None:
+def test_finished_splits_are_not_read_again() -> None:
     discovery = Listed([P1, P2])
     job = Job(1, discovery, RoundRobinSplitAssigner(), discovery_interval=ms(1))
     job.register_all()
@@ -335,13 +335,13 @@ def test_what_was_read_to_its_end_is_not_read_again_while_it_is_there() -> None:
     again = Job(1, discovery, RoundRobinSplitAssigner(), state)
     again.register(0, P2)
     again.enumerator.refresh()
-    assert again.checkpoint().finished == ()  # nor remembered for ever
+    assert again.checkpoint().finished == ()  # and not remembered forever
 
 
 # --- Assigners --------------------------------------------------------------------------------------------------------
 
 
-def test_hash_gives_a_split_the_same_reader_whatever_others_there_are() -> None:
+def test_hash_does_not_depend_on_other_splits() -> None:
     assigner = HashSplitAssigner(place)
     held = dict.fromkeys(range(5), 0)
     alone = [assigner.assign([split], held)[0] for split in partitions("t", 7)]
@@ -349,15 +349,15 @@ def test_hash_gives_a_split_the_same_reader_whatever_others_there_are() -> None:
     assert [(subtask - alone[0]) % 5 for subtask in alone] == [0, 1, 2, 3, 4, 0, 1]
 
 
-def test_hash_without_places_spreads_by_the_id() -> None:
+def test_hash_without_places_uses_the_split_id() -> None:
     chosen = HashSplitAssigner[Partition]().assign(partitions("t", 200), dict.fromkeys(range(4), 0))
     assert min(Counter(chosen).values()) > 30
 
 
-def test_round_robin_fills_up_those_that_have_the_fewest() -> None:
+def test_round_robin_prefers_readers_with_the_fewest_splits() -> None:
     assert RoundRobinSplitAssigner().assign(partitions("t", 5), {0: 2, 1: 0, 2: 1}) == [1, 1, 2, 0, 1]
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_invalid_state_is_refused() -> None:
     with pytest.raises(CorruptDataError, match="is not the state of an AssigningEnumerator"):
         AssignmentStateSerializer(DataclassSerializer(Partition)).from_json({"owners": {}})

@@ -1,4 +1,4 @@
-"""Event time of splits: in one reader, from one micro-batch to the next, and through a whole job."""
+"""Event time of splits: in one reader, from one micro-batch to the next, and in a whole job."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ def builder() -> EventTimeWatermarkGeneratorBuilder[Item]:
 
 
 def times(*splits: tuple[int | None, str]) -> list[SplitTime]:
-    """Splits with their watermarks; "idle" and "last" say so of one."""
+    """Splits with their watermarks. "idle" and "last" mark a split as such."""
     return [SplitTime(watermark, "idle" in said, "last" in said) for watermark, said in splits]
 
 
 # fmt: off
 COMBINED: list[tuple[list[SplitTime], int | None, int | None]] = [
-    # the splits, what was sent, what is to be sent
+    # the splits, the watermark sent so far, the watermark to send
     (times(), None, None),
     (times((5, "")), None, 5),
     (times((5, ""), (3, "")), None, 3),
-    (times((5, ""), (None, "")), None, None),         # one that has said nothing is waited for
+    (times((5, ""), (None, "")), None, None),         # a split without a watermark is waited for
     (times((5, ""), (None, "idle")), None, 5),        # unless it is idle
     (times((5, ""), (3, "idle")), None, 5),
-    (times((5, "idle"), (3, "idle")), 2, None),       # all idle: nobody knows
+    (times((5, "idle"), (3, "idle")), 2, None),       # all idle: unknown
     (times((5, ""), (3, "")), 3, None),               # nothing new
-    (times((5, ""), (2, "")), 3, 5),                  # one that lags behind is not waited for
+    (times((5, ""), (2, "")), 3, 5),                  # a split that lags behind is not waited for
     (times((2, "")), 3, None),
     (times((None, "")), 3, None),
     (times((5, "last"), (3, "")), None, 3),
-    (times((2, "last"), (3, "")), None, 3),           # it ends here, and nobody waits for it
+    (times((2, "last"), (3, "")), None, 3),           # it ends here and is not waited for
     (times((4, "last"), (7, "last")), None, 4),       # both end here
     (times((4, "last"), (7, "idle")), None, 4),
     (times((4, "last"), (None, "")), None, None),
@@ -77,7 +77,7 @@ COMBINED: list[tuple[list[SplitTime], int | None, int | None]] = [
 
 
 @pytest.mark.parametrize(("splits", "sent", "expected"), COMBINED)
-def test_the_watermark_of_a_reader_is_the_least_of_its_splits(
+def test_watermark_of_a_reader_is_the_minimum_of_its_splits(
     splits: list[SplitTime], sent: int | None, expected: int | None
 ) -> None:
     assert combined(splits, sent) == expected
@@ -92,33 +92,33 @@ def items(name: str, *numbers: int) -> list[Item]:
     return [Item(name, number) for number in numbers]
 
 
-def test_a_periodic_watermark_comes_when_everything_is_read() -> None:
+def test_periodic_watermark_follows_the_last_record() -> None:
     clock = clock_of(builder().with_max_out_of_order_time(timedelta(milliseconds=2)).build_as_watermark_strategy(), a=3)
     (piece,) = clock.take("a", RecordBatch(items("a", 5, 20, 9)))
     assert piece == (RecordBatch(items("a", 5, 20, 9), [5, 20, 9]), None)
-    list(clock.take("a", RecordBatch(items("a", 1))))  # which is late, and moves nothing
+    list(clock.take("a", RecordBatch(items("a", 1))))  # late, so it changes nothing
     assert (clock.finish(), clock.sent, clock.finish()) == (17, 17, None)
 
 
-def test_a_per_event_watermark_comes_behind_the_record_that_moves_it() -> None:
+def test_per_event_watermark_follows_its_record() -> None:
     clock = clock_of(builder().per_event_watermark().build_as_watermark_strategy(), a=None, b=6)
     pieces = list(clock.take("a", RecordBatch(items("a", 3, 3, 5, 9, 10))))
     assert pieces == [
         (RecordBatch(items("a", 3), [3]), 2),
         (RecordBatch(items("a", 3, 5), [3, 5]), 4),
-        (RecordBatch(items("a", 9), [9]), 6),  # there is another split
+        (RecordBatch(items("a", 9), [9]), 6),  # limited by the other split
         (RecordBatch(items("a", 10), [10]), None),
     ]
 
 
-def test_without_an_extractor_the_timestamps_count_that_the_source_gives() -> None:
+def test_source_timestamps_are_used_without_an_extractor() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().per_event_watermark().build_as_watermark_strategy()
     pieces = list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 1, 2), (70, 60, 80))))
     assert pieces == [(RecordBatch(items("a", 0), (70,)), 69), (RecordBatch(items("a", 1, 2), (60, 80)), 79)]
 
 
 @pytest.mark.parametrize("given", [None, (5, None, 7), (5, 9.5, 7), (None, None, None)])
-def test_a_record_without_a_timestamp_is_told_of(given: Any) -> None:
+def test_record_without_a_timestamp_is_reported(given: Any) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     with pytest.raises(FailedRecordError) as caught:
         list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 2, 4), given)))
@@ -126,7 +126,7 @@ def test_a_record_without_a_timestamp_is_told_of(given: Any) -> None:
     assert "but None is" in str(caught.value.__cause__) or "but 9.5 is" in str(caught.value.__cause__)
 
 
-def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None:
+def test_no_watermark_strategy_still_assigns_timestamps() -> None:
     clock = clock_of(builder().no_watermark().build_as_watermark_strategy(), a=None)
     assert [batch.timestamps for batch, _ in clock.take("a", RecordBatch(items("a", 3, 5)))] == [[3, 5]]
     assert clock.finish() is None
@@ -135,7 +135,7 @@ def test_without_watermarks_records_have_their_timestamps_all_the_same() -> None
 @pytest.mark.parametrize(
     ("broken", "record"), [(lambda item: item.number / 2, 0), (lambda item: 1 // (2 - item.number), 2)]
 )
-def test_an_extractor_that_fails_is_told_with_the_record(broken: Any, record: int) -> None:
+def test_failing_extractor_is_reported_with_the_record(broken: Any, record: int) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(broken).build_as_watermark_strategy()
     with pytest.raises(FailedRecordError) as caught:
         list(clock_of(strategy, a=None).take("a", RecordBatch(items("a", 0, 2, 4))))
@@ -146,7 +146,7 @@ def test_an_extractor_that_fails_is_told_with_the_record(broken: Any, record: in
 
 
 class Driver:
-    """A job without tasks: asks the coordinator for offsets, and reports what it is told to."""
+    """A job without tasks: requests offsets from the coordinator, and reports the watermarks that the test gives."""
 
     def __init__(self, source: Spans, strategy: WatermarkStrategy[Any] | None, parallelism: int = 2) -> None:
         env = local_environment(parallelism)
@@ -163,7 +163,7 @@ class Driver:
         self.coordinator = SourceCoordinator(self.source, self.operator, self.clock)
 
     def batch(self, later: int = 0, **watermarks: int) -> dict[int, ReaderOrder]:
-        """What the readers do next, ``later`` ms after the last; splits have reached ``watermarks`` in it."""
+        """The next orders of the readers, ``later`` ms after the last. Splits reach ``watermarks`` in it."""
         self.clock.advance(ms(later))
         before = self.offset
         self.offset = self.coordinator.next(before, None, reports=self.reports)
@@ -189,7 +189,7 @@ class Driver:
         }
 
 
-def tells(found: dict[int, ReaderOrder]) -> dict[int, tuple[str, ...]]:
+def signals_of(found: dict[int, ReaderOrder]) -> dict[int, tuple[str, ...]]:
     return {subtask: order.tells for subtask, order in found.items()}
 
 
@@ -200,64 +200,64 @@ def spans(ends: dict[str, int], **options: Any) -> Spans:
 IDLE_AFTER_A_SECOND = builder().with_idleness(SECOND).build_as_watermark_strategy()
 
 
-def test_a_reader_without_splits_is_idle_until_it_has_one() -> None:
+def test_reader_without_splits_is_idle() -> None:
     source = spans({"a": 1}, discovery_interval=ms(1))
     driver = Driver(source, None)
-    assert tells(driver.batch()) == {0: (), 1: ("idle",)}
+    assert signals_of(driver.batch()) == {0: (), 1: ("idle",)}
     assert driver.batch(10_000) == {}
     source.ends["b"] = 0
-    assert tells(driver.batch(1)) == {1: ("active",)}
+    assert signals_of(driver.batch(1)) == {1: ("active",)}
 
 
-def test_a_split_with_nothing_to_read_for_some_time_is_idle_until_it_has() -> None:
+def test_split_without_data_becomes_idle() -> None:
     source = spans({"a": 1, "b": 1, "c": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND)
-    assert tells(driver.batch(a=4, b=4, c=2)) == {0: (), 1: ()}
+    assert signals_of(driver.batch(a=4, b=4, c=2)) == {0: (), 1: ()}
     source.ends |= {"a": 2}
-    assert tells(driver.batch(999, a=9)) == {0: ()}
-    # b, the only split of its reader, and c; the other split of reader 0 is not held back by it any more.
+    assert signals_of(driver.batch(999, a=9)) == {0: ()}
+    # b is the only split of its reader. c no longer holds back the other split of reader 0.
     found = driver.batch(1)
-    assert tells(found) == {0: ("watermark",), 1: ("idle",)}
+    assert signals_of(found) == {0: ("watermark",), 1: ("idle",)}
     assert [(split.stop.name, split.watermark, split.idle) for split in found[0].splits] == [
         ("a", 9, False),
         ("c", 2, True),
     ]
     assert driver.batch(1) == {}
-    assert tells(driver.batch(999)) == {0: ("idle",)}
+    assert signals_of(driver.batch(999)) == {0: ("idle",)}
     source.ends |= {"b": 2, "c": 3}
     found = driver.batch(1)
-    assert tells(found) == {0: ("active",), 1: ("active",)}
+    assert signals_of(found) == {0: ("active",), 1: ("active",)}
     assert [split.idle for split in found[0].splits] == [True, False]
 
 
-def test_a_reader_whose_splits_have_ended_is_idle_if_no_others_come() -> None:
+def test_reader_whose_splits_have_ended_is_idle() -> None:
     class Ending(Spans):
         def advance(self, split: Span, limit: int | None, /) -> Portion[Span] | None:
             return Portion(Span(split.name, split.end, split.end), last=True)
 
     source = Ending({"a": 3}, bounded=False, discovery_interval=ms(1))
     driver = Driver(source, None, parallelism=1)
-    assert tells(driver.batch()) == {0: ()}
+    assert signals_of(driver.batch()) == {0: ()}
     source.ends["b"] = 2
-    assert tells(driver.batch(1)) == {0: ()}
-    assert tells(driver.batch(1)) == {0: ("idle",)}
+    assert signals_of(driver.batch(1)) == {0: ()}
+    assert signals_of(driver.batch(1)) == {0: ("idle",)}
     assert driver.batch(1) == {}
     source.ends["c"] = 2
-    assert tells(driver.batch(1)) == {0: ("active",)}
+    assert signals_of(driver.batch(1)) == {0: ("active",)}
 
 
-def test_a_reader_that_was_idle_is_active_for_its_last_records() -> None:
+def test_idle_reader_is_active_for_its_last_records() -> None:
     driver = Driver(Spans({"a": 3}, assigner=RoundRobinSplitAssigner()), IDLE_AFTER_A_SECOND)
     driver.source.advance = lambda split, limit: None  # type: ignore[method-assign]  # for a while
-    assert tells(driver.batch()) == {0: (), 1: ()}
-    assert tells(driver.batch(1000)) == {0: ("idle",)}
+    assert signals_of(driver.batch()) == {0: (), 1: ()}
+    assert signals_of(driver.batch(1000)) == {0: ("idle",)}
     del driver.source.advance
     found = driver.batch(1)
-    assert tells(found) == {0: ("active",)}
+    assert signals_of(found) == {0: ("active",)}
     assert found[0].last
 
 
-def test_what_readers_have_found_out_is_in_the_next_offset_and_is_there_after_a_restart() -> None:
+def test_reports_of_readers_are_in_the_next_offset() -> None:
     source = spans({"a": 1, "b": 1, "c": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND)
     driver.batch(a=7, b=5, c=3)
@@ -274,7 +274,7 @@ def test_what_readers_have_found_out_is_in_the_next_offset_and_is_there_after_a_
     assert found[0].sent == 3
 
 
-def test_reports_of_another_micro_batch_do_not_count() -> None:
+def test_reports_of_another_micro_batch_are_ignored() -> None:
     source = spans({"a": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND, parallelism=1)
     driver.batch(a=7)
@@ -285,29 +285,29 @@ def test_reports_of_another_micro_batch_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_the_time_without_records_goes_on_over_a_restart(parallelism: int) -> None:
+def test_idle_timeout_continues_over_a_restart(parallelism: int) -> None:
     driver = Driver(spans({"a": 1, "b": 1}), IDLE_AFTER_A_SECOND)
     driver.batch(a=4, b=4)
     again = Driver(driver.source, IDLE_AFTER_A_SECOND, parallelism)
     again.clock, again.offset, again.reports = driver.clock, driver.offset, driver.reports
     again.restart()
-    assert "idle" not in {told for told_by_one in tells(again.batch(999)).values() for told in told_by_one}
-    assert {told[-1] for told in tells(again.batch(1)).values()} == {"idle"}
+    assert "idle" not in {signals for by_reader in signals_of(again.batch(999)).values() for signals in by_reader}
+    assert {signals[-1] for signals in signals_of(again.batch(1)).values()} == {"idle"}
 
 
-def test_an_idle_split_is_idle_after_a_restart_too_and_nothing_is_told_twice() -> None:
+def test_idle_split_stays_idle_after_a_restart() -> None:
     source = spans({"a": 1, "b": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND)
     driver.batch(a=4, b=4)
-    assert tells(driver.batch(1000)) == {0: ("idle",), 1: ("idle",)}
+    assert signals_of(driver.batch(1000)) == {0: ("idle",), 1: ("idle",)}
     driver.restart()
     assert driver.batch() == {}
     source.ends["a"] = 2
-    assert tells(driver.batch()) == {0: ("active",)}
+    assert signals_of(driver.batch()) == {0: ("active",)}
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_with_another_parallelism_every_reader_tells_how_it_is_and_splits_keep_their_time(parallelism: int) -> None:
+def test_another_parallelism_repeats_the_status_of_readers(parallelism: int) -> None:
     source = spans({"a": 1, "b": 1})
     driver = Driver(source, IDLE_AFTER_A_SECOND)
     driver.batch(a=4, b=6)
@@ -318,12 +318,12 @@ def test_with_another_parallelism_every_reader_tells_how_it_is_and_splits_keep_t
     source.ends["b"] = 2
     found = again.batch()
     assert {split.stop.name: split.watermark for order in found.values() for split in order.splits} == {"a": 4, "b": 6}
-    b_goes_on = ("active", "watermark")  # which its new reader has not sent
+    b_goes_on = ("active", "watermark")  # not yet sent by its new reader
     idle = {1: {0: b_goes_on}, 3: {0: ("idle",), 1: b_goes_on, 2: ("idle",)}}
-    assert tells(found) == idle[parallelism]
+    assert signals_of(found) == idle[parallelism]
 
 
-def test_without_idleness_nobody_falls_idle() -> None:
+def test_without_idleness_nothing_becomes_idle() -> None:
     driver = Driver(spans({"a": 1, "b": 1}), builder().build_as_watermark_strategy())
     driver.batch(a=4, b=4)
     assert driver.batch(10**9) == {}
@@ -332,8 +332,8 @@ def test_without_idleness_nobody_falls_idle() -> None:
 # --- Whole jobs -------------------------------------------------------------------------------------------------------
 
 
-class Heard(OneInputEventTimeStreamProcessFunction[Item, str]):
-    """Says what comes, in its order."""
+class Recorder(OneInputEventTimeStreamProcessFunction[Item, str]):
+    """Emits its input in order."""
 
     def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
         output.collect(f"{record.span}{ctx.timestamp}")
@@ -345,25 +345,25 @@ class Heard(OneInputEventTimeStreamProcessFunction[Item, str]):
 def heard(ends: dict[str, int], strategy: WatermarkStrategy[Item], **options: Any) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,), **options))
     sink = CollectSink[str]()
-    env.from_source(Spans(ends), watermarks=strategy).process(Heard()).to_sink(sink)
+    env.from_source(Spans(ends), watermarks=strategy).process(Recorder()).to_sink(sink)
     env.execute()
     return sink.results
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_the_splits_of_a_reader_wait_for_each_other(fast: bool) -> None:
-    # Two records in a micro-batch, one of each split; then the rest of the longer one.
+def test_splits_of_a_reader_wait_for_each_other(fast: bool) -> None:
+    # Each micro-batch has two records, one of each split. Then comes the rest of the longer split.
     found = heard({"a": 2, "b": 5}, builder().build_as_watermark_strategy(), fast=fast)
     assert found == ["a0", "b0", "< -1", "a1", "b1", "< 0", "b2", "b3", "< 2", "b4", "< 3", f"< {2**63 - 1}"]
 
 
-def test_per_event_watermarks_stand_between_the_records() -> None:
+def test_per_event_watermarks_come_between_the_records() -> None:
     found = heard({"a": 3}, builder().per_event_watermark().build_as_watermark_strategy())
     assert found == ["a0", "< -1", "a1", "< 0", "a2", "< 1", f"< {2**63 - 1}"]
 
 
 class Late(Spans):
-    """Has nothing to read before it was asked ``wait`` times."""
+    """Has nothing to read until it was polled ``wait`` times."""
 
     wait = 60
     asked = 0
@@ -376,7 +376,7 @@ class Late(Spans):
 
 
 class Times(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
-    """Passes records on, and tells of event time."""
+    """Forwards records and emits event time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -391,8 +391,8 @@ class Times(TwoInputNonBroadcastEventTimeStreamProcessFunction[Any, Any, Any]):
         output.collect((self.name, timestamp))
 
 
-def told(idle: timedelta, late: Iterable[str] = ("late",)) -> list[Any]:
-    """What two operators with two inputs tell, one behind the other, when a source has nothing for a long time."""
+def output_with_late_source(idle: timedelta, late: Iterable[str] = ("late",)) -> list[Any]:
+    """Output of two operators with two inputs, one after the other, when a source has no data for a long time."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(1,), clock=ManualClock(step=ms(10))))
     strategy = builder().with_idleness(idle).build_as_watermark_strategy()
     steady = env.from_source(Spans({"steady": 40}), watermarks=strategy)
@@ -405,21 +405,22 @@ def told(idle: timedelta, late: Iterable[str] = ("late",)) -> list[Any]:
     return sink.results
 
 
-def test_two_operators_with_two_inputs_go_on_without_an_idle_source() -> None:
-    waiting, going_on = told(timedelta(0)), told(timedelta(milliseconds=200))
+def test_idle_source_does_not_hold_back_other_inputs() -> None:
+    waiting, going_on = output_with_late_source(timedelta(0)), output_with_late_source(timedelta(milliseconds=200))
     for name, last in (("first", 38), ("second", 48)):
         before = [entry for entry in waiting[: waiting.index(Item("late", 0))] if entry[0] == name]
         assert before == []
         before = [entry for entry in going_on[: going_on.index(Item("late", 0))] if entry[0] == name]
         assert before[-1] == (name, last)
-        # Active again: what it has is late up to where the others were, and time goes on when it has caught up.
+        # Active again: its records are late up to the position of the others, and event time advances when it has
+        # caught up.
         after = [entry for entry in going_on[going_on.index(Item("late", 0)) :] if entry[0] == name]
         assert [time for _, time in after] == sorted(time for _, time in after)
         assert after[-1] == (name, 2**63 - 1)
 
 
 class Stamped(Spans):
-    """Gives its records timestamps: their numbers by ten. ``without``: but for this one."""
+    """Assigns timestamps to its records, ten times their number, except to the record ``without``."""
 
     def __init__(self, ends: dict[str, int], without: int | None = None) -> None:
         super().__init__(ends)
@@ -434,32 +435,32 @@ class Stamped(Spans):
 def heard_of(source: Stamped, strategy: WatermarkStrategy[object]) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=(2,)))
     sink = CollectSink[str]()
-    env.from_source(source, watermarks=strategy).process(Heard()).to_sink(sink)
+    env.from_source(source, watermarks=strategy).process(Recorder()).to_sink(sink)
     env.execute()
     return sink.results
 
 
-def test_a_source_may_tell_the_time_of_its_records_itself() -> None:
+def test_source_may_assign_timestamps() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     found = heard_of(Stamped({"a": 2, "b": 3}), strategy)
     assert found == ["a0", "b0", "< -1", "a10", "b10", "< 9", "b20", "< 19", f"< {2**63 - 1}"]
 
 
-def test_a_record_that_the_source_gives_no_timestamp_is_named() -> None:
+def test_record_without_source_timestamp_is_named() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     with pytest.raises(UserFunctionError, match=r"NoneType\. If the source has no timestamps, extract") as caught:
         heard_of(Stamped({"a": 4}, without=2), strategy)
     assert (caught.value.callback, caught.value.record) == ("read", repr(Item("a", 2)))
 
 
-def test_an_extractor_counts_more_than_the_source() -> None:
+def test_extractor_overrides_source_timestamps() -> None:
     found = heard_of(
         Stamped({"a": 2}), EventTimeExtension.new_watermark_generator_builder(seven).build_as_watermark_strategy()
     )
     assert found == ["a7", "a7", "< 6", f"< {2**63 - 1}"]
 
 
-def test_an_extractor_that_fails_is_named() -> None:
+def test_failing_extractor_is_named() -> None:
     def broken(item: Item) -> int:
         return 1 // (2 - item.number)
 
@@ -472,13 +473,13 @@ def test_an_extractor_that_fails_is_named() -> None:
 # --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_only_sources_with_splits_take_watermarks() -> None:
+def test_only_sources_with_splits_accept_watermarks() -> None:
     env = local_environment()
     with pytest.raises(PlanError, match="CollectionSource has no splits, so watermarks does not apply"):
         env.from_source(CollectionSource([Item("a", 1)]), watermarks=builder().build_as_watermark_strategy())
 
 
-def test_time_spans_that_make_no_sense() -> None:
+def test_invalid_durations() -> None:
     with pytest.raises(ConfigurationError, match="idleness must be 0 or more, not -1000 ms"):
         builder().with_idleness(-SECOND).build_as_watermark_strategy()
     strategy = builder().build_as_watermark_strategy()

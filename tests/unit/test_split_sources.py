@@ -44,7 +44,7 @@ def run(source: Spans, runtime: LocalRuntime, parallelism: int = 3, mode: Any = 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("limit", [None, 5])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_record_comes_once_and_each_split_in_order(
+def test_every_record_is_read_once_and_in_split_order(
     seed: int, limit: int | None, fast: bool, batches: tuple[int, ...]
 ) -> None:
     runtime = LocalRuntime(seed=seed, batches=batches, fast=fast)
@@ -56,13 +56,13 @@ def test_every_record_comes_once_and_each_split_in_order(
     assert all(found == sorted(found) for found in numbers.values())
 
 
-def test_in_batch_mode_the_limit_does_not_count() -> None:
+def test_batch_mode_ignores_the_limit() -> None:
     results = run(Spans(ENDS, limit=1), LocalRuntime(), mode=RuntimeExecutionMode.BATCH)
     assert sorted(results) == everything(ENDS)
 
 
 class Announcing(Spans):
-    """Sends how many records of it a reader has read, and declares so."""
+    """Declares and sends a watermark with the number of records that a reader has read."""
 
     def declare_watermarks(self) -> list[WatermarkDeclaration]:
         return [READ]
@@ -83,8 +83,8 @@ class _Announcing(SourceReader[Item, Span]):
             self.ctx.emit_watermark(READ.new_watermark(run.records[-1].number))
 
 
-class Heard(OneInputStreamProcessFunction[Item, str]):
-    """Says what comes, in its order."""
+class Recorder(OneInputStreamProcessFunction[Item, str]):
+    """Emits its input in order."""
 
     def process_record(self, record: Item, output: Collector[str], ctx: PartitionedContext[str]) -> None:
         output.collect(str(record.number))
@@ -99,17 +99,17 @@ class Heard(OneInputStreamProcessFunction[Item, str]):
 def heard(source: Spans, parallelism: int) -> list[str]:
     env = ExecutionEnvironment.get_instance(LocalRuntime())
     sink = CollectSink[str]()
-    env.from_source(source).with_parallelism(parallelism).process(Heard()).with_parallelism(1).to_sink(sink)
+    env.from_source(source).with_parallelism(parallelism).process(Recorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     return sink.results
 
 
-def test_a_reader_sends_watermarks_between_its_records() -> None:
+def test_reader_sends_watermarks_between_its_records() -> None:
     assert heard(Announcing({"a": 5}), 1) == ["0", "1", "2", "read 2", "3", "4", "read 4"]
 
 
-def test_nobody_waits_for_a_reader_that_is_idle() -> None:
-    # Reader 0 has read up to 2 and reader 1 up to 5, but the first one says that it is idle.
+def test_idle_reader_is_not_waited_for() -> None:
+    # Reader 0 has read up to 2 and reader 1 up to 5, but reader 0 is idle.
     source = Announcing({"a": 3, "b": 6}, run=10)
     owners = {name: number for number, name in enumerate("ab")}
 
@@ -127,7 +127,7 @@ class Failing(Spans):
         raise OSError("the disk is gone")
 
 
-def test_a_reader_that_fails_is_named() -> None:
+def test_failing_reader_is_named() -> None:
     with pytest.raises(UserFunctionError, match="OSError: the disk is gone") as caught:
         run(Failing({"a": 3}), LocalRuntime(), parallelism=1)
     assert caught.value.operator.startswith("Source (uid 'Failing-")
@@ -148,7 +148,7 @@ class Mismatched(Spans):
     ("source", "message"),
     [(Bare, r"Yield RecordBatch\(records\)"), (Mismatched, "got 1 records and 2 timestamps")],
 )
-def test_what_a_reader_yields_is_checked(source: type[Spans], message: str) -> None:
+def test_batches_of_a_reader_are_checked(source: type[Spans], message: str) -> None:
     with pytest.raises(UserFunctionError, match=message):
         run(source({"a": 1}), LocalRuntime(), parallelism=1)
 
@@ -165,7 +165,7 @@ class Closing(Spans):
 
 
 @pytest.mark.parametrize("ends", [{"a": 3, "b": 3}, {"a": -1}])
-def test_readers_and_enumerator_are_closed_at_the_end_and_after_a_failure(ends: dict[str, int]) -> None:
+def test_readers_and_enumerator_are_closed(ends: dict[str, int]) -> None:
     class Broken(Closing):
         def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
             if stop.position < 0:
@@ -189,13 +189,13 @@ class Mutating(Spans):
             yield RecordBatch([record])
 
 
-def test_a_reader_that_changes_what_it_has_yielded_is_found_out() -> None:
+def test_reader_that_mutates_its_records_is_detected() -> None:
     with pytest.raises(RecordMutatedError, match=r"Source \(uid 'Mutating-\w+'\)"):
         run(Mutating({"a": 2}), LocalRuntime(), parallelism=1)
 
 
 class Growing(Spans):
-    """Its spans grow by one number with every look, up to their end."""
+    """Its spans grow by one number with every poll, up to their end."""
 
     looks = 0
 
@@ -206,7 +206,7 @@ class Growing(Spans):
         return super().advance(split, 1) if split.position < self.looks // 3 else None
 
 
-def test_what_has_yet_to_come_is_waited_for() -> None:
+def test_bounded_source_is_polled_until_its_end() -> None:
     assert run(Growing({"a": 4}), LocalRuntime(clock=ManualClock()), parallelism=1) == everything({"a": 4})
 
 

@@ -27,7 +27,7 @@ from tests.support import KeptEntries
 
 
 class NoState:
-    """A slot that was never written to."""
+    """A slot that was never written."""
 
     now_ms = 0
     journal = None
@@ -47,7 +47,7 @@ class NoState:
 
 
 class Remembering(OneInputStreamProcessFunction[bytes, int]):
-    """Keeps what it gets in a field, which counts in either layout; ``most``: how many of the newest."""
+    """Keeps its records in a field, which is checked in either layout. ``most`` limits it to the newest records."""
 
     def __init__(self, most: int | None = None) -> None:
         self.kept: list[bytes] = []
@@ -60,7 +60,7 @@ class Remembering(OneInputStreamProcessFunction[bytes, int]):
 
 
 class Kept(NoState):
-    """What one slot has in its checkpoint."""
+    """The checkpointed state of one slot."""
 
     blob: bytes | None = None
 
@@ -72,7 +72,7 @@ class Kept(NoState):
 
 
 class Slot:
-    """The only slot of a job; ``run`` gives its reports after a micro-batch with one record more."""
+    """The only slot of a job. ``run`` returns its reports after a micro-batch with one more record."""
 
     def __init__(self, layout: StateLayout, function: Remembering, state: Kept) -> None:
         env = ExecutionEnvironment.get_instance("local")
@@ -99,9 +99,7 @@ LAYOUTS = pytest.mark.parametrize("layout", StateLayout)
 
 
 @LAYOUTS
-def test_a_job_whose_state_has_become_too_large_goes_on_from_its_checkpoint_when_it_keeps_less(
-    layout: StateLayout, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_job_with_too_large_state_can_be_corrected(layout: StateLayout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_limit, "LARGEST_STATE", 10_000)
     state = Kept(layout)
     greedy = Slot(layout, Remembering(), state)
@@ -120,7 +118,7 @@ def test_a_job_whose_state_has_become_too_large_goes_on_from_its_checkpoint_when
 
 
 @LAYOUTS
-def test_warnings_come_at_every_eighth_from_half_of_the_limit_on(
+def test_state_size_warnings_start_at_half_the_limit(
     layout: StateLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(state_limit, "LARGEST_STATE", 80_000)
@@ -140,7 +138,7 @@ def test_warnings_come_at_every_eighth_from_half_of_the_limit_on(
 
 
 @LAYOUTS
-def test_subtasks_that_share_a_task_have_a_limit_together_where_their_values_travel_together(
+def test_subtasks_of_one_task_share_a_limit(
     layout: StateLayout, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(state_limit, "LARGEST_OF_A_TASK", 2_000)

@@ -1,4 +1,4 @@
-"""Declarations of state: what they say, and what they refuse to say."""
+"""State declarations: their contents and their errors."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def smaller(one: int, other: int) -> int:
         ),
     ],
 )
-def test_the_short_way_makes_the_plain_dataclasses(short: Any, plain: Any) -> None:
+def test_short_form_creates_the_dataclasses(short: Any, plain: Any) -> None:
     assert short == plain
     assert hash(short) == hash(plain)
 
@@ -95,23 +95,23 @@ def test_the_short_way_makes_the_plain_dataclasses(short: Any, plain: Any) -> No
         (AggregatingStateDeclaration("s", tuple[int, int], MEAN), RedistributionMode.NONE),
     ],
 )
-def test_where_a_state_belongs(declaration: Any, mode: RedistributionMode) -> None:
+def test_redistribution_mode(declaration: Any, mode: RedistributionMode) -> None:
     assert declaration.redistribution_mode is mode
 
 
-def test_a_declaration_does_not_change() -> None:
+def test_declaration_is_immutable() -> None:
     declaration = ValueStateDeclaration("s", int)
     with pytest.raises(FrozenInstanceError):
         declaration.name = "t"  # type: ignore[misc]
 
 
-def test_a_builder_does_not_change_what_was_built() -> None:
+def test_builder_does_not_change_built_declarations() -> None:
     builder = StateDeclarations.list_state_builder("s", int)
     builder.redistribute_by(RedistributionStrategy.UNION)
     assert builder.build() == ListStateDeclaration("s", int)
 
 
-def test_a_default_that_cannot_be_hashed_does_no_harm() -> None:
+def test_unhashable_default_is_accepted() -> None:
     assert hash(ValueStateDeclaration("s", list[int], [1])) == hash(ValueStateDeclaration("s", list[int], [1]))
 
 
@@ -131,13 +131,13 @@ SPLIT = ListStateDeclaration("s", int, RedistributionMode.REDISTRIBUTABLE, Redis
         (MapStateDeclaration("s", int, int), MapStateDeclaration("s", int, str)),
     ],
 )
-def test_what_makes_another_declaration(one: Any, other: Any) -> None:
+def test_different_declarations(one: Any, other: Any) -> None:
     assert one != other
     assert not one.matches(other)
     assert one.matches(pickle.loads(pickle.dumps(one)))  # noqa: S301 - our own bytes
 
 
-def test_functions_are_compared_in_a_plan_but_not_in_the_processes_that_it_is_brought_to() -> None:
+def test_functions_are_compared_within_a_plan_only() -> None:
     one = ReducingStateDeclaration("s", int, lambda a, b: a + b)
     other = ReducingStateDeclaration("s", int, lambda a, b: a + b)
     assert one != other
@@ -149,11 +149,11 @@ def test_functions_are_compared_in_a_plan_but_not_in_the_processes_that_it_is_br
 @pytest.mark.parametrize(
     ("duration", "milliseconds"), [(timedelta(milliseconds=1), 1), (timedelta(hours=1), 3_600_000)]
 )
-def test_a_time_to_live_in_milliseconds(duration: timedelta, milliseconds: int) -> None:
+def test_time_to_live_in_milliseconds(duration: timedelta, milliseconds: int) -> None:
     assert StateTtl(duration).duration_ms == milliseconds
 
 
-# What cannot be meant, and what is said to it.
+# Invalid declarations and their messages.
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: ValueStateDeclaration("", int), "The name of a state must be a non-empty string, not ''."),
     (lambda: ValueStateDeclaration(7, int), "The name of a state must be a non-empty string, not 7."),  # type: ignore[call-overload]
@@ -190,13 +190,13 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("declare", "said"), REFUSED)
-def test_what_cannot_be_meant_is_refused(declare: Callable[[], Any], said: str) -> None:
+def test_invalid_declaration_is_refused(declare: Callable[[], Any], said: str) -> None:
     with pytest.raises(StateDeclarationError) as refused:
         declare()
     assert said in str(refused.value)
 
 
-def test_an_aggregate_of_functions() -> None:
+def test_aggregate_of_functions() -> None:
     accumulator = MEAN.create_accumulator()
     for value in (1, 2, 6):
         accumulator = MEAN.add(value, accumulator)
@@ -206,7 +206,7 @@ def test_an_aggregate_of_functions() -> None:
     assert aggregate_of(int, max, str, merge=max).merge(2, 3) == 3
 
 
-# What types tell.
+# Inspection of types.
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ OrderId = NewType("OrderId", str)
         (tuple[()], {tuple}),
     ],
 )
-def test_the_classes_of_a_type(form: object, classes: set[type]) -> None:
+def test_classes_of_a_type(form: object, classes: set[type]) -> None:
     assert classes_in(form) == classes
 
 
@@ -290,9 +290,9 @@ def test_the_classes_of_a_type(form: object, classes: set[type]) -> None:
         (1, Any, True),
     ],
 )
-def test_whether_a_value_is_surely_not_of_a_type(value: object, form: object, answer: bool) -> None:
+def test_whether_a_value_may_be_of_a_type(value: object, form: object, answer: bool) -> None:
     assert fits(value, form) is answer
 
 
-def test_updates_of_a_time_to_live_have_the_names_of_flink() -> None:
+def test_ttl_updates_have_flinks_names() -> None:
     assert [update.name for update in TtlUpdate] == ["ON_CREATE_AND_WRITE", "ON_READ_AND_WRITE"]

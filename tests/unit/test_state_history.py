@@ -1,4 +1,4 @@
-"""State says which checkpoint and micro-batch it is of; what does not fit the checkpoint is refused, naming both."""
+"""State names its checkpoint and micro-batch. State that does not match the checkpoint is refused, naming both."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def written_in(batch_id: int, checkpoint: UUID = ID) -> bytes:
     return seal(batch_id, checkpoint=checkpoint).close(STATE)
 
 
-def test_state_of_the_micro_batch_that_the_checkpoint_names_is_taken() -> None:
+def test_state_of_the_expected_micro_batch_is_accepted() -> None:
     assert seal(7, first=7, written=6).open(written_in(6)) == STATE
     assert seal(7, first=7, written=2).open(written_in(2)) == STATE
-    assert seal(9, first=7, written=2).open(written_in(2)) == STATE  # it had nothing to do in 7 and 8
+    assert seal(9, first=7, written=2).open(written_in(2)) == STATE  # not called in batches 7 and 8
     assert seal(9, first=7, written=2).open(written_in(7)) == STATE  # of this run
     assert seal(0).open(None) is None
 
@@ -66,18 +66,18 @@ def test_state_of_the_micro_batch_that_the_checkpoint_names_is_taken() -> None:
         (7, 6, "is newer than the offsets: micro-batch 7 wrote it, but micro-batch 7 is about to run."),
     ],
 )  # fmt: skip
-def test_state_of_another_micro_batch_is_refused_naming_both(kept: int | None, expected: int | None, said: str) -> None:
+def test_state_of_another_micro_batch_is_refused(kept: int | None, expected: int | None, said: str) -> None:
     with pytest.raises(CorruptDataError, match=f"State of F, subtask 1 {said}"):
         seal(7, first=7, written=expected).open(None if kept is None else written_in(kept))
 
 
-def test_state_of_another_checkpoint_is_refused_naming_both() -> None:
+def test_state_of_another_checkpoint_is_refused() -> None:
     with pytest.raises(CorruptDataError) as refused:
         seal(7, first=7, written=6).open(written_in(6, checkpoint=OTHER))
     assert f"belongs to another checkpoint: its checkpoint is {OTHER}, and this one is {ID}." in str(refused.value)
 
 
-def test_what_is_damaged_is_refused() -> None:
+def test_damaged_state_is_refused() -> None:
     whole = seal(6, journal=Places()).close(STATE)
     for place in range(len(whole) - len(STATE)):
         damaged = bytearray(whole)
@@ -90,7 +90,7 @@ def test_what_is_damaged_is_refused() -> None:
 
 
 def run_of(batches: list[int]) -> tuple[bytes, Places]:
-    """What a slot with pages has kept behind micro-batches."""
+    """The state of a slot with pages after the micro-batches."""
     journal, kept = Places(), None
     for batch_id in batches:
         one = seal(batch_id, journal=journal)
@@ -101,26 +101,26 @@ def run_of(batches: list[int]) -> tuple[bytes, Places]:
 
 
 @pytest.mark.parametrize("batches", [[0], [0, 1, 2], [0, 3, 35, 36], [*range(100)], [*range(0, 300, 7)]])
-def test_pages_of_which_no_micro_batch_is_missing_are_taken(batches: list[int]) -> None:
+def test_complete_pages_are_accepted(batches: list[int]) -> None:
     kept, journal = run_of(batches)
     assert seal(batches[-1] + 1, first=batches[-1] + 1, written=batches[-1], journal=journal).open(kept) == STATE
 
 
 @pytest.mark.parametrize("lost", range(100 - JOURNAL_LENGTH, 99))
-def test_pages_of_which_a_micro_batch_is_missing_are_refused(lost: int) -> None:
-    """Its changes were replaced by those of another one; those of the last one are there."""
+def test_pages_with_a_missing_micro_batch_are_refused(lost: int) -> None:
+    """Its changes were replaced by those of another batch. Those of the last batch are present."""
     kept, journal = run_of([*range(100)])
     journal.kept[lost % JOURNAL_LENGTH] = lost - JOURNAL_LENGTH
     with pytest.raises(CorruptDataError, match=f"that micro-batch {lost} wrote to the state store are missing"):
         seal(100, first=100, written=99, journal=journal).open(kept)
 
 
-def test_a_query_that_dsv2_did_not_start_only_writes_it_down() -> None:
+def test_query_not_started_by_dsv2_is_not_checked() -> None:
     own = StateSeal(None, PLACE, "F, subtask 1", 3, None)
     assert own.open(written_in(9, checkpoint=OTHER)) == STATE
 
 
-# --- The driver's book ------------------------------------------------------------------------------------------------
+# --- The driver's ledger ----------------------------------------------------------------------------------------------
 
 
 def signing(batch_id: int, key: bytes | None = b"key", place: tuple[str, int] = PLACE) -> StateSeal:
@@ -128,7 +128,7 @@ def signing(batch_id: int, key: bytes | None = b"key", place: tuple[str, int] = 
     return StateSeal(history, place, "F, subtask 1", batch_id, None, key)
 
 
-def test_with_a_key_the_state_the_subtask_and_the_micro_batch_belong_together() -> None:
+def test_signature_covers_state_subtask_and_micro_batch() -> None:
     state = Codec(TypeRegistry(), b"key").seal(BlobKind.STATE, "some state")
     signed = signing(3).close(state)
     assert signing(4).open(signed) == state
@@ -167,7 +167,7 @@ def everywhere(batch_id: int | None) -> Written:
     return dict.fromkeys(ALL, batch_id)
 
 
-def test_micro_batches_in_which_all_have_to_do_need_no_entry(folder: Folder, plan: Plan) -> None:
+def test_batches_that_call_all_subtasks_need_no_entry(folder: Folder, plan: Plan) -> None:
     ledger = StateLedger(folder, plan, 0, 100)
     assert ledger.written == everywhere(None)
     for batch_id in range(5):
@@ -176,7 +176,7 @@ def test_micro_batches_in_which_all_have_to_do_need_no_entry(folder: Folder, pla
     assert StateLedger(folder, plan, 5, 100).written == everywhere(4)
 
 
-def test_others_get_one_and_each_micro_batch_can_be_gone_on_from(folder: Folder, plan: Plan) -> None:
+def test_other_batches_have_an_entry_to_continue_from(folder: Folder, plan: Plan) -> None:
     ledger = StateLedger(folder, plan, 0, 100)
     for batch_id, called in enumerate([ALL, {("f", 0)}, {("g", 0)}, ALL, {("f", 1)}]):
         ledger.add(batch_id, called)
@@ -187,7 +187,7 @@ def test_others_get_one_and_each_micro_batch_can_be_gone_on_from(folder: Folder,
     ]  # fmt: skip
 
 
-def test_a_repeated_micro_batch_replaces_its_entry(folder: Folder, plan: Plan) -> None:
+def test_repeated_micro_batch_replaces_its_entry(folder: Folder, plan: Plan) -> None:
     for called, entries in (({("f", 0)}, [1]), ({("f", 0), ("g", 0)}, [1]), (ALL, [])):
         ledger = StateLedger(folder, plan, 1, 100)
         ledger.add(1, called)
@@ -195,7 +195,7 @@ def test_a_repeated_micro_batch_replaces_its_entry(folder: Folder, plan: Plan) -
         assert StateLedger(folder, plan, 2, 100).written == everywhere(0) | dict.fromkeys(called, 1)
 
 
-def test_entries_of_micro_batches_that_spark_has_forgotten_go(folder: Folder, plan: Plan) -> None:
+def test_entries_are_removed_with_sparks_log(folder: Folder, plan: Plan) -> None:
     ledger = StateLedger(folder, plan, 0, 10)
     ledger.add(0, ALL)
     for batch_id in range(1, 50):
@@ -206,14 +206,14 @@ def test_entries_of_micro_batches_that_spark_has_forgotten_go(folder: Folder, pl
 @pytest.mark.parametrize(
     "text", ["", "{", "7", "{}", '{"written": {"f": [1], "g": [2]}}', '{"written": {"f": [1, "x"], "g": [2]}}']
 )
-def test_a_damaged_entry_is_named(folder: Folder, plan: Plan, text: str) -> None:
+def test_damaged_entry_is_named(folder: Folder, plan: Plan, text: str) -> None:
     folder.write("dsv2/states/4.json", text.encode())
     with pytest.raises(CorruptDataError, match=rf"{folder.path}/dsv2/states/4\.json is damaged: .* from a backup"):
         StateLedger(folder, plan, 5, 100)
     assert StateLedger(folder, plan, 4, 100).written == everywhere(3)
 
 
-def test_entries_are_json_for_people(folder: Folder, plan: Plan) -> None:
+def test_entries_are_readable_json(folder: Folder, plan: Plan) -> None:
     ledger = StateLedger(folder, plan, 3, 100)
     ledger.add(3, {("f", 1)})
     assert json.loads(folder.read("dsv2/states/3.json") or b"")["written"] == {"f": [2, 3], "g": [2]}

@@ -1,4 +1,4 @@
-"""Where the key comes from that signs state, and that it does not show."""
+"""The key that signs state: where it comes from, and that it is never shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime_spark import StateKey
 SECRET = "0123456789abcdef" * 4
 
 
-def test_a_file_and_a_variable_give_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_variable_give_the_same_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "key"
     file.write_text(f"{SECRET}\n")
     monkeypatch.setenv("KEY", SECRET)
@@ -21,7 +21,7 @@ def test_a_file_and_a_variable_give_the_same_key(tmp_path: Path, monkeypatch: py
     assert StateKey((SECRET + "0").encode()).value not in keys
 
 
-def test_keys_that_are_missing_or_short_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_short_keys_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KEY", raising=False)
     with pytest.raises(ConfigurationError, match=r"The environment variable KEY, which .*, is not set"):
         StateKey.from_environment("KEY")
@@ -31,7 +31,7 @@ def test_keys_that_are_missing_or_short_are_refused(tmp_path: Path, monkeypatch:
         StateKey(b"short")
 
 
-def test_a_key_does_not_show() -> None:
+def test_key_is_not_shown() -> None:
     key = StateKey(SECRET.encode())
     assert SECRET[:8] not in f"{key!r} {key}"
     assert key.value.hex() not in f"{key!r}"

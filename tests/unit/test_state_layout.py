@@ -1,4 +1,4 @@
-"""What a user may ask of the runtime about state and tasks, as far as it can be told without Spark."""
+"""Options for state and tasks, as far as they are checked without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dsv2 import ConfigurationError
 from runtime_spark import SparkRuntime, StateLayout, map_stage
 
 
-def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_map_layout_requires_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
     present = {"google", "google.protobuf"}
     monkeypatch.setattr(map_stage, "find_spec", lambda name: ModuleSpec(name, None) if name in present else None)
     nobody: Any = None
@@ -24,7 +24,7 @@ def test_maps_need_protobuf_and_say_how_to_get_it(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("partitions", [0, -3])
-def test_a_stage_has_one_task_at_least(partitions: int) -> None:
+def test_stage_has_at_least_one_task(partitions: int) -> None:
     nobody: Any = None
     with pytest.raises(ConfigurationError, match=f"partitions must be a whole number of at least 1, not {partitions}"):
         SparkRuntime(nobody, partitions=partitions)

@@ -1,4 +1,4 @@
-"""Spark's records of the types of state: which is damaged or missing, and the paths in a checkpoint that was moved."""
+"""Spark's metadata about the types of state: damaged or missing files, and the paths in a checkpoint that was moved."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAMILIES = java_text("v3") + (2).to_bytes(4, "big") + FAMILY + FAMILY
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, IN_PIECES, java_text("v9") + b"of another Spark"])
-def test_whole_schemas_are_no_reason_to_refuse(tmp_path: Path, schema: bytes) -> None:
+def test_intact_schemas_are_accepted(tmp_path: Path, schema: bytes) -> None:
     folder = LocalFolder(str(tmp_path))
     folder.write("state/0/0/_metadata/schema", schema)
     folder.write("state/1/0/1.delta", b"of a level whose schema is missing")
@@ -51,7 +51,7 @@ def test_whole_schemas_are_no_reason_to_refuse(tmp_path: Path, schema: bytes) ->
         SCHEMA.replace(b'{"type"', b'["type"'),
     ],
 )
-def test_a_damaged_schema_is_named(tmp_path: Path, schema: bytes) -> None:
+def test_damaged_schema_is_named(tmp_path: Path, schema: bytes) -> None:
     folder = LocalFolder(str(tmp_path))
     folder.write("state/1/0/_metadata/schema", schema)
     with pytest.raises(CorruptDataError, match=rf"^{tmp_path}/state/1/0/_metadata/schema is damaged: .* or delete it"):
@@ -77,7 +77,7 @@ def checkpoint(tmp_path: Path) -> LocalFolder:
     return folder
 
 
-def test_a_whole_checkpoint_is_no_reason_to_refuse(checkpoint: LocalFolder) -> None:
+def test_intact_checkpoint_is_accepted(checkpoint: LocalFolder) -> None:
     checkpoint.write(f"{SCHEMAS}/0_b", b"of a micro-batch that was not committed, and named nowhere")
     check_state_metadata(checkpoint)
 
@@ -99,26 +99,26 @@ def test_a_whole_checkpoint_is_no_reason_to_refuse(checkpoint: LocalFolder) -> N
         (f"{SCHEMAS}/7_b", FAMILIES.replace(b'{"type"', b'2"type"')),
     ],
 )
-def test_a_damaged_file_is_named(checkpoint: LocalFolder, name: str, content: bytes) -> None:
+def test_damaged_file_is_named(checkpoint: LocalFolder, name: str, content: bytes) -> None:
     checkpoint.write(name, content)
     with pytest.raises(CorruptDataError, match=rf"^{checkpoint.place(name)} is damaged: .* replace state/1/_metadata"):
         check_state_metadata(checkpoint)
 
 
-def test_a_missing_description_is_named(checkpoint: LocalFolder) -> None:
+def test_missing_description_is_named(checkpoint: LocalFolder) -> None:
     checkpoint.delete(OPERATOR)
     with pytest.raises(CorruptDataError, match=rf"^{checkpoint.path}/state/1/_metadata/v2/0 is missing"):
         check_state_metadata(checkpoint)
 
 
-def test_a_missing_schema_is_named_with_the_file_that_names_it(checkpoint: LocalFolder) -> None:
+def test_missing_schema_is_named_with_its_referrer(checkpoint: LocalFolder) -> None:
     checkpoint.delete(f"{SCHEMAS}/7_b")
     said = rf"^{checkpoint.place(SCHEMAS)}/7_b, which {checkpoint.place(OPERATOR)} names, is missing"
     with pytest.raises(CorruptDataError, match=said):
         check_state_metadata(checkpoint)
 
 
-def test_a_checkpoint_that_was_moved_names_its_own_files(checkpoint: LocalFolder, tmp_path: Path) -> None:
+def test_moved_checkpoint_refers_to_its_own_files(checkpoint: LocalFolder, tmp_path: Path) -> None:
     whole = checkpoint.read(OPERATOR)
     assert whole is not None
     Path(checkpoint.path, OPERATOR).with_name(".0.crc").touch()
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_was_moved_names_its_own_files(checkpoint: LocalFolder
     assert [*moved.sizes("state/1/_metadata/v2")] == ["0"], "a checksum of what the file held before"
 
 
-def test_a_checkpoint_in_its_place_is_left_alone(checkpoint: LocalFolder) -> None:
+def test_unmoved_checkpoint_is_not_changed(checkpoint: LocalFolder) -> None:
     before = Path(checkpoint.path, OPERATOR).stat()
     relocate_state_metadata(checkpoint)
     assert Path(checkpoint.path, OPERATOR).stat() == before

@@ -1,4 +1,4 @@
-"""Which states a function may declare where: the whole table, and what is said to a declaration that does not fit."""
+"""State declarations by kind of stream: the complete table, and the errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NONE, REDISTRIBUTABLE, IDENTICAL = RedistributionMode
 VALUE = ValueStateDeclaration("s", int)
 BROADCAST = BroadcastStateDeclaration("s", int, int)
 
-# The call, and the modes that it does not take (Flink: the same, but a global stream takes NONE and fails later).
+# The call, and the modes that it refuses. (Flink has the same, but a global stream accepts NONE and fails later.)
 TABLE: dict[str, tuple[Build, set[RedistributionMode]]] = {
     "non-keyed": (lambda s, states: s.non_keyed.process(using(s.one, states)), {NONE, IDENTICAL}),
     "non-keyed, two outputs": (lambda s, states: s.non_keyed.process(using(s.two_out, states)), {NONE, IDENTICAL}),
@@ -92,7 +92,7 @@ def location_of(build: Build) -> str:
 
 @pytest.mark.parametrize("mode", RedistributionMode)
 @pytest.mark.parametrize("call", TABLE)
-def test_the_table_of_modes(env: ExecutionEnvironment, s: Any, call: str, mode: RedistributionMode) -> None:
+def test_table_of_modes(env: ExecutionEnvironment, s: Any, call: str, mode: RedistributionMode) -> None:
     build, forbidden = TABLE[call]
     build(s, [ListStateDeclaration("s", int, mode)])
     if mode not in forbidden:
@@ -109,7 +109,7 @@ def test_the_table_of_modes(env: ExecutionEnvironment, s: Any, call: str, mode: 
     [(VALUE, NONE), (StateDeclarations.map_state("s", int, int), NONE), (BROADCAST, IDENTICAL)],
 )
 @pytest.mark.parametrize("call", TABLE)
-def test_other_kinds_are_as_good_as_their_mode(
+def test_other_kinds_follow_their_mode(
     env: ExecutionEnvironment, s: Any, call: str, declaration: Any, mode: RedistributionMode
 ) -> None:
     build, forbidden = TABLE[call]
@@ -118,7 +118,7 @@ def test_other_kinds_are_as_good_as_their_mode(
         env.build_plan()
 
 
-def test_the_error_says_what_to_do(env: ExecutionEnvironment, s: Any) -> None:
+def test_error_says_how_to_fix_it(env: ExecutionEnvironment, s: Any) -> None:
     place = location() + 1
     s.global_.process(using(s.one, [VALUE])).with_uid("bad")
     with pytest.raises(IllegalRedistributionModeError) as refused:
@@ -135,25 +135,25 @@ def location() -> int:
     return sys._getframe(1).f_lineno
 
 
-def test_a_function_that_is_keyed_by_a_constant_may_have_keyed_state(env: ExecutionEnvironment, s: Any) -> None:
-    """As those of windows on global streams are."""
+def test_constant_key_allows_keyed_state(env: ExecutionEnvironment, s: Any) -> None:
+    """As for windows on global streams."""
     s.one.dsv2_partition_by_constant = True
     s.global_.process(using(s.one, [VALUE]))
     assert env.build_plan()
 
 
-def test_the_same_declaration_twice_is_one(env: ExecutionEnvironment, s: Any) -> None:
+def test_equal_declarations_are_one_state(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(using(s.one, [VALUE, ValueStateDeclaration("s", int)]))
     assert env.build_plan()
 
 
-def test_two_functions_may_use_one_name_for_two_states(env: ExecutionEnvironment, s: Any) -> None:
+def test_two_functions_may_use_the_same_state_name(env: ExecutionEnvironment, s: Any) -> None:
     s.keyed.process(using(s.one, [VALUE]))
     s.keyed.process(using(s.two_out, [StateDeclarations.map_state("s", str, int)]))
     assert env.build_plan()
 
 
-# What uses_states returned, and what is said to it.
+# Return values of uses_states, and the errors.
 REFUSED: list[tuple[Any, str]] = [
     (None, "uses_states returned None, not a collection of declarations. Return a list or a tuple."),
     (
@@ -177,7 +177,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("returned", "said"), REFUSED)
-def test_what_is_no_use_as_declarations(env: ExecutionEnvironment, s: Any, returned: Any, said: str) -> None:
+def test_invalid_uses_states_is_refused(env: ExecutionEnvironment, s: Any, returned: Any, said: str) -> None:
     place = location() + 1
     s.keyed.process(using(s.one, returned)).with_uid("bad")
     with pytest.raises(StateDeclarationError) as refused:
@@ -192,9 +192,7 @@ class Custom:
 
 
 @pytest.mark.parametrize("form", [threading.Event, list[threading.Event], dict[str, threading.Event | None]])
-def test_a_type_that_no_bytes_may_name_is_refused_before_the_job_runs(
-    env: ExecutionEnvironment, s: Any, form: Any
-) -> None:
+def test_unserializable_state_type_is_refused_by_the_plan(env: ExecutionEnvironment, s: Any, form: Any) -> None:
     place = location() + 1
     s.keyed.process(using(s.one, [ValueStateDeclaration("s", form)])).with_uid("bad")
     with pytest.raises(SerializationError) as refused:
@@ -207,7 +205,7 @@ def test_a_type_that_no_bytes_may_name_is_refused_before_the_job_runs(
     assert isinstance(refused.value, PlanError)
 
 
-def test_the_classes_of_declared_types_may_be_read_back(env: ExecutionEnvironment, s: Any) -> None:
+def test_classes_of_declared_types_may_be_read_back(env: ExecutionEnvironment, s: Any) -> None:
     class Local:
         pass
 

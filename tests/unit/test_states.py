@@ -1,4 +1,4 @@
-"""States of functions in a running subtask: whose they are, what is kept of them, what is said to mistakes."""
+"""States of functions in a running subtask: their scope, what is checkpointed, and error messages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ COPIED = ListStateDeclaration("copied", int, RedistributionMode.IDENTICAL)
 
 
 def keyed(*states: StateDeclaration, process: Callable[..., Any], **callbacks: Callable[..., Any]) -> Driver:
-    """A function with ``states`` on a stream keyed by the record itself; ``process`` gives what is emitted."""
+    """A function with ``states`` on a stream keyed by the record itself. It emits the result of ``process``."""
 
     def process_record(record: Any, output: Any, ctx: Any) -> None:
         output.collect(process(record, ctx.state_manager))
@@ -112,7 +112,7 @@ def share(record: int, states: Any) -> list[int]:
         (SHARED, share, [1, 2, 3, 4], [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]),
     ],
 )
-def test_what_is_put_into_a_state_is_there_for_the_next_record_of_the_key(
+def test_state_is_kept_for_the_next_record_of_the_key(
     state: StateDeclaration, process: Callable[..., Any], sent: list[int], expected: list[Any], restart: bool
 ) -> None:
     driver = keyed(state, process=process)
@@ -124,8 +124,8 @@ def test_what_is_put_into_a_state_is_there_for_the_next_record_of_the_key(
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
-def test_a_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
-    """And so is a list of mode IDENTICAL, which belongs to the key in Flink."""
+def test_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
+    """The same holds for a list of mode IDENTICAL, which belongs to the key in Flink."""
 
     def on_record(record: Any, output: Any, ctx: Any) -> None:
         rules = ctx.state_manager.get_state(RULES)
@@ -147,7 +147,7 @@ def test_a_broadcast_map_is_the_same_for_all_keys(restart: bool) -> None:
     assert found[-1][1] == [1, 2, 3, 4, 4]
 
 
-def test_the_broadcast_side_reaches_state_through_all_partitions() -> None:
+def test_broadcast_side_accesses_state_of_all_partitions() -> None:
     def on_rule(record: Any, ctx: Any) -> None:
         def store(output: Any, partition: Any) -> None:
             partition.state_manager.get_state(RULES).put(record, partition.state_manager.current_key)
@@ -177,7 +177,7 @@ def test_the_broadcast_side_reaches_state_through_all_partitions() -> None:
     assert found[4] == ("rules", [("rule", found[3][0])], 1)
 
 
-def test_state_of_keys_that_are_not_in_hand_is_found_by_all_partitions_after_a_restart() -> None:
+def test_state_of_all_partitions_survives_a_restart() -> None:
     """Flink forgets the keys."""
 
     def end_input(ctx: Any) -> None:
@@ -217,7 +217,7 @@ class Keeping(OneInputStreamProcessFunction[int, Any]):
         output.collect((values.value(), self.total.get(), self.others["shared"][0].get()))
 
 
-def test_a_handle_in_a_field_is_found_again_and_follows_the_key() -> None:
+def test_handle_in_a_field_survives_a_restart() -> None:
     driver = driven(lambda stream: stream.key_by(lambda record: record % 2).process(Keeping()).with_uid("f"))
     for record in (1, 2, 3, 4):
         driver.send(record)
@@ -230,14 +230,14 @@ def test_a_handle_in_a_field_is_found_again_and_follows_the_key() -> None:
     ]
 
 
-def test_a_state_is_the_same_object_each_time() -> None:
+def test_handle_is_always_the_same_object() -> None:
     handles = []
     driver = keyed(VALUE, process=lambda record, states: handles.append(states.get_state(VALUE)))
     driver.send(1, 2)
     assert handles[0] is handles[1]
 
 
-def test_what_was_got_of_a_state_is_not_the_state() -> None:
+def test_returned_collections_are_copies() -> None:
     def process(record: int, states: Any) -> Any:
         elements, entries = states.get_state(LIST), states.get_state(MAP)
         elements.get().append(0)
@@ -256,7 +256,7 @@ def test_what_was_got_of_a_state_is_not_the_state() -> None:
     assert driver.sent_to("out") == [([1], [])]
 
 
-def test_a_mutable_default_is_not_shared() -> None:
+def test_mutable_default_is_not_shared() -> None:
     default = StateDeclarations.value_state("items", list[Item], default=[Item(0)])
 
     def process(record: int, states: Any) -> int:
@@ -271,7 +271,7 @@ def test_a_mutable_default_is_not_shared() -> None:
 
 
 class Emptying(OneInputStreamProcessFunction[int, Any]):
-    """Does with one state what it is told."""
+    """Applies the given steps to one state."""
 
     dsv2_remember_keys = False
 
@@ -313,10 +313,10 @@ TTL = StateTtl(ms(5))
         (StateDeclarations.reducing_state("s", int, max, ttl=TTL), lambda s: s.add(1), lambda s: s.clear()),
     ],
 )
-def test_nothing_is_left_of_what_was_emptied(
+def test_cleared_state_leaves_nothing(
     state: StateDeclaration, fill: Callable[[Any], None], empty: Callable[[Any], None]
 ) -> None:
-    """The key goes with it, if the function does not want to remember keys."""
+    """The key is removed as well, unless the function remembers keys."""
 
     def held_after(*steps: Callable[[Any], None]) -> int:
         function = Emptying(state, *steps)
@@ -329,7 +329,7 @@ def test_nothing_is_left_of_what_was_emptied(
     assert held_after(empty) == 0
 
 
-def test_what_has_expired_goes_when_a_micro_batch_begins() -> None:
+def test_expired_state_is_removed_at_the_next_micro_batch() -> None:
     state = StateDeclarations.value_state("s", int, ttl=TTL)
     function = Emptying(state, lambda state: state.update(1))
     driver = driven(lambda stream: stream.key_by(lambda record: record).process(function).with_uid("f"))
@@ -353,8 +353,8 @@ def failure_of(driver: Driver, *sent: Any) -> UserFunctionError:
     return failed.value
 
 
-def test_an_undeclared_state_is_named_with_those_that_are_declared() -> None:
-    """In Flink it works where there are keys; elsewhere there is a NullPointerException."""
+def test_undeclared_state_is_named_with_the_declared_ones() -> None:
+    """In Flink it works on keyed streams, and raises a NullPointerException elsewhere."""
     failed = failure_of(keyed(LIST, MAP, process=count), 1)
     assert (failed.cause_type, failed.record, failed.key) == ("UndeclaredStateError", "1", "1")
     assert failed.cause_message == (
@@ -363,7 +363,7 @@ def test_an_undeclared_state_is_named_with_those_that_are_declared() -> None:
     )
 
 
-def test_a_state_may_be_asked_for_if_it_is_declared() -> None:
+def test_get_state_optional_returns_declared_states_only() -> None:
     driver = keyed(LIST, process=lambda record, states: (states.get_state_optional(VALUE), record))
     driver.send(1)
     assert driver.sent_to("out") == [(None, 1)]
@@ -373,19 +373,19 @@ def test_a_state_may_be_asked_for_if_it_is_declared() -> None:
 
 
 @pytest.mark.parametrize("ask", ["get_state", "get_state_optional"])
-def test_another_declaration_of_the_same_name_is_refused(ask: str) -> None:
+def test_different_declaration_of_the_same_name_is_refused(ask: str) -> None:
     driver = keyed(VALUE, process=lambda record, states: getattr(states, ask)(ValueStateDeclaration("value", str)))
     failed = failure_of(driver, 1)
     assert failed.cause_type == "UndeclaredStateError"
     assert failed.cause_message.startswith("uses_states() returns another declaration of 'value':\n  requested: Value")
 
 
-def test_a_state_is_asked_for_by_its_declaration() -> None:
+def test_get_state_requires_a_declaration() -> None:
     failed = failure_of(keyed(VALUE, process=lambda record, states: states.get_state("value")), 1)
     assert failed.cause_message == "get_state requires the declaration of the state, got 'value'."
 
 
-def test_state_of_keys_where_there_is_no_key() -> None:
+def test_keyed_state_without_a_key() -> None:
     kept: list[Any] = []
 
     def keep(record: int, states: Any) -> None:
@@ -398,7 +398,7 @@ def test_state_of_keys_where_there_is_no_key() -> None:
     assert failed.cause_message.endswith("Use ctx.apply_to_all_partitions.")
 
 
-def test_what_is_no_data_is_named_with_its_key() -> None:
+def test_unserializable_value_is_named_with_its_key() -> None:
     driver = keyed(LIST, VALUE, process=lambda record, states: states.get_state(LIST).add(sys.stdout))
     driver.send(1)
     with pytest.raises(SerializationError) as refused:
@@ -409,7 +409,7 @@ def test_what_is_no_data_is_named_with_its_key() -> None:
     assert said.endswith("Store plain values in states, or the data from which objects can be recreated.")
 
 
-def test_what_is_no_data_is_named_with_its_state() -> None:
+def test_unserializable_value_is_named_with_its_state() -> None:
     driver = keyed(SHARED, process=lambda record, states: states.get_state(SHARED).add(sys.stdout))
     driver.send(1)
     with pytest.raises(SerializationError) as refused:
@@ -419,7 +419,7 @@ def test_what_is_no_data_is_named_with_its_state() -> None:
     assert f", subtask 0, state 'shared': [{sys.stdout!r}] cannot be checkpointed. " in said
 
 
-def test_a_field_with_a_state_that_is_no_longer_declared() -> None:
+def test_field_with_a_removed_state() -> None:
     driver = driven(lambda stream: stream.key_by(lambda record: record % 2).process(Keeping()).with_uid("f"))
     driver.send(1)
     blob = driver.subtask.snapshot()

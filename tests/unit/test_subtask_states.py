@@ -1,4 +1,4 @@
-"""States that belong to the subtask, where there is no key in hand: what leads to them, and what does not."""
+"""States of the subtask, which need no current key: access that works, and access that is refused."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def itself(record: Any) -> Any:
 
 
 class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
-    """Each callback without a key adds what it has to all three states; records and watermarks tell of them."""
+    """Each callback without a key adds an element to all three states. Records and watermarks emit the states."""
 
     def __init__(self) -> None:
-        self.rules: Any = None  # a handle that open got
+        self.rules: Any = None  # a handle that open returned
 
     def uses_states(self) -> Any:
         return [RULES, COPIED, SHARED]
@@ -51,7 +51,7 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
         ctx.state_manager.get_state(COPIED).add(what)
         ctx.state_manager.get_state(SHARED).add(what)
 
-    def tell(self, output: Any, ctx: Any) -> None:
+    def emit_states(self, output: Any, ctx: Any) -> None:
         states = ctx.state_manager
         assert states.get_state(COPIED).get() == states.get_state(SHARED).get()
         output.collect((states.get_state(RULES).items(), states.get_state(COPIED).get()))
@@ -61,14 +61,14 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
         self.add("open", ctx)
 
     def process_record_from_non_broadcast_input(self, record: str, output: Any, ctx: Any) -> None:
-        self.tell(output, ctx)
+        self.emit_states(output, ctx)
 
     def process_record_from_broadcast_input(self, record: str, ctx: Any) -> None:
         self.add(record, ctx)
 
     def on_watermark_from_broadcast_input(self, watermark: Any, output: Any, ctx: Any) -> WatermarkHandlingResult:
         self.add("watermark", ctx)
-        self.tell(output, ctx)
+        self.emit_states(output, ctx)
         return WatermarkHandlingResult.POLL
 
     def end_non_broadcast_input(self, ctx: Any) -> None:
@@ -80,8 +80,8 @@ class Ruled(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
 
 @pytest.mark.parametrize("restart", [False, True], ids=["", "restarting"])
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "non-keyed"])
-def test_every_callback_without_a_key_reaches_them_before_the_first_key(keyed: bool, restart: bool) -> None:
-    """Flink leads to them through partitions only: what is broadcast before the first key is lost there."""
+def test_callbacks_without_a_key_may_use_them(keyed: bool, restart: bool) -> None:
+    """Flink gives access through partitions only, so broadcasts before the first key are lost there."""
     driver = driven(
         lambda stream: (
             (stream.key_by(itself) if keyed else stream.shuffle())
@@ -103,7 +103,7 @@ def test_every_callback_without_a_key_reaches_them_before_the_first_key(keyed: b
     ]
 
 
-def test_it_is_the_state_that_partitions_see() -> None:
+def test_partitions_see_the_same_state() -> None:
     handles: list[Any] = []
 
     def on_rule(record: Any, ctx: Any) -> None:
@@ -165,7 +165,7 @@ def test_functions_of_all_kinds_have_them(kind: str, keyed: bool) -> None:
 
 
 class Windowed(OneInputWindowStreamProcessFunction[str, list[str]]):
-    """Tells of a state of the subtask when a window fires."""
+    """Emits a state of the subtask when a window fires."""
 
     def uses_states(self) -> Any:
         return [SHARED]
@@ -179,7 +179,7 @@ class Windowed(OneInputWindowStreamProcessFunction[str, list[str]]):
 
 @pytest.mark.parametrize("late", [False, True], ids=["", "with late output"])
 def test_window_functions_have_them(late: bool) -> None:
-    """Those whose late records have an output of their own get contexts made for one output."""
+    """Functions with a late output get contexts made for one output."""
     function = window(WindowStrategy.global_(), Windowed())
 
     def build(stream: Any) -> Any:
@@ -206,7 +206,7 @@ KEYED = [
 
 
 def asking(declaration: Any, *declared: Any, ask: str = "get_state") -> Driver:
-    """A function that asks for a state when there is a broadcast record."""
+    """A function that accesses a state in a callback of the broadcast input."""
 
     def on_rule(record: Any, ctx: Any) -> None:
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("visited"))
@@ -224,7 +224,7 @@ def failure_of(driver: Driver) -> UserFunctionError:
 
 @pytest.mark.parametrize("ask", ["get_state", "get_state_optional"])
 @pytest.mark.parametrize("declaration", KEYED, ids=str)
-def test_state_of_keys_is_refused(declaration: Any, ask: str) -> None:
+def test_keyed_state_is_refused(declaration: Any, ask: str) -> None:
     failed = failure_of(asking(declaration, declaration, ask=ask))
     assert (failed.cause_type, failed.callback, failed.record) == (
         "ContractError",
@@ -238,7 +238,7 @@ def test_state_of_keys_is_refused(declaration: Any, ask: str) -> None:
 
 
 @pytest.mark.parametrize("ask", ["get_state", "get_state_optional"])
-def test_it_is_refused_while_a_key_is_in_hand_as_well(ask: str) -> None:
+def test_keyed_state_is_refused_even_with_a_current_key(ask: str) -> None:
     def process(record: Any, output: Any, ctx: Any) -> None:
         getattr(ctx.non_partitioned_context.state_manager, ask)(KEYED[0])
 
@@ -248,7 +248,7 @@ def test_it_is_refused_while_a_key_is_in_hand_as_well(ask: str) -> None:
         driver.send("key")
 
 
-def test_what_is_not_declared_is_refused() -> None:
+def test_undeclared_state_is_refused() -> None:
     failed = failure_of(asking(RULES, SHARED))
     assert failed.cause_type == "UndeclaredStateError"
     assert failed.cause_message.startswith("BroadcastState 'rules' is not declared (declared: ListState 'shared')")
@@ -257,10 +257,10 @@ def test_what_is_not_declared_is_refused() -> None:
     )
 
 
-def test_a_state_may_be_asked_for_if_it_is_declared() -> None:
+def test_get_state_optional_returns_declared_states_only() -> None:
     driver = asking(RULES, SHARED, ask="get_state_optional")
     driver.send("key")
     driver.send("rule", channel=1)
     assert driver.sent_to("out") == ["visited"]
     failed = failure_of(asking(RULES, RULES, ask="get_state_optional"))
-    assert failed.cause_type == "AssertionError"  # it was there
+    assert failed.cause_type == "AssertionError"  # it was found

@@ -1,4 +1,4 @@
-"""The processing-time temporal join: what waits and for what, what is found out, what is kept, what is left of it."""
+"""The processing-time temporal join: buffering, snapshot timeouts, state, and its removal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dsv2.watermark import new_builder
 from tests.durations import ms
 from tests.support import local_environment, operator_named, two_inputs
 
-any_join: Any = processing_time_temporal_join  # its overloads each take one type
+any_join: Any = processing_time_temporal_join  # each of its overloads accepts one type
 
 EVENT = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 BY_CLOCK = EventTimeExtension.USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True)
@@ -59,7 +59,7 @@ def waiting(harness: TwoInputNonBroadcastHarness[Any, Any, Any]) -> int:
 
 class TestRefused:
     @pytest.mark.parametrize("join_type", JoinType, ids=lambda join_type: join_type.value)
-    def test_types_that_would_have_rows_wait(self, join_type: JoinType) -> None:
+    def test_other_join_types_are_refused(self, join_type: JoinType) -> None:
         if join_type in (JoinType.INNER, JoinType.LEFT):
             any_join(pair, join_type)
             return
@@ -76,13 +76,13 @@ class TestRefused:
             ({"is_deletion": lambda: True}, "is_deletion must be a callable (row) -> bool, not <function"),
         ],
     )
-    def test_options_that_make_no_sense(self, options: dict[str, Any], said: str) -> None:
+    def test_invalid_options(self, options: dict[str, Any], said: str) -> None:
         with pytest.raises(ConfigurationError) as refused:
             any_join(pair, **options)
         assert said in str(refused.value)
 
     @pytest.mark.parametrize("function", [JoinFunction, two_inputs(), 7])
-    def test_what_cannot_be_called_with_a_pair(self, function: Any) -> None:
+    def test_function_that_does_not_accept_a_pair(self, function: Any) -> None:
         with pytest.raises(ConfigurationError, match="A join takes a JoinFunction"):
             any_join(function)
 
@@ -99,7 +99,7 @@ class TestRefused:
 
 
 class TestWaiting:
-    def test_probe_records_wait_in_their_order_until_the_snapshot_is_over(self) -> None:
+    def test_probe_records_wait_for_the_snapshot_in_order(self) -> None:
         harness = harness_of()
         harness.first_input.push(Probe("a", 1), Probe("a", 2))
         harness.second_input.push(Row("a", "old"))
@@ -109,7 +109,7 @@ class TestWaiting:
         harness.second_input.push_use_processing_time()
         assert (harness.output.records, waiting(harness)) == ([(1, "new"), (2, "new"), (3, "new")], 0)
 
-    def test_from_then_on_each_meets_the_row_of_its_moment(self) -> None:
+    def test_later_probe_records_join_the_current_row(self) -> None:
         harness = harness_of()
         harness.second_input.push_use_processing_time()
         harness.first_input.push(Probe("a", 1))
@@ -120,7 +120,7 @@ class TestWaiting:
         assert harness.output.records == [(2, "old"), (4, "new")]
         assert waiting(harness) == 0
 
-    def test_a_left_join_waits_as_well_and_misses_nobody(self) -> None:
+    def test_left_join_waits_and_emits_unmatched_records(self) -> None:
         harness = harness_of(any_join(pair, JoinType.LEFT))
         harness.first_input.push(Probe("a", 1), Probe("b", 2))
         harness.second_input.push(Row("b", "row"))
@@ -131,7 +131,7 @@ class TestWaiting:
         assert harness.output.records[2:] == [(3, None)]
 
     @pytest.mark.parametrize("join_type", [JoinType.INNER, JoinType.LEFT])
-    def test_a_row_may_be_deleted_and_come_back(self, join_type: JoinType) -> None:
+    def test_row_may_be_deleted_and_inserted_again(self, join_type: JoinType) -> None:
         harness = harness_of(any_join(pair, join_type, is_deletion=lambda row: row.value is None))
         harness.second_input.push(Row("a", "first"), Row("b", "gone"), Row("b", None), Row("c", None))
         harness.first_input.push(*(Probe(key, number) for number, key in enumerate("abc")))
@@ -145,14 +145,14 @@ class TestWaiting:
         harness.first_input.push(Probe("a", 4))
         assert harness.output.records == [*([(3, None)] if join_type is JoinType.LEFT else []), (4, "second")]
 
-    def test_without_is_deletion_no_row_is_one(self) -> None:
+    def test_without_is_deletion_every_row_is_kept(self) -> None:
         harness = harness_of()
         harness.second_input.push(Row("a", None))
         harness.second_input.push_use_processing_time()
         harness.first_input.push(Probe("a", 1))
         assert harness.output.records == [(1, None)]
 
-    def test_all_of_the_build_side_has_to_say_so(self) -> None:
+    def test_all_channels_of_the_build_side_must_send_the_flag(self) -> None:
         harness = harness_of(channels=3)
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"), channel=2)
@@ -164,7 +164,7 @@ class TestWaiting:
         assert harness.output.records == [(1, "row")]
 
     @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
-    def test_its_end_says_so_too(self, declarations: list[Any]) -> None:
+    def test_end_of_the_build_side_ends_the_snapshot(self, declarations: list[Any]) -> None:
         harness = harness_of(channels=2, declarations=declarations)
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
@@ -177,7 +177,7 @@ class TestWaiting:
         ended.first_input.push(Probe("a", 2))
         assert (ended.output.records, waiting(ended)) == ([], 0)
 
-    def test_a_source_that_is_done_without_an_end_says_so_with_the_greatest_event_time(self) -> None:
+    def test_maximum_event_time_ends_the_snapshot(self) -> None:
         harness = harness_of()
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
@@ -186,7 +186,7 @@ class TestWaiting:
         harness.second_input.push_event_time(2**63 - 1)
         assert harness.output.records == [(1, "row")]
 
-    def test_what_the_probe_side_says_ends_nothing(self) -> None:
+    def test_probe_side_does_not_end_the_snapshot(self) -> None:
         harness = harness_of()
         harness.second_input.push(Row("a", "row"))
         harness.first_input.push(Probe("a", 1))
@@ -196,7 +196,7 @@ class TestWaiting:
         harness.second_input.push_use_processing_time()
         assert harness.output.elements == [StampedRecord((1, "row")), BY_CLOCK]
 
-    def test_both_sides_with_the_flag(self) -> None:
+    def test_both_sides_may_send_the_flag(self) -> None:
         harness = harness_of()
         harness.first_input.push_use_processing_time()
         harness.second_input.push_use_processing_time()
@@ -217,7 +217,7 @@ class TestTime:
         harness.first_input.push(Probe("a", 5))
         assert harness.output.timestamps == [7, None, 5, 9, None]
 
-    def test_a_result_may_be_given_another_one(self) -> None:
+    def test_function_may_set_the_timestamp(self) -> None:
         def stamped(probe: Probe, row: Row, output: Any, ctx: Any) -> None:
             output.collect_and_overwrite_timestamp(probe.number, probe.number)
             output.collect(probe.number)
@@ -235,7 +235,7 @@ class TestTime:
         ]
 
     def test_event_time_waits_with_the_records(self) -> None:
-        """That of the build side may be far ahead, or not wanted because it is idle."""
+        """Event time of the build side may be far ahead, or irrelevant because it is idle."""
         harness = harness_of(channels=2)
         harness.second_input.push(Row("a", "row"))
         for channel in (0, 1):
@@ -253,7 +253,7 @@ class TestTime:
             harness.first_input.push_event_time(30, channel=channel)
         assert harness.output.event_times == [20, 30], "from now on it is that of the probe side"
 
-    def test_its_end_lets_event_time_go_behind_the_results(self) -> None:
+    def test_event_time_follows_the_results_at_the_end(self) -> None:
         harness = harness_of()
         harness.second_input.push(Row("a", "row"))
         harness.first_input.push(Probe("a", 1), timestamp=11)
@@ -261,7 +261,7 @@ class TestTime:
         harness.second_input.end()
         assert harness.output.elements == [StampedRecord((1, "row"), 11), EVENT.new_watermark(20)]
 
-    def test_the_join_is_idle_only_when_nothing_waits(self) -> None:
+    def test_join_is_idle_only_when_nothing_waits(self) -> None:
         harness = harness_of()
         harness.second_input.push_idle()
         harness.first_input.push_idle()
@@ -277,9 +277,9 @@ class TestTime:
 
 
 class TestFoundOut:
-    """A build side that never says that its snapshot is over."""
+    """A build side that never ends its snapshot."""
 
-    def test_it_is_an_error_if_that_is_wanted(self) -> None:
+    def test_timeout_may_be_an_error(self) -> None:
         harness = harness_of(
             any_join(pair, snapshot_timeout=timedelta(minutes=2), on_snapshot_timeout=OnSnapshotTimeout.FAIL)
         )
@@ -294,7 +294,7 @@ class TestFoundOut:
         assert "2 probe records in subtask 0 wait for the snapshot of the build side, some for 0:02:00" in str(error)
         assert "USE_PROCESSING_TIME_WATERMARK_DECLARATION.new_watermark(True), or end." in str(error)
 
-    def test_else_it_is_a_warning_each_time(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_timeout_is_a_repeated_warning_by_default(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING)
         harness = harness_of()
         harness.first_input.push(*(Probe(key, 1) for key in "abc"))
@@ -316,8 +316,8 @@ class TestFoundOut:
 
     @pytest.mark.parametrize("declarations", [[], [EVENT]], ids=["no event time", "event time"])
     @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
-    def test_not_if_all_input_ends_in_time(self, order: tuple[str, str], declarations: list[Any]) -> None:
-        """Timers that are left fire then, but nothing has waited for too long."""
+    def test_no_timeout_if_input_ends_in_time(self, order: tuple[str, str], declarations: list[Any]) -> None:
+        """Remaining timers fire at the end, but nothing has waited for too long."""
         harness = harness_of(any_join(pair, on_snapshot_timeout=OnSnapshotTimeout.FAIL), declarations=declarations)
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
@@ -325,7 +325,7 @@ class TestFoundOut:
             (harness.first_input if side == "first" else harness.second_input).end()
         assert (harness.output.records, harness.ended) == ([(1, "row")], True)
 
-    def test_a_snapshot_that_is_over_in_time_leaves_no_timers(self) -> None:
+    def test_completed_snapshot_leaves_no_timers(self) -> None:
         harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
         harness.first_input.push(Probe("a", 1))
         assert harness.processing_timers("a") == [5010]
@@ -334,15 +334,15 @@ class TestFoundOut:
         assert harness.processing_timers("a") == []
         harness.advance_clock(ms(100))
 
-    def test_nobody_is_missed_where_nobody_waits(self) -> None:
+    def test_no_timeout_without_waiting_records(self) -> None:
         harness = harness_of(any_join(pair, snapshot_timeout=ms(10), on_snapshot_timeout=OnSnapshotTimeout.FAIL))
         harness.second_input.push(Row("a", "row"))
         harness.advance_clock(ms(10**9))
 
-    def test_how_many_wait_is_seen_from_the_beginning(self) -> None:
+    def test_waiting_records_are_counted_from_the_start(self) -> None:
         assert harness_of().progress.counters == {"probe_records_waiting": 0}
 
-    def test_the_job_goes_on_without_data_to_find_out(self) -> None:
+    def test_job_continues_without_data_for_the_timeout(self) -> None:
         env = local_environment()
         stream = env.from_collection([Probe("a", 1)]).key_by(key_of)
         stream.connect_and_process(stream, any_join(pair)).with_uid("join").to_sink(CollectSink())
@@ -362,7 +362,7 @@ class Numbering(JoinFunction[Probe, Row, Any]):
 
 
 class Choosy(Numbering):
-    """Says itself what is kept of it."""
+    """Decides itself what is checkpointed."""
 
     def __getstate__(self) -> int:
         return self.pairs * 10
@@ -373,7 +373,7 @@ class Choosy(Numbering):
 
 class TestState:
     @pytest.mark.parametrize("function", [Numbering(), Choosy()])
-    def test_a_restart_changes_nothing(self, function: Any) -> None:
+    def test_restart_changes_nothing(self, function: Any) -> None:
         harness = harness_of(any_join(function))
         for number in range(4):
             harness.first_input.push(Probe("a", number))
@@ -412,7 +412,7 @@ class TestState:
         assert sorted(results) == sorted((number, f"of {key}") for key in keys for number in (1, 2))
         assert sum(map(waiting, new)) == 0
 
-    def test_what_has_waited_leaves_nothing_behind(self) -> None:
+    def test_joined_records_leave_no_state(self) -> None:
         harness = harness_of()
         harness.second_input.push_use_processing_time()
         empty = len(harness.snapshot())
@@ -423,7 +423,7 @@ class TestState:
         waited.second_input.push_use_processing_time()
         assert abs(len(waited.snapshot()) - empty) < 10, "a few digits in counts of records"
 
-    def test_only_the_latest_row_is_kept_and_none_that_is_deleted(self) -> None:
+    def test_only_the_latest_row_is_kept(self) -> None:
         harness = harness_of(any_join(pair, is_deletion=lambda row: row.value is None))
         unused = len(harness.snapshot())
         for number in range(500):
@@ -433,8 +433,8 @@ class TestState:
         assert harness.keys == []
         assert abs(len(harness.snapshot()) - unused) < 10
 
-    def test_probe_records_do_not_change_what_is_kept_of_rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Else all pages of rows that are looked at would be encoded again."""
+    def test_probe_records_do_not_encode_rows_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Otherwise all pages with rows that were read would be encoded again."""
         harness = harness_of()
         harness.second_input.push(*(Row(f"key {number}", "row") for number in range(500)))
         harness.first_input.push(Probe("key 7", 7))
@@ -460,7 +460,7 @@ class TestFailures:
         if probe.number == 2:
             raise ValueError("on purpose")
 
-    def test_of_a_record_that_has_waited_is_named(self) -> None:
+    def test_of_a_buffered_record_is_named(self) -> None:
         harness = harness_of(any_join(self.failing))
         harness.first_input.push(Probe("a", 1), Probe("b", 2))
         harness.second_input.push(Row("a", "row"), Row("b", "row"))
@@ -471,7 +471,7 @@ class TestFailures:
         assert error.record == "Probe(key='b', number=2)"
         assert "in failing\n" in error.traceback_text
 
-    def test_of_one_that_has_not_is_named(self) -> None:
+    def test_of_an_unbuffered_record_is_named(self) -> None:
         harness = harness_of(any_join(self.failing))
         harness.second_input.push(Row("b", "row"))
         harness.second_input.push_use_processing_time()
@@ -486,7 +486,7 @@ class TestFailures:
         assert (failed.value.callback, failed.value.cause_type) == ("is_deletion", "AttributeError")
         assert failed.value.record == "Row(key='a', value='row')"
 
-    def test_results_must_keep_the_key_where_the_stream_does(self) -> None:
+    def test_kept_key_is_checked(self) -> None:
         harness = harness_of(any_join(pair), output_key=lambda result: "z")
         harness.first_input.push(Probe("a", 1))
         harness.second_input.push(Row("a", "row"))
@@ -505,8 +505,8 @@ def run(build: Any, seed: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_whole_job(seed: int) -> None:
-    """The build side is a bounded collection, and ends; the key is kept."""
+def test_whole_job(seed: int) -> None:
+    """The build side is a bounded collection. The key is kept."""
     probes = [Probe("abc"[number % 3], number) for number in range(12)]
 
     def build(env: ExecutionEnvironment) -> Any:
@@ -527,7 +527,7 @@ def with_key(probe: Probe, row: Row | None, output: Any, ctx: Any) -> None:
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_watermarks_of_others_do_not_wait(is_over: bool) -> None:
+def test_other_watermarks_do_not_wait(is_over: bool) -> None:
     other = new_builder("other").type_long().build()
     harness = harness_of(declarations=[other])
     if is_over:

@@ -1,4 +1,4 @@
-"""Sources whose input says where the job pauses, stops or crashes: locally, and the reader that Spark asks."""
+"""Test sources, whose input has pauses, stops and crashes: on the local runtime, and with Spark's reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.durations import ms
 
 
 class Timely(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
-    """Tells the time of each record, and 100 ms later once more."""
+    """Emits each record with the time, and again 100 ms later."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         now = ctx.processing_time_manager.current_time()
@@ -39,7 +39,7 @@ class Timely(OneInputStreamProcessFunction[int, tuple[Any, ...]]):
 
 
 class Job:
-    """Numbers with interruptions, through ``Timely``."""
+    """Numbers with interruptions, processed by ``Timely``."""
 
     def __init__(self, *items: int | Interruption, parallelism: int = 1, **options: Any) -> None:
         self.sink = CollectSink[Any]()
@@ -57,7 +57,7 @@ class Job:
 
 
 @pytest.mark.parametrize("options", [{}, {"batches": [1]}, {"batches": [1], "fast": True}])
-def test_a_pause_sets_the_clock_forward_and_timers_fire_in_it(options: Any) -> None:
+def test_pause_advances_the_clock_and_fires_timers(options: Any) -> None:
     job = Job(1, Pause(ms(150)), 2, Pause(ms(30)), 3, **options)
     assert job.handle.status is JobStatus.FINISHED
     assert job.results == [
@@ -77,14 +77,14 @@ def test_pauses_at_either_end() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_what_stands_before_an_interruption_is_processed_before_it(parallelism: int) -> None:
+def test_earlier_records_are_processed_before_an_interruption(parallelism: int) -> None:
     job = Job(*range(5), Pause(ms(10)), *range(5, 9), Pause(ms(10)), 9, parallelism=parallelism)
     records = [record for record in job.results if isinstance(record[0], int)]
     assert sorted(records) == [(n, 0) for n in range(5)] + [(n, 10) for n in range(5, 9)] + [(9, 20)]
     assert [now for _, now in records] == sorted(now for _, now in records)
 
 
-def test_a_stop_ends_the_run_and_not_the_input() -> None:
+def test_stop_ends_the_run_but_not_the_input() -> None:
     job = Job(1, 2, Stop(), 3)
     assert job.results == [(1, 0), (2, 0)]
     assert job.handle.status is JobStatus.STOPPED
@@ -92,7 +92,7 @@ def test_a_stop_ends_the_run_and_not_the_input() -> None:
     assert job.handle.result().progress.batch_id == 0
 
 
-def test_a_crash_fails_the_job() -> None:
+def test_crash_fails_the_job() -> None:
     job = Job(1, 2, Crash("no power"), 3)
     assert job.results == [(1, 0), (2, 0)]
     assert job.handle.status is JobStatus.FAILED
@@ -102,13 +102,13 @@ def test_a_crash_fails_the_job() -> None:
         job.handle.result()
 
 
-def test_a_batch_job_takes_no_notice() -> None:
+def test_batch_job_ignores_interruptions() -> None:
     job = Job(1, Pause(ms(1000)), 2, Stop(), 3, Crash(), mode=RuntimeExecutionMode.BATCH)
     assert job.results == [(1, 0), (2, 0), (3, 0), ("timer", 100, 0), ("end",)]
 
 
-def test_pauses_of_several_sources_come_one_after_the_other() -> None:
-    """Each after all that stands before it in its own source."""
+def test_pauses_of_several_sources_add_up() -> None:
+    """Each pause comes after all earlier records of its own source."""
     env, sinks = ExecutionEnvironment.get_instance(LocalRuntime(clock=ManualClock())), []
     inputs: list[list[int | Interruption]] = [[1, Pause(ms(10)), 2], [3, 4, Pause(ms(5)), 5]]
     for items in inputs:
@@ -126,8 +126,8 @@ def test_mistakes() -> None:
         Pause(ms(0))
 
 
-class Asking:
-    """Asks a reader for offsets, as Spark does."""
+class OffsetRequests:
+    """Requests offsets from a reader, as Spark does."""
 
     def __init__(self, *items: int | Interruption, start: int = -1, clock: ManualClock | None = None) -> None:
         source = TestSource[int](items, records_per_batch=2)
@@ -150,8 +150,8 @@ def _plan(source: TestSource[int]) -> Plan:
     return env.build_plan()
 
 
-def test_on_spark_a_micro_batch_ends_at_an_interruption() -> None:
-    ask = Asking(1, 2, 3, Pause(ms(10)), 4, 5, 6)
+def test_spark_micro_batch_ends_at_an_interruption() -> None:
+    ask = OffsetRequests(1, 2, 3, Pause(ms(10)), 4, 5, 6)
     assert [ask(), ask(), ask()] == [2, 3, 3]
     ask.clock.advance(ms(9))
     assert ask() == 3
@@ -159,8 +159,8 @@ def test_on_spark_a_micro_batch_ends_at_an_interruption() -> None:
     assert [ask(), ask(), ask()] == [5, 6, 6]
 
 
-def test_on_spark_the_end_comes_after_a_last_pause() -> None:
-    ask = Asking(1, Pause(ms(10)))
+def test_spark_end_comes_after_a_last_pause() -> None:
+    ask = OffsetRequests(1, Pause(ms(10)))
     assert [ask(), ask()] == [1, 1]
     ask.clock.advance(ms(10))
     assert ask() == 2
@@ -170,17 +170,17 @@ def test_on_spark_the_end_comes_after_a_last_pause() -> None:
     assert [ask.reader.partitions(start, stop)[0].portion.last for stop in stops] == [False, True]  # type: ignore[attr-defined]
 
 
-def test_on_spark_a_pause_is_waited_for_when_what_is_there_now_is_everything() -> None:
-    ask = Asking(Pause(ms(10)), 1, Pause(ms(10)), 2, clock=ManualClock(step=ms(1)))
+def test_spark_available_now_waits_for_pauses() -> None:
+    ask = OffsetRequests(Pause(ms(10)), 1, Pause(ms(10)), 2, clock=ManualClock(step=ms(1)))
     ask.reader.prepareForTriggerAvailableNow()
     assert [ask(), ask(), ask()] == [1, 2, 2]
     assert ask.clock.now_ms() >= 20
 
 
 @pytest.mark.parametrize("only_available", [False, True])
-def test_on_spark_a_stop_holds_for_the_rest_of_the_run(only_available: bool) -> None:
-    ask = Asking(1, Stop(), 2, 3, Stop(), 4)
-    again = Asking(1, Stop(), 2, 3, Stop(), 4, start=1)
+def test_spark_stop_lasts_for_the_rest_of_the_run(only_available: bool) -> None:
+    ask = OffsetRequests(1, Stop(), 2, 3, Stop(), 4)
+    again = OffsetRequests(1, Stop(), 2, 3, Stop(), 4, start=1)
     for one in (ask, again):
         if only_available:
             one.reader.prepareForTriggerAvailableNow()
@@ -188,28 +188,28 @@ def test_on_spark_a_stop_holds_for_the_rest_of_the_run(only_available: bool) -> 
     assert [again(), again(), again()] == [3, 3, 3]
 
 
-def test_on_spark_a_crash_happens_once() -> None:
-    ask = Asking(1, Crash("no power"), 2)
+def test_spark_crash_happens_once() -> None:
+    ask = OffsetRequests(1, Crash("no power"), 2)
     assert ask() == 1
     with pytest.raises(Exception, match="no power") as caught:
         ask()
     failure = job_failure(caught.value, "job")
     assert type(failure) is JobError
     assert str(failure).startswith("The source numbers")
-    again = Asking(1, Crash("no power"), 2, start=1)
+    again = OffsetRequests(1, Crash("no power"), 2, start=1)
     assert again() == 2
 
 
-def test_on_spark_a_run_begins_with_the_micro_batch_that_it_repeats() -> None:
-    """So that a place behind it is not taken for the one where the run before ended."""
-    again = Asking(1, 2, Crash("no power"), 3, start=2)
+def test_spark_run_begins_with_the_batch_it_repeats() -> None:
+    """So that a later offset is not taken for the end of the previous run."""
+    again = OffsetRequests(1, 2, Crash("no power"), 3, start=2)
     again.reader.partitions({"position": 0}, {"position": 2})
     with pytest.raises(Exception, match="no power"):
         again()
 
 
-def test_an_interruption_before_the_first_record_opens_the_job_first() -> None:
-    ask = Asking(Stop(), 1)
+def test_interruption_before_the_first_record_opens_the_job() -> None:
+    ask = OffsetRequests(Stop(), 1)
     assert [ask(), ask()] == [0, 0]
     (partition,) = ask.reader.partitions({"position": -1}, {"position": 0})
     assert partition.portion.first  # type: ignore[attr-defined]

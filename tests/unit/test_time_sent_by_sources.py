@@ -1,4 +1,4 @@
-"""What sources send of event time is held to the rules of senders, over micro-batches and restarts (FLIP-326)."""
+"""Event time that sources send follows the rules of senders, over micro-batches and restarts (FLIP-326)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ BY_CLOCK = "No event time can be emitted after use_processing_time"
 Script: TypeAlias = Mapping[int, Sequence[Watermark | None]]
 
 
-class Saying(Spans):
-    """Sends the watermarks of ``script`` behind the records with these numbers; None: that it is idle."""
+class ScriptedSpans(Spans):
+    """Sends the watermarks of ``script`` after the records with these numbers. None becomes idle."""
 
     def __init__(self, ends: Mapping[str, int], script: Script) -> None:
         super().__init__(ends)
@@ -43,11 +43,11 @@ class Saying(Spans):
         return [TIME, FLAG]
 
     def create_reader(self, ctx: SourceReaderContext, /) -> SourceReader[Item, Span]:
-        return _Saying(self, ctx)
+        return _ScriptedReader(self, ctx)
 
 
-class _Saying(SourceReader[Item, Span]):
-    def __init__(self, source: Saying, ctx: SourceReaderContext) -> None:
+class _ScriptedReader(SourceReader[Item, Span]):
+    def __init__(self, source: ScriptedSpans, ctx: SourceReaderContext) -> None:
         self.source, self.ctx = source, ctx
 
     def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
@@ -60,8 +60,8 @@ class _Saying(SourceReader[Item, Span]):
                     self.ctx.emit_watermark(watermark)
 
 
-class Hear(OneInputStreamProcessFunction[Any, Any]):
-    """Tells of each watermark but the last one, and of nothing else."""
+class WatermarkRecorder(OneInputStreamProcessFunction[Any, Any]):
+    """Emits each watermark except the last one, and nothing else."""
 
     def process_record(self, record: Any, output: Any, ctx: Any) -> None: ...
 
@@ -80,14 +80,14 @@ def environment(*, batch: int = 1, fast: bool = False) -> ExecutionEnvironment:
 
 def heard(script: Script, **options: Any) -> list[Any]:
     env, sink = environment(**options), CollectSink[Any]()
-    env.from_source(Saying({"a": 6}, script)).process(Hear()).to_sink(sink)
+    env.from_source(ScriptedSpans({"a": 6}, script)).process(WatermarkRecorder()).to_sink(sink)
     env.execute()
     return sink.results
 
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_a_reader_that_sends_event_time_after_the_flag_is_told(batch: int, fast: bool) -> None:
+def test_reader_may_not_send_event_time_after_the_flag(batch: int, fast: bool) -> None:
     with pytest.raises(UserFunctionError, match=BY_CLOCK) as caught:
         heard({1: [FLAG.new_watermark(True)], 4: [TIME.new_watermark(NOW)]}, batch=batch, fast=fast)
     assert (caught.value.callback, caught.value.cause_type) == ("read", "ContractError")
@@ -95,7 +95,7 @@ def test_a_reader_that_sends_event_time_after_the_flag_is_told(batch: int, fast:
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("batch", [1, 6])
-def test_the_flag_of_a_reader_has_to_wait_for_the_clock(batch: int, fast: bool) -> None:
+def test_flag_of_a_reader_must_wait_for_the_clock(batch: int, fast: bool) -> None:
     ahead: Script = {1: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
     with pytest.raises(UserFunctionError, match=rf"the wall clock \({NOW} ms\) is behind .* \({NOW + 1} ms\)"):
         heard(ahead, batch=batch, fast=fast)
@@ -104,21 +104,21 @@ def test_the_flag_of_a_reader_has_to_wait_for_the_clock(batch: int, fast: bool) 
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_what_a_reader_says_while_it_is_idle_does_not_count(fast: bool) -> None:
+def test_event_time_of_an_idle_reader_does_not_count(fast: bool) -> None:
     script: Script = {1: [None], 2: [TIME.new_watermark(NOW + 1)], 4: [FLAG.new_watermark(True)]}
     assert heard(script, fast=fast)[-2:] == [True, 2**63 - 1]
 
 
-def test_a_flag_that_is_false_says_nothing_and_time_does_not_go_back() -> None:
+def test_false_flag_and_earlier_time_are_not_forwarded() -> None:
     script: Script = {0: [FLAG.new_watermark(False), TIME.new_watermark(5)], 1: [TIME.new_watermark(4)]}
     assert heard(script) == [5, 2**63 - 1]
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_a_generator_at_a_source_sends_no_time_after_the_flag_of_the_source(fast: bool) -> None:
+def test_generator_at_the_source_sends_no_time_after_the_flag(fast: bool) -> None:
     env = environment(fast=fast)
     generator = EventTimeExtension.new_watermark_generator_builder(number_of).build_as_process_function()
-    source = Saying({"a": 6}, {3: [FLAG.new_watermark(True)]})
+    source = ScriptedSpans({"a": 6}, {3: [FLAG.new_watermark(True)]})
     env.from_source(source).process(generator).with_uid("times").to_sink(CollectSink())
     with pytest.raises(UserFunctionError, match=BY_CLOCK) as caught:
         env.execute()
@@ -126,7 +126,7 @@ def test_a_generator_at_a_source_sends_no_time_after_the_flag_of_the_source(fast
 
 
 def history_and_then(times: int) -> HybridSource[Item]:
-    """Sends the flag when the first source, whose records are as many ms apart, is over."""
+    """Sends the flag at the end of the first source, whose records are ``times`` ms apart."""
 
     class Wide(Spans):
         def read(self, start: Span, stop: Span, /) -> Iterator[RecordBatch[Item]]:
@@ -136,7 +136,7 @@ def history_and_then(times: int) -> HybridSource[Item]:
     return HybridSource([Wide({"a": 3}), Wide({"b": 3})], watermark_at_switch=FLAG)
 
 
-def test_the_flag_of_an_enumerator_has_to_wait_for_the_clock() -> None:
+def test_flag_of_an_enumerator_must_wait_for_the_clock() -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     env = environment()
     env.from_source(history_and_then(NOW), watermarks=strategy).to_sink(CollectSink())
@@ -146,29 +146,29 @@ def test_the_flag_of_an_enumerator_has_to_wait_for_the_clock() -> None:
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_event_time_of_splits_goes_no_further_than_the_flag(fast: bool) -> None:
+def test_event_time_of_splits_ends_with_the_flag(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_strategy_builder().build_as_watermark_strategy()
     env, sink = environment(fast=fast), CollectSink[Any]()
-    env.from_source(history_and_then(100), watermarks=strategy).process(Hear()).to_sink(sink)
+    env.from_source(history_and_then(100), watermarks=strategy).process(WatermarkRecorder()).to_sink(sink)
     env.execute()
     assert sink.results == [-1, 99, 199, True, 2**63 - 1]
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_a_strategy_without_watermarks_says_that_time_is_the_wall_clock(fast: bool) -> None:
+def test_strategy_without_watermarks_sends_the_flag(fast: bool) -> None:
     strategy = EventTimeExtension.new_watermark_generator_builder(number_of).no_watermark()
     env, sink = environment(fast=fast), CollectSink[Any]()
     items = env.from_source(Spans({"a": 3}), watermarks=strategy.build_as_watermark_strategy()).with_parallelism(2)
-    items.process(Hear()).with_parallelism(1).to_sink(sink)
+    items.process(WatermarkRecorder()).with_parallelism(1).to_sink(sink)
     env.execute()
     assert sink.results == [True]
 
 
-# --- What is known after a restart ------------------------------------------------------------------------------------
+# --- After a restart --------------------------------------------------------------------------------------------------
 
 
 def senders(before: list[Any], parallelism: int) -> list[Any]:
-    """What readers have sent by the first offset of a run, after one with readers that had sent ``before``."""
+    """State of the senders at the first offset of a run, after a run whose readers ended with ``before``."""
     ends = {f"s{number}": 2 for number in range(4)}
     source = Spans(ends, bounded=False, assigner=RoundRobinSplitAssigner())
 
@@ -185,16 +185,16 @@ def senders(before: list[Any], parallelism: int) -> list[Any]:
     return [order.sender for order in orders(after, source.split_serializer)]
 
 
-def test_each_reader_goes_on_from_what_it_has_sent() -> None:
+def test_each_reader_continues_from_its_state() -> None:
     before = [(True, 5, False), (False, LONG_MIN, True)]
     assert senders(before, 2) == before
 
 
 @pytest.mark.parametrize("others", [True, False])
-def test_readers_of_another_number_have_the_flag_if_all_had_it_and_begin_anew_in_time(others: bool) -> None:
+def test_rescaled_readers_keep_only_a_common_flag(others: bool) -> None:
     before = [(True, True, 5, True), (False, True, 7, others)]
     assert senders(before, 3) == [(False, False, LONG_MIN, others)] * 3
 
 
-def test_readers_that_have_sent_nothing_begin_anew() -> None:
+def test_readers_that_have_sent_nothing_start_fresh() -> None:
     assert senders([list(NOTHING_SENT)] * 2, 3) == [NOTHING_SENT] * 3

@@ -1,4 +1,4 @@
-"""Timers of both kinds: when they fire, in which order, and what is left of them."""
+"""Timers of both kinds: when they fire, in which order, and the state they leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ both_kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 class Order(NamedTuple):
-    """What a record tells the function to do with the timers of its key."""
+    """A record that sets and deletes timers of its key."""
 
     key: str
     set: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ def key_of(order: Any) -> str:
 
 
 class Alarms(OneInputEventTimeStreamProcessFunction[Order, Any]):
-    """Does what it is told, with the timers of its kind; tells which ones fired, and acts on ``then`` when they do."""
+    """Sets and deletes timers of its kind, emits those that fire, and applies ``then`` when they do."""
 
     def __init__(self, kind: Kind, then: dict[int, Order] | None = None) -> None:
         self.kind = kind
@@ -82,7 +82,7 @@ class Forgetful(Alarms):
 
 
 class Timers:
-    """A harness of ``Alarms``, the same for both kinds."""
+    """A harness of ``Alarms`` with one interface for both kinds."""
 
     def __init__(self, kind: Kind, then: dict[int, Order] | None = None, key: Callable[[Any], str] = key_of) -> None:
         self.kind = kind
@@ -93,7 +93,7 @@ class Timers:
         self.harness.input.push(Order(key, set, unset))
 
     def pass_to(self, time: int) -> list[Any]:
-        """Let it be ``time``; what fires then."""
+        """Advance to ``time`` and return what fires."""
         before = len(self.harness.output.records)
         if self.kind == "event":
             self.harness.input.push_event_time(time)
@@ -107,7 +107,7 @@ class Timers:
 
 
 @both_kinds
-def test_a_timer_fires_once_when_its_time_has_come(kind: Kind) -> None:
+def test_timer_fires_once_at_its_time(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 100, 200)
     timers.order("b", 150)
@@ -120,8 +120,8 @@ def test_a_timer_fires_once_when_its_time_has_come(kind: Kind) -> None:
 
 
 @both_kinds
-def test_there_is_one_for_each_key_and_time(kind: Kind) -> None:
-    """As in Flink, however often it is set (E10)."""
+def test_one_timer_per_key_and_time(kind: Kind) -> None:
+    """As in Flink, no matter how often it is set (E10)."""
     timers = Timers(kind)
     timers.order("a", 100, 100)
     timers.order("b", 100)
@@ -131,7 +131,7 @@ def test_there_is_one_for_each_key_and_time(kind: Kind) -> None:
 
 
 @both_kinds
-def test_they_fire_in_order_of_time_over_all_keys(kind: Kind) -> None:
+def test_timers_fire_in_time_order_over_all_keys(kind: Kind) -> None:
     timers = Timers(kind)
     for time in (300, 100, 500, 200, 400):
         timers.order(f"key {time}", time, time + 1000)
@@ -140,7 +140,7 @@ def test_they_fire_in_order_of_time_over_all_keys(kind: Kind) -> None:
 
 
 @both_kinds
-def test_an_earlier_one_may_be_set_after_a_later_one(kind: Kind) -> None:
+def test_earlier_timer_may_be_set_after_a_later_one(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 300)
     timers.order("b", 200)
@@ -149,7 +149,7 @@ def test_an_earlier_one_may_be_set_after_a_later_one(kind: Kind) -> None:
 
 
 @both_kinds
-def test_one_that_is_taken_back_does_not_fire(kind: Kind) -> None:
+def test_deleted_timer_does_not_fire(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 100, 200, 300, unset=(200, 250))
     timers.order("b", 200)
@@ -161,7 +161,7 @@ def test_one_that_is_taken_back_does_not_fire(kind: Kind) -> None:
 
 
 @both_kinds
-def test_one_may_be_set_again_after_it_was_taken_back_and_after_it_fired(kind: Kind) -> None:
+def test_timer_may_be_set_again(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 100, unset=(100,))
     timers.order("a", 100)
@@ -171,7 +171,7 @@ def test_one_may_be_set_again_after_it_was_taken_back_and_after_it_fired(kind: K
 
 
 @both_kinds
-def test_one_in_the_past_fires_as_soon_as_time_moves(kind: Kind) -> None:
+def test_timer_in_the_past_fires_when_time_moves(kind: Kind) -> None:
     timers = Timers(kind)
     timers.pass_to(100)
     timers.order("a", 50, 100)
@@ -182,13 +182,13 @@ def test_one_in_the_past_fires_as_soon_as_time_moves(kind: Kind) -> None:
 
 
 def timers_now(kind: Kind, before: int, after: int) -> int:
-    """Processing timers that are due fire at the end of the micro-batch already."""
+    """Processing timers that are due fire at the end of the same micro-batch."""
     return after if kind == "event" else before
 
 
 @both_kinds
 def test_timers_set_while_timers_fire(kind: Kind) -> None:
-    """Those that are due fire in their turn, the others later."""
+    """Timers that are due fire in the same round, the others later."""
     timers = Timers(kind, then={100: Order("", (150, 50, 300, 400)), 150: Order("", (160,)), 400: Order("", (500,))})
     timers.order("a", 100)
     timers.order("b", 155, 200)
@@ -207,7 +207,7 @@ def test_timers_set_while_timers_fire(kind: Kind) -> None:
 
 
 @both_kinds
-def test_timers_taken_back_while_timers_fire(kind: Kind) -> None:
+def test_timers_deleted_while_timers_fire(kind: Kind) -> None:
     timers = Timers(kind, then={100: Order("", unset=(100, 200, 999)), 300: Order("", (350,), unset=(350,))})
     timers.order("a", 100, 200, 300)
     timers.order("b", 200)
@@ -216,7 +216,7 @@ def test_timers_taken_back_while_timers_fire(kind: Kind) -> None:
 
 
 @both_kinds
-def test_a_timer_set_again_while_timers_fire_does_not_fire_twice(kind: Kind) -> None:
+def test_timer_set_again_while_timers_fire_fires_once(kind: Kind) -> None:
     timers = Timers(kind, then={100: Order("", (200,), unset=(200,)), 150: Order("", (200,))})
     timers.order("a", 100, 150, 200)
     assert [time for _, time, _ in timers.pass_to(400)] == [100, 150, 200]
@@ -225,7 +225,7 @@ def test_a_timer_set_again_while_timers_fire_does_not_fire_twice(kind: Kind) -> 
 @both_kinds
 @pytest.mark.parametrize("restarts", [False, True])
 def test_ten_thousand_timers_of_one_key(kind: Kind, restarts: bool) -> None:
-    """Set in any order, every tenth taken back."""
+    """Set in any order, every tenth deleted."""
     timers = Timers(kind)
     count = 10_000
     times = [1 + number * 7919 % count for number in range(count)]
@@ -245,7 +245,7 @@ def test_ten_thousand_timers_of_one_key(kind: Kind, restarts: bool) -> None:
 @both_kinds
 @pytest.mark.parametrize("restarts", [False, True])
 def test_many_keys_with_timers_far_apart(kind: Kind, restarts: bool) -> None:
-    """Enough for many pages of keyed state, of which each knows its earliest."""
+    """Enough for many pages of keyed state, each with its earliest timer."""
     timers = Timers(kind)
     for number in range(1000):
         timers.order(f"key {number}", 10 * number + 10, 20_000)
@@ -259,12 +259,12 @@ def test_many_keys_with_timers_far_apart(kind: Kind, restarts: bool) -> None:
 
 
 @both_kinds
-def test_keys_that_come_and_go_in_great_numbers(kind: Kind) -> None:
-    """The pages of keyed state become more when keys come, and are given up when all are gone."""
+def test_many_keys_that_come_and_go(kind: Kind) -> None:
+    """Pages of keyed state split when keys are added, and are removed with the last keys."""
     harness = OneInputHarness(Forgetful(kind), key=key_of)
     for round_number in range(3):
         start = round_number * 10_000
-        for late in (9000, 1000):  # the earlier ones when most pages are there
+        for late in (9000, 1000):  # the earlier timers once most pages exist
             harness.input.push(*(Order(f"key {number}", (start + late + number,)) for number in range(500)))
         for time in (1499, 9999):
             if kind == "event":
@@ -278,7 +278,7 @@ def test_keys_that_come_and_go_in_great_numbers(kind: Kind) -> None:
 
 
 @both_kinds
-def test_they_survive_a_restart(kind: Kind) -> None:
+def test_timers_survive_a_restart(kind: Kind) -> None:
     timers = Timers(kind)
     timers.order("a", 100, 200)
     timers.harness.restart()
@@ -292,8 +292,8 @@ def test_they_survive_a_restart(kind: Kind) -> None:
 
 
 @both_kinds
-def test_what_is_left_fires_at_the_end_of_input(kind: Kind) -> None:
-    """Flink drops the processing-time timers that are left."""
+def test_remaining_timers_fire_at_the_end_of_input(kind: Kind) -> None:
+    """Flink drops the remaining processing timers."""
     timers = Timers(kind)
     timers.order("a", 2**40, 100)
     timers.order("b", 200)
@@ -303,8 +303,8 @@ def test_what_is_left_fires_at_the_end_of_input(kind: Kind) -> None:
     assert timers.harness.output.records[-2:] == ["end", "end"]
 
 
-def test_a_processing_timer_that_sets_itself_anew_comes_to_an_end() -> None:
-    """In Flink's batch mode it goes on for ever."""
+def test_repeating_processing_timer_stops_at_the_end() -> None:
+    """In Flink's batch mode it repeats forever."""
     timers = Timers("processing", then={time: Order("", (time + 10,)) for time in range(1000)})
     timers.order("a", 100)
     timers.harness.end()
@@ -312,14 +312,14 @@ def test_a_processing_timer_that_sets_itself_anew_comes_to_an_end() -> None:
 
 
 def test_event_timers_set_at_the_end_fire_too() -> None:
-    """As in Flink: what follows from a timer may be as important as the timer."""
+    """As in Flink: the consequences of a timer may be as important as the timer."""
     timers = Timers("event", then={100: Order("", (200, 2**50))})
     timers.order("a", 100)
     timers.harness.end()
     assert [fired.timestamp for fired in timers.harness.output.records[:-1]] == [100, 200, 2**50]
 
 
-def test_all_inputs_have_to_end() -> None:
+def test_timers_wait_for_the_end_of_all_inputs() -> None:
     timers = OneInputHarness(Alarms("processing"), key=key_of, channels=2)
     timers.input.push(Order("a", (100,)))
     timers.input.end(channel=0)
@@ -328,8 +328,8 @@ def test_all_inputs_have_to_end() -> None:
     assert timers.output.records == [Fired("a", 100, 0), "end"]
 
 
-def test_what_an_event_timer_gives_has_its_time_and_what_a_processing_timer_gives_has_none() -> None:
-    """In Flink neither has one, so that a window behind it fails."""
+def test_only_output_of_event_timers_has_a_timestamp() -> None:
+    """In Flink neither has one, so that a downstream window fails."""
     event, processing = Timers("event"), Timers("processing")
     for timers in (event, processing):
         timers.harness.input.push(Order("a", (100, 150)), timestamp=7)
@@ -338,8 +338,8 @@ def test_what_an_event_timer_gives_has_its_time_and_what_a_processing_timer_give
     assert processing.harness.output.timestamps == [None, None]
 
 
-def test_timers_fire_before_event_time_goes_on() -> None:
-    """Flink tells the time first (E1, H2): what a timer emits is late for the next function."""
+def test_timers_fire_before_event_time_is_forwarded() -> None:
+    """Flink forwards event time first (E1, H2), so the output of a timer is late downstream."""
     timers = Timers("event")
     timers.order("a", 100)
     timers.pass_to(150)
@@ -349,7 +349,7 @@ def test_timers_fire_before_event_time_goes_on() -> None:
     ]
 
 
-def test_processing_time_stands_still_within_a_micro_batch() -> None:
+def test_processing_time_is_constant_within_a_micro_batch() -> None:
     clock = ManualClock(1000, step=ms(1))
     told: list[int] = []
 
@@ -365,7 +365,7 @@ def test_processing_time_stands_still_within_a_micro_batch() -> None:
 
 
 @both_kinds
-def test_a_key_goes_with_its_last_timer_unless_keys_are_remembered(kind: Kind) -> None:
+def test_key_is_removed_with_its_last_timer(kind: Kind) -> None:
     harnesses = [OneInputHarness(function, key=key_of) for function in (Alarms(kind), Forgetful(kind))]
     for harness in harnesses:
         harness.input.push(Order("a", (100,)), Order("b", (200,)), Order("c"))
@@ -380,7 +380,7 @@ def test_a_key_goes_with_its_last_timer_unless_keys_are_remembered(kind: Kind) -
 
 
 @both_kinds
-def test_the_key_of_what_a_timer_gives_is_checked(kind: Kind) -> None:
+def test_kept_key_is_checked_in_timers(kind: Kind) -> None:
     wrong = OneInputHarness(Alarms(kind), key=key_of, output_key=lambda record: "b")
     wrong.input.push(Order("b", (100,)), Order("a", (200,)))
     with pytest.raises(UserFunctionError, match="InvalidKeyError") as caught:
@@ -390,7 +390,7 @@ def test_the_key_of_what_a_timer_gives_is_checked(kind: Kind) -> None:
 
 
 class Misplaced(OneInputEventTimeStreamProcessFunction[Any, Any]):
-    """Reaches for timers where it has none."""
+    """Accesses timers where there are none."""
 
     def __init__(self, callback: str, action: Callable[[Any], Any]) -> None:
         self.callback = callback
@@ -424,7 +424,7 @@ ACTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("callback", ["open", "on_event_time_watermark", "end_input"])
-def test_where_there_is_no_key_there_are_no_timers(callback: str, action: str) -> None:
+def test_timers_require_a_current_key(callback: str, action: str) -> None:
     with pytest.raises(UserFunctionError, match=r"no current key here.*apply_to_all_partitions") as caught:
         drive(OneInputHarness[Any, Any](Misplaced(callback, ACTIONS[action]), key=str))
     assert (caught.value.callback, caught.value.cause_type) == (callback, "ContractError")
@@ -445,7 +445,7 @@ def drive(harness: OneInputHarness[Any, Any]) -> None:
     ],
 )
 def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) -> None:
-    """As in Flink, current_time included."""
+    """As in Flink, including current_time."""
     with pytest.raises(UserFunctionError, match=r"keyed stream\. Call key_by before process") as caught:
         drive(OneInputHarness[Any, Any](Misplaced("process_record", action)))
     assert caught.value.cause_type == "ContractError"
@@ -453,7 +453,7 @@ def test_processing_time_is_for_keyed_functions(action: Callable[[Any], Any]) ->
 
 @pytest.mark.parametrize("action", ACTIONS.values())
 def test_event_timers_are_for_keyed_functions(action: Callable[[Any], Any]) -> None:
-    """Event time itself is told everywhere, as in Flink."""
+    """Event time itself is available everywhere, as in Flink."""
     with pytest.raises(UserFunctionError, match=r"keyed stream\. Call key_by before process"):
         drive(OneInputHarness[Any, Any](Misplaced("end_input", action)))
     times = []
@@ -462,7 +462,7 @@ def test_event_timers_are_for_keyed_functions(action: Callable[[Any], Any]) -> N
     assert times == [LONG_MAX]
 
 
-def test_a_visit_to_all_partitions_may_set_timers() -> None:
+def test_apply_to_all_partitions_may_set_timers() -> None:
     class Everywhere(Alarms):
         def on_event_time_watermark(self, timestamp: int, output: Any, ctx: Any) -> None:
             if timestamp == 10:
@@ -476,13 +476,13 @@ def test_a_visit_to_all_partitions_may_set_timers() -> None:
     assert sorted(harness.output.records) == [Fired("a", 20, 20), Fired("b", 20, 20)]
 
 
-def test_functions_without_the_callback_lose_nothing_by_it() -> None:
-    class Deaf(OneInputStreamProcessFunction[str, str]):
+def test_function_without_the_callback_is_not_affected() -> None:
+    class WithoutCallback(OneInputStreamProcessFunction[str, str]):
         def process_record(self, record: str, output: Any, ctx: Any) -> None:
             ctx.processing_time_manager.register_timer(5)
             output.collect(record)
 
-    harness = OneInputHarness(Deaf(), key=str)
+    harness = OneInputHarness(WithoutCallback(), key=str)
     harness.input.push("a")
     harness.advance_clock(ms(10))
     assert (harness.output.records, harness.processing_timers("a")) == (["a"], [])

@@ -1,4 +1,4 @@
-"""Timestamps of records: where they come from, how they travel, and who sees them."""
+"""Timestamps of records: their origin, how they are sent, and where they are visible."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ EVENT_TIME = EventTimeExtension.EVENT_TIME_WATERMARK_DECLARATION
 both = pytest.mark.parametrize("key", [None, str], ids=["plain", "keyed"])
 
 
-def tell(record: Any, output: Any, ctx: Any) -> None:
+def emit_stamped(record: Any, output: Any, ctx: Any) -> None:
     output.collect((record, ctx.timestamp))
 
 
 @both
-def test_what_is_emitted_for_a_record_has_its_timestamp(key: Any) -> None:
-    harness = OneInputHarness[str, Any](one_input(process_record=tell), key=key)
+def test_output_has_the_timestamp_of_its_record(key: Any) -> None:
+    harness = OneInputHarness[str, Any](one_input(process_record=emit_stamped), key=key)
     harness.input.push_all([StampedRecord("a", 5), StampedRecord("b"), StampedRecord("c", -3), StampedRecord("d", 0)])
     harness.input.push("e")
     assert harness.output.elements == [
@@ -60,8 +60,8 @@ def test_what_is_emitted_for_a_record_has_its_timestamp(key: Any) -> None:
 
 @both
 @pytest.mark.parametrize("timestamp", [None, 5])
-def test_a_timestamp_that_is_set_is_that_of_one_record(key: Any, timestamp: int | None) -> None:
-    """In Flink it sticks: "c" would have 9 as well."""
+def test_overwritten_timestamp_applies_to_one_record(key: Any, timestamp: int | None) -> None:
+    """In Flink it stays in effect: "c" would have 9 as well."""
 
     def process(record: Any, output: Any, ctx: Any) -> None:
         output.collect("a")
@@ -75,7 +75,7 @@ def test_a_timestamp_that_is_set_is_that_of_one_record(key: Any, timestamp: int 
 
 
 @both
-def test_both_outputs_inherit(key: Any) -> None:
+def test_both_outputs_inherit_the_timestamp(key: Any) -> None:
     def process(record: Any, first: Any, second: Any, ctx: Any) -> None:
         first.collect(record)
         second.collect_and_overwrite_timestamp(record, 9)
@@ -87,8 +87,8 @@ def test_both_outputs_inherit(key: Any) -> None:
     assert harness.second_output.timestamps == [9, 5, 9, None]
 
 
-def test_two_inputs_each_with_its_own() -> None:
-    function = two_inputs(process_record_from_first_input=tell, process_record_from_second_input=tell)
+def test_two_inputs_have_their_own_timestamps() -> None:
+    function = two_inputs(process_record_from_first_input=emit_stamped, process_record_from_second_input=emit_stamped)
     harness = TwoInputNonBroadcastHarness[Any, Any, Any](function, first_key=str, second_key=str)
     harness.first_input.push("a", timestamp=5)
     harness.second_input.push("a")
@@ -99,12 +99,12 @@ def test_two_inputs_each_with_its_own() -> None:
 
 
 @pytest.mark.parametrize("key", [None, str])
-def test_what_a_broadcast_record_brings_forth_has_its_timestamp(key: Any) -> None:
-    """In Flink it has that of whatever record came before."""
+def test_output_for_a_broadcast_record_has_its_timestamp(key: Any) -> None:
+    """In Flink it has the timestamp of the previous record of any input."""
     function = broadcast_side(
-        process_record_from_non_broadcast_input=tell,
+        process_record_from_non_broadcast_input=emit_stamped,
         process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
-            lambda output, partition: tell(record, output, partition)
+            lambda output, partition: emit_stamped(record, output, partition)
         ),
     )
     harness = TwoInputBroadcastHarness[str, str, Any](function, key=key)
@@ -119,7 +119,7 @@ def test_what_a_broadcast_record_brings_forth_has_its_timestamp(key: Any) -> Non
 
 
 class Everywhere(OneInputEventTimeStreamProcessFunction[Any, Any]):
-    """Emits from every callback; each record sets both kinds of timers, for 10."""
+    """Emits from every callback. Each record registers both kinds of timers, for time 10."""
 
     def init_event_time_process_function(self, manager: Any) -> None:
         self.event_time = manager
@@ -156,7 +156,7 @@ class Everywhere(OneInputEventTimeStreamProcessFunction[Any, Any]):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect(f"{what} {partition.timestamp}"))
 
 
-def test_only_records_and_event_timers_have_a_moment() -> None:
+def test_only_records_and_event_timers_have_a_timestamp() -> None:
     harness = OneInputHarness[Any, Any](Everywhere(), key=str)
     harness.input.push("a", timestamp=5)
     harness.input.push_watermark(W.new_watermark(1))
@@ -180,7 +180,7 @@ def test_only_records_and_event_timers_have_a_moment() -> None:
 
 
 class Stamping(OneInputStreamProcessFunction[int, int]):
-    """Gives most records a timestamp, and leaves every third one without."""
+    """Assigns a timestamp to most records, and none to every third."""
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
         if record % 3 == 0:
@@ -230,23 +230,23 @@ def second_of_two(record: Any, first: Any, second: Any, ctx: Any) -> None:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("fast", [False, True])
-def test_timestamps_take_every_way_that_records_take(way: str, parallelism: int, fast: bool) -> None:
-    """Stamped and unstamped records mixed in one frame, frames split anywhere."""
+def test_timestamps_pass_through_every_kind_of_edge(way: str, parallelism: int, fast: bool) -> None:
+    """Records with and without timestamps in one frame, and frames split anywhere."""
     numbers = range(6000)
     for seed in range(2):
         sink = CollectSink[tuple[int, int | None]]()
         env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[2500], fast=fast))
         env.set_parallelism(parallelism)
         stamped = env.from_collection(numbers).process(Stamping())
-        WAYS[way](stamped).process(tell).to_sink(sink)
+        WAYS[way](stamped).process(emit_stamped).to_sink(sink)
         env.execute()
         assert sorted(sink.results) == expected(numbers)
 
 
-def test_a_broadcast_record_takes_its_timestamp_everywhere() -> None:
+def test_broadcast_record_keeps_its_timestamp() -> None:
     function = broadcast_side(
         process_record_from_broadcast_input=lambda record, ctx: ctx.apply_to_all_partitions(
-            lambda output, partition: tell(record, output, partition)
+            lambda output, partition: emit_stamped(record, output, partition)
         )
     )
     env, sink = ExecutionEnvironment.get_instance(LocalRuntime(batches=[7])), CollectSink[Any]()
@@ -258,10 +258,10 @@ def test_a_broadcast_record_takes_its_timestamp_everywhere() -> None:
 
 
 @pytest.mark.parametrize("aligned", [False, True])
-def test_signals_between_them_change_nothing(aligned: bool) -> None:
-    """An aligned one holds back what is behind it, until the other channel has sent it too."""
+def test_signals_do_not_change_timestamps(aligned: bool) -> None:
+    """An aligned watermark holds back later elements until the other channel has sent it too."""
     w = new_builder("w").type_long().combine_wait_for_all_channels(True).aligned(aligned).build()
-    harness = OneInputHarness[Any, Any](one_input(process_record=tell), channels=2, declarations=[w])
+    harness = OneInputHarness[Any, Any](one_input(process_record=emit_stamped), channels=2, declarations=[w])
     stamped = [StampedRecord("a", 1), StampedRecord("b"), StampedRecord("c", 3), StampedRecord("d", 4)]
     harness.input.push_all([*stamped[:1], w.new_watermark(1), *stamped[1:3], w.new_watermark(2), *stamped[3:]])
     assert len(harness.output.records) == (1 if aligned else 4)
@@ -272,15 +272,15 @@ def test_signals_between_them_change_nothing(aligned: bool) -> None:
 
 
 def keyed_behind_a_run() -> Driver:
-    """A function that takes runs, before an edge to two keyed subtasks."""
+    """A function that takes batches, upstream of two keyed subtasks."""
     env = local_environment()
     mapped = env.from_collection(list[int]()).with_parallelism(2).map(abs).with_uid("map").with_parallelism(1)
     mapped.key_by(int).process(one_input()).with_uid("keyed").with_parallelism(2).to_sink(CollectSink())
     return Driver(env.build_plan(), "map").open()
 
 
-def test_frames_of_both_kinds_are_put_together() -> None:
-    """On Spark what is sent in one micro-batch becomes one frame."""
+def test_frames_with_and_without_timestamps_are_joined() -> None:
+    """On Spark the output of one micro-batch becomes one frame."""
     driver = keyed_behind_a_run()
     given_timestamps: list[Timestamps] = [None, [10, 20, None, 40], None, [50, 60, 70, 80]]
     for timestamps in given_timestamps:
@@ -297,7 +297,7 @@ def in_order(frames: list[Frame]) -> list[tuple[Any, int | None]]:
     return [pair for frame in frames for pair in pairs(frame)]
 
 
-def test_where_nothing_has_a_timestamp_nothing_is_sent_about_it() -> None:
+def test_no_timestamps_are_sent_if_there_are_none() -> None:
     driver = keyed_behind_a_run()
     driver.subtask.receive(0, RecordBatch([1, 2, 3, 4]), [])
     plain = driven(lambda numbers: numbers.process(one_input(process_record=same)).with_uid("f"))
@@ -314,10 +314,10 @@ RECORDS = st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99), 
 
 
 @given(RECORDS, st.data())
-def test_a_channel_keeps_each_record_with_its_timestamp(
+def test_channel_keeps_each_record_with_its_timestamp(
     records: list[tuple[int, int | None, str]], data: st.DataObject
 ) -> None:
-    """However records are added to it, one by one or as runs, and wherever the frame is split."""
+    """No matter whether records are added one by one or in batches, and where the frame is split."""
     writer = ChannelWriter(0, 0, 0)
     for record, timestamp, how in records:
         if how == "run":

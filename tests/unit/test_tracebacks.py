@@ -1,4 +1,4 @@
-"""What users see of an error: one message, and their own frames."""
+"""Tracebacks that users see: one message, and their own frames."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def check(error: Dsv2Error, *, in_user_code: bool) -> None:
 
 
 @programs
-def test_one_message_and_the_frames_of_the_user(build: Callable[[Any], Any], fails_in_user_code: bool) -> None:
+def test_one_message_and_the_users_frames(build: Callable[[Any], Any], fails_in_user_code: bool) -> None:
     check(failure_of(build), in_user_code=fails_in_user_code)
 
 
 @programs
-def test_all_frames_if_the_environment_says_so(
+def test_environment_variable_shows_all_frames(
     build: Callable[[Any], Any], fails_in_user_code: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DSV2_FULL_TRACEBACKS", "1")
@@ -97,7 +97,7 @@ def test_all_frames_if_the_environment_says_so(
     assert ("in fail_on_purpose\n" in text) == fails_in_user_code
 
 
-def test_harnesses_too() -> None:
+def test_harness_shows_the_users_frames() -> None:
     harness = OneInputHarness[Any, Any](Fails())
     with pytest.raises(UserFunctionError) as failed:
         harness.input.push(1)
@@ -105,7 +105,7 @@ def test_harnesses_too() -> None:
     assert isinstance(failed.value.cause, ValueError)
 
 
-def test_a_failed_job_says_the_same_each_time() -> None:
+def test_failed_job_raises_the_same_error_each_time() -> None:
     env = ExecutionEnvironment.get_instance(runtime="local")
     env.from_collection([1]).process(Fails()).to_sink(CollectSink())
     job = env.execute_async()

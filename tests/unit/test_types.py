@@ -1,4 +1,4 @@
-"""Which classes a job brings, as its program mentions them; and what cannot make the trip to the workers."""
+"""The classes that a job registers because its program mentions them, and errors about unpicklable objects."""
 
 from __future__ import annotations
 
@@ -63,23 +63,23 @@ def brings(registry: TypeRegistry, kind: type) -> bool:
         return False
 
 
-def test_the_classes_of_the_functions_module_and_the_data_classes_that_it_imports() -> None:
+def test_classes_of_the_function_module_are_registered() -> None:
     registry = registry_of(lambda env, numbers: numbers.process(Function()))
     assert brings(registry, OfThisModule)
     assert brings(registry, Function)
     assert brings(registry, Tweet)
-    assert not brings(registry, Popen)  # imported here as well, but it does more than to hold values
+    assert not brings(registry, Popen)  # imported here as well, but more than a data class
     assert not brings(registry, Path)
-    assert not brings(registry, struct_time)  # a tuple, but without named fields
+    assert not brings(registry, struct_time)  # a tuple without named fields
 
 
-def test_no_module_no_class() -> None:
+def test_other_classes_are_not_registered() -> None:
     registry = registry_of(lambda env, numbers: numbers.to_sink(CollectSink()))
     assert not brings(registry, OfThisModule)
 
 
 def other_module(code: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A module that can be imported, made of ``code``."""
+    """An importable module with ``code``."""
     module = ModuleType("other_module_of_the_program")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(code, vars(module))
@@ -96,7 +96,7 @@ def other_module(code: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
     ids=["map", "filter", "field", "key selector"],
 )
-def test_the_classes_of_the_modules_of_plain_functions(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classes_of_modules_of_plain_functions(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     other = other_module("class Made: ...\ndef make(record): return Made()", monkeypatch)
     assert brings(registry_of(lambda env, numbers: build(numbers, other.make)), other.Made)
 
@@ -132,7 +132,7 @@ def function_of(kind: Any) -> Any:
 
 
 @pytest.mark.parametrize(("place", "build"), MENTIONS, ids=[place for place, _ in MENTIONS])
-def test_classes_defined_inside_of_functions_are_found_where_the_program_mentions_them(place: str, build: Any) -> None:
+def test_mentioned_local_classes_are_registered(place: str, build: Any) -> None:
     @dataclass(frozen=True)
     class Local:
         value: int
@@ -140,7 +140,7 @@ def test_classes_defined_inside_of_functions_are_found_where_the_program_mention
     assert brings(registry_of(lambda env, numbers: build(env, numbers, Local)), Local)
 
 
-def test_a_value_brings_its_class_wherever_that_is_from() -> None:
+def test_class_of_a_value_is_registered() -> None:
     registry = registry_of(lambda env, numbers: numbers.process(Function([Path(), PurePosixPath()])))
     assert brings(registry, type(Path()))
     assert brings(registry, PurePosixPath)
@@ -157,25 +157,25 @@ SOURCES["one after the other"] = (HybridSource([Spans({"a": 1}), SOURCES["postgr
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_source_brings_the_classes_of_the_records_that_it_makes(name: str) -> None:
+def test_source_registers_its_record_classes(name: str) -> None:
     source, kinds = SOURCES[name]
     registry = registry_of(lambda env, numbers: env.from_source(source).to_sink(CollectSink()))
     assert all(brings(registry, kind) for kind in kinds)
 
 
-def test_a_function_of_the_standard_library_does_not_bring_its_neighbours() -> None:
+def test_standard_library_modules_are_not_registered() -> None:
     registry = registry_of(lambda env, numbers: numbers.key_by(getoutput).process(Function(getoutput)).map(getoutput))
     assert not brings(registry, Popen)
 
 
-def test_a_class_of_another_module_that_code_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_called_class_of_another_module_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     other = other_module("class Made: ...", monkeypatch)
     made = other.Made
     assert brings(registry_of(lambda env, numbers: numbers.map(lambda number: made())), made)
 
 
-def test_what_code_merely_calls_is_not_for_bytes_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program may start processes; what is written in its checkpoint may not, on its account."""
+def test_called_non_data_class_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program may start processes. The bytes of its checkpoint must not be able to."""
     program = {"__name__": "__main__"}
     exec("from subprocess import Popen\nfrom uuid import UUID\ndef f(r): return Popen, UUID", program)
     registry = registry_of(lambda env, numbers: numbers.map(program["f"]))  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ print(values == [registry.find(*name)(1) for name in names], [type(value).__qual
 """
 
 
-def test_a_registry_is_the_same_in_another_process(tmp_path: Path) -> None:
+def test_registry_is_the_same_in_another_process(tmp_path: Path) -> None:
     class Local(NamedTuple):
         value: int
 
@@ -211,7 +211,7 @@ def test_a_registry_is_the_same_in_another_process(tmp_path: Path) -> None:
     assert told == f"True {[name for _, name in names]}\n"
 
 
-def test_an_unknown_class_is_named_with_the_way_out() -> None:
+def test_unknown_class_is_named_with_a_remedy() -> None:
     with pytest.raises(CorruptDataError) as caught:
         registry_of(lambda env, numbers: numbers.map(str)).find("app.records", "Tweet")
     assert str(caught.value) == (
@@ -243,7 +243,7 @@ REFUSED: list[tuple[Callable[[Any, Any], object], str]] = [
 
 
 @pytest.mark.parametrize(("build", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
-def test_what_cannot_be_pickled_is_named_with_its_place(build: Any, message: str) -> None:
+def test_unpicklable_object_is_named_with_its_location(build: Any, message: str) -> None:
     with pytest.raises(SerializationError) as caught:
         registry_of(build)
     here = f"{build.__code__.co_filename}:{build.__code__.co_firstlineno}"

@@ -1,4 +1,4 @@
-"""Automatic uids: what they are made from, what does not change them, and who is told to give better ones."""
+"""Automatic uids: what they depend on, what they do not depend on, and the warnings about them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def key(record: Any) -> Any:
 
 
 def plan_of(build: Callable[[ExecutionEnvironment, Any], object]) -> Plan:
-    """What ``build`` makes of an environment and a stream with a uid."""
+    """The plan that ``build`` makes from an environment and a stream with a uid."""
     env = ExecutionEnvironment.get_instance("local")
     build(env, env.from_collection([1]).with_uid("numbers"))
     return env.build_plan()
@@ -97,16 +97,16 @@ DIFFERENT: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_the_automatic_uid_stays(change: str) -> None:
+def test_automatic_uid_stays(change: str) -> None:
     assert uid_of(Sum, SAME[change]) == uid_of(Sum, add_sum)
 
 
 @pytest.mark.parametrize("change", DIFFERENT)
-def test_the_automatic_uid_changes(change: str) -> None:
+def test_automatic_uid_changes(change: str) -> None:
     assert uid_of(Sum, DIFFERENT[change]) != uid_of(Sum, add_sum)
 
 
-def test_operators_of_two_classes_that_change_places_keep_theirs() -> None:
+def test_swapped_operators_of_different_classes_keep_uids() -> None:
     def uids(*functions: type[Sum]) -> dict[type, str]:
         plan = plan_of(lambda env, numbers: [numbers.key_by(key).process(function()) for function in functions])
         return {type(operator.body): operator.uid for operator in plan.operators}
@@ -114,7 +114,7 @@ def test_operators_of_two_classes_that_change_places_keep_theirs() -> None:
     assert uids(Sum, Greatest) == uids(Greatest, Sum)
 
 
-def test_an_automatic_uid_has_the_name_of_the_class_or_of_the_callable() -> None:
+def test_automatic_uid_has_the_name_of_its_class() -> None:
     plan = plan_of(
         lambda env, numbers: numbers.map(key).map(lambda record: record).process(Stateless()).to_sink(PrintSink())
     )
@@ -122,7 +122,7 @@ def test_an_automatic_uid_has_the_name_of_the_class_or_of_the_callable() -> None
     assert names == ["", "key", "MapFunction", "Stateless", "PrintSink"]
 
 
-def test_windows_are_known_by_what_they_keep_too() -> None:
+def test_uids_of_windows_depend_on_their_aggregation() -> None:
     plan = plan_of(
         lambda env, numbers: [
             numbers.key_by(key).process(reduce(WindowStrategy.tumbling(ms(size)), max)) for size in (1, 2)
@@ -132,7 +132,7 @@ def test_windows_are_known_by_what_they_keep_too() -> None:
     assert not any(operator.twin for operator in plan.operators)
 
 
-# --- Operators that cannot be told apart ------------------------------------------------------------------------------
+# --- Identical operators ----------------------------------------------------------------------------------------------
 
 
 def refusal(build: Callable[[ExecutionEnvironment, Any], object]) -> str | None:
@@ -145,7 +145,7 @@ def refusal(build: Callable[[ExecutionEnvironment, Any], object]) -> str | None:
     return None
 
 
-def test_two_that_only_their_order_tells_apart_are_refused_with_both_places() -> None:
+def test_identical_operators_are_refused_with_locations() -> None:
     text = refusal(lambda env, numbers: [add_sum(env, numbers), add_sum(env, numbers)])
     assert text is not None
     head, first, second, advice = text.splitlines()
@@ -175,22 +175,22 @@ APART: dict[str, Callable[[ExecutionEnvironment, Any], object]] = {
 
 
 @pytest.mark.parametrize("case", TWINS)
-def test_what_cannot_be_told_apart_is_refused(case: str) -> None:
+def test_identical_operators_are_refused(case: str) -> None:
     assert refusal(TWINS[case]) is not None
 
 
 @pytest.mark.parametrize("case", APART)
-def test_what_can_be_told_apart_is_not(case: str) -> None:
+def test_distinguishable_operators_are_accepted(case: str) -> None:
     assert refusal(APART[case]) is None
 
 
-def test_they_have_different_uids_all_the_same() -> None:
+def test_identical_operators_still_have_different_uids() -> None:
     plan = plan_of(TWINS["of other fields"])
     first, second = (operator.uid for operator in plan.operators if operator.twin)
     assert second == f"{first}-2"
 
 
-def test_an_automatic_uid_gives_way_to_one_that_is_given() -> None:
+def test_given_uid_takes_precedence() -> None:
     taken = uid_of(Sum, add_sum)
     plan = plan_of(lambda env, numbers: [add_sum(env, numbers), numbers.map(str).with_uid(taken)])
     assert len({operator.uid for operator in plan.operators}) == 3
@@ -208,7 +208,7 @@ def warned_of(build: Callable[[ExecutionEnvironment, Any], object]) -> list[tupl
     return [(f"{warning.filename}:{warning.lineno}", str(warning.message)) for warning in caught]
 
 
-def test_a_function_that_keeps_state_without_a_uid_gets_a_warning_at_its_line() -> None:
+def test_missing_uid_is_a_warning_at_the_line() -> None:
     (warning,) = warned_of(add_sum)
     place, text = warning
     file, _, line = place.rpartition(":")
@@ -225,11 +225,11 @@ def test_a_function_that_keeps_state_without_a_uid_gets_a_warning_at_its_line() 
         lambda env, numbers: numbers.process(lambda record, output, ctx: None),
     ],
 )
-def test_others_get_none(build: Any) -> None:
+def test_other_operators_get_no_warning(build: Any) -> None:
     assert warned_of(build) == []
 
 
-# --- What keeps state -------------------------------------------------------------------------------------------------
+# --- Functions with state ---------------------------------------------------------------------------------------------
 
 
 class WithList(Stateless):
@@ -286,11 +286,11 @@ GENERATOR = EventTimeExtension.new_watermark_generator_builder(key)
     [WithList(), Counting(), CountingInside(), Setting(), WithOwnState(), CallableObject()],
     ids=lambda function: type(function).__name__,
 )
-def test_what_may_keep_state(function: Any) -> None:
+def test_functions_that_may_keep_state(function: Any) -> None:
     assert may_keep_state(body_of(function))
 
 
-def test_timers_and_states_of_keys_are_state() -> None:
+def test_timers_and_keyed_states_are_state() -> None:
     assert may_keep_state(body_of(WithTimers(), keyed=True))
     assert may_keep_state(body_of(Sum(), keyed=True))
     assert may_keep_state(body_of(reduce(WindowStrategy.tumbling(ms(1)), max), keyed=True))
@@ -306,5 +306,5 @@ def test_timers_and_states_of_keys_are_state() -> None:
     ],
     ids=["constants", "map", "lambda", "generator"],
 )
-def test_what_keeps_nothing(function: Any) -> None:
+def test_functions_without_state(function: Any) -> None:
     assert not may_keep_state(body_of(function))

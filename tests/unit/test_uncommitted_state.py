@@ -1,4 +1,4 @@
-"""State of micro-batches that were not committed is deleted, and no other file."""
+"""State of uncommitted micro-batches is deleted, and no other file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFT = (
 )  # fmt: skip
 
 
-def test_only_what_later_micro_batches_have_left_is_deleted(tmp_path: Path) -> None:
+def test_only_state_of_later_micro_batches_is_deleted(tmp_path: Path) -> None:
     checkpoint = LocalFolder(str(tmp_path))
     for name in (*COMMITTED, *LEFT):
         checkpoint.write(name, b"x")
@@ -28,6 +28,6 @@ def test_only_what_later_micro_batches_have_left_is_deleted(tmp_path: Path) -> N
     )
 
 
-def test_a_new_checkpoint_has_nothing_to_delete(tmp_path: Path) -> None:
+def test_new_checkpoint_has_nothing_to_delete(tmp_path: Path) -> None:
     discard_uncommitted_state(LocalFolder(str(tmp_path / "none")), 0)
     assert not (tmp_path / "none").exists()

@@ -1,4 +1,4 @@
-"""The flag that makes event time the wall clock: every rule of FLIP-326, its table, and what functions see of it."""
+"""The use-processing-time flag: every rule of FLIP-326, its table, and its effect on functions."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ IDLE = EventTimeExtension.IDLE_STATUS_WATERMARK_DECLARATION
 DECLARED = (EVENT, FLAG, IDLE)
 BY_CLOCK = FLAG.new_watermark(True)
 
-Told: TypeAlias = tuple[int, bool]
-"""A watermark of FLIP-326: its timestamp, and the flag."""
+TimeAndFlag: TypeAlias = tuple[int, bool]
+"""A watermark of FLIP-326: its timestamp and the flag."""
 
 
-def tell(combiner: EventTimeCombiner | EventTimeOfInputs, place: int, told: Told) -> list[int]:
-    """What goes out when a channel or input is told a time, and the flag."""
+def receive(combiner: EventTimeCombiner | EventTimeOfInputs, place: int, told: TimeAndFlag) -> list[int]:
+    """Return the output when a channel or input receives a time and the flag."""
     times = [told[0], PROCESSING_TIME] if told[1] else [told[0]]
     return [moved for time in times if (moved := combiner.update(place, time)) is not None]
 
 
 class TestTable:
-    """Two channels or inputs, each with a time and with the flag or without."""
+    """Two channels or inputs, each with a time, and with or without the flag."""
 
-    CELLS: tuple[tuple[Told, Told, int], ...] = (
+    CELLS: tuple[tuple[TimeAndFlag, TimeAndFlag, int], ...] = (
         ((3, True), (5, True), PROCESSING_TIME),
         ((3, True), (5, False), 5),
         ((3, False), (5, True), 3),
@@ -69,20 +69,20 @@ class TestTable:
     @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
     @pytest.mark.parametrize("kind", [EventTimeCombiner, EventTimeOfInputs])
     @pytest.mark.parametrize(("first", "second", "expected"), CELLS)
-    def test_a_cell(
+    def test_cell(
         self,
-        first: Told,
-        second: Told,
+        first: TimeAndFlag,
+        second: TimeAndFlag,
         expected: int,
         kind: Callable[[int], EventTimeCombiner | EventTimeOfInputs],
         order: tuple[int, int],
     ) -> None:
         combiner = kind(2)
-        moved = [time for place in order for time in tell(combiner, place, (first, second)[place])]
+        moved = [time for place in order for time in receive(combiner, place, (first, second)[place])]
         assert moved[-1] == expected
         assert moved == sorted(moved), "never back"
 
-    def test_what_is_combined_has_the_flag_and_no_time(self) -> None:
+    def test_combined_watermark_has_the_flag_and_no_time(self) -> None:
         """(MIN_VALUE, true): a receiver learns nothing else."""
         harness = OneInputHarness[Any, Any](one_input(), channels=2, declarations=DECLARED)
         harness.input.push_event_time(3, channel=0)
@@ -92,22 +92,22 @@ class TestTable:
 
 
 class TestChannels:
-    """Idle, ended and lagging ones."""
+    """Idle, ended and lagging channels."""
 
-    def test_a_channel_with_the_flag_holds_nobody_back(self) -> None:
+    def test_channel_with_the_flag_holds_nothing_back(self) -> None:
         combiner = EventTimeCombiner(3)
         assert [combiner.update(0, 3), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 3]
         assert combiner.update(0, PROCESSING_TIME) == 5
         assert combiner.update(2, PROCESSING_TIME) == 9
         assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
 
-    def test_it_is_told_once(self) -> None:
+    def test_flag_is_forwarded_once(self) -> None:
         combiner = EventTimeCombiner(1)
         assert [combiner.update(0, PROCESSING_TIME) for _ in range(3)] == [PROCESSING_TIME, None, None]
         assert combiner.update(0, 7) is None, "no way back"
         assert [combiner.deactivate(0), combiner.activate(0), combiner.update(0, 8)] == [None] * 3
 
-    def test_an_idle_channel_may_send_it_and_is_active_then(self) -> None:
+    def test_flag_makes_an_idle_channel_active(self) -> None:
         combiner = EventTimeCombiner(2)
         combiner.deactivate(0)
         assert combiner.update(1, 4) == 4
@@ -115,16 +115,16 @@ class TestChannels:
         assert combiner.update(0, PROCESSING_TIME) is None
         assert combiner.update(1, PROCESSING_TIME) == PROCESSING_TIME
 
-    def test_a_channel_with_the_flag_stays_active(self) -> None:
-        """So that the other one is not the last to fall idle, whose lead would count."""
+    def test_channel_with_the_flag_stays_active(self) -> None:
+        """Otherwise the other channel could be the last to become idle, and its lead would count."""
         combiner = EventTimeCombiner(3)
         assert [combiner.update(0, PROCESSING_TIME), combiner.update(1, 9), combiner.update(2, 5)] == [None, None, 5]
         assert combiner.deactivate(0) is None
         assert combiner.deactivate(1) is None
         assert combiner.deactivate(2) is None, "9 would be the furthest, if all were idle"
 
-    def test_an_idle_channel_without_it_is_waited_for(self) -> None:
-        """That nothing comes for now does not say that a snapshot is over."""
+    def test_idle_channel_without_the_flag_is_waited_for(self) -> None:
+        """An idle channel may still be in its snapshot."""
         combiner = EventTimeCombiner(2)
         combiner.deactivate(0)
         assert combiner.update(1, PROCESSING_TIME) is None
@@ -133,7 +133,7 @@ class TestChannels:
         combiner.deactivate(0)
         assert combiner.end(0) == PROCESSING_TIME, "it will never say anything"
 
-    def test_a_channel_that_lags_behind_is_waited_for(self) -> None:
+    def test_lagging_channel_is_waited_for(self) -> None:
         combiner = EventTimeCombiner(2)
         combiner.deactivate(0)
         assert combiner.update(1, 5) == 5
@@ -142,7 +142,7 @@ class TestChannels:
         assert combiner.update(0, 6) == 6
         assert combiner.update(0, PROCESSING_TIME) == PROCESSING_TIME
 
-    def test_an_ended_channel_is_left_out_with_the_flag_or_without(self) -> None:
+    def test_ended_channel_is_ignored_with_or_without_the_flag(self) -> None:
         combiner = EventTimeCombiner(3)
         assert [combiner.update(0, 1), combiner.update(1, PROCESSING_TIME), combiner.update(2, 7)] == [None, None, 1]
         assert combiner.end(0) == 7
@@ -153,14 +153,14 @@ class TestChannels:
         assert other.update(1, 3) == 3
         assert other.end(1) is None, "with the last channel the input ends, and that says more"
 
-    def test_when_the_last_one_falls_idle_the_furthest_time_counts_not_the_flag_of_one_that_has_ended(self) -> None:
+    def test_flag_of_an_ended_channel_does_not_count(self) -> None:
         combiner = EventTimeCombiner(3)
         combiner.update(0, PROCESSING_TIME)
         combiner.end(0)
         assert [combiner.update(1, 9), combiner.update(2, 5)] == [None, 5]
         assert [combiner.deactivate(1), combiner.deactivate(2)] == [None, 9]
 
-    def test_with_an_idle_channel_nothing_ends_that_was_waited_for(self) -> None:
+    def test_lagging_idle_channel_does_not_release_a_time(self) -> None:
         combiner = EventTimeCombiner(3)
         combiner.update(2, 2)
         combiner.deactivate(2)
@@ -169,11 +169,11 @@ class TestChannels:
         assert [combiner.deactivate(channel) for channel in range(3)] == [None] * 3
         assert [combiner.end(channel) for channel in range(3)] == [None] * 3
 
-    def test_a_gate_knows_who_was_idle_or_had_ended_before(self) -> None:
-        """Its combiner is made only when the first event time comes, and needs no declaration of event time."""
+    def test_late_combiner_includes_idle_and_ended_channels(self) -> None:
+        """Its combiner is created with the first event time, and needs no declaration of event time."""
         heard: list[tuple[str, int | bool]] = []
 
-        class Heard:
+        class Recorder:
             def on_records(self, *args: Any) -> None: ...
 
             def on_watermark(self, input_index: int, identifier: str, value: int | bool) -> None:
@@ -186,7 +186,7 @@ class TestChannels:
             def on_crossing(self, *args: Any) -> NoReturn:
                 raise AssertionError
 
-        gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Heard())
+        gate = InputGate(0, 3, {USE_PROCESSING_TIME: FLAG}, Recorder())
         gate.control(0, STATUS, "", True)
         gate.control(1, 2, "", 0)
         gate.control(2, WATERMARK, USE_PROCESSING_TIME, True)
@@ -197,7 +197,7 @@ class TestChannels:
 
 
 class TestInputs:
-    def test_an_idle_input_without_the_flag_is_waited_for(self) -> None:
+    def test_idle_input_without_the_flag_is_waited_for(self) -> None:
         event_time = EventTimeOfInputs(2)
         event_time.set_idle(0, True)
         assert event_time.update(1, PROCESSING_TIME) is None
@@ -206,21 +206,21 @@ class TestInputs:
         assert event_time.update(0, 4) == 4
         assert event_time.update(0, PROCESSING_TIME) == PROCESSING_TIME
 
-    def test_an_input_with_the_flag_stays_active(self) -> None:
+    def test_input_with_the_flag_stays_active(self) -> None:
         event_time = EventTimeOfInputs(2)
         assert event_time.update(0, PROCESSING_TIME) is None
         assert event_time.set_idle(0, True) is None
         assert event_time.update(1, PROCESSING_TIME) == PROCESSING_TIME
 
     @pytest.mark.parametrize("idle", [False, True])
-    def test_an_ended_input_is_left_out(self, idle: bool) -> None:
+    def test_ended_input_is_ignored(self, idle: bool) -> None:
         event_time = EventTimeOfInputs(2)
         event_time.set_idle(0, idle)
         assert event_time.update(1, PROCESSING_TIME) is None
         assert event_time.end(0) == PROCESSING_TIME
         assert event_time.end(1) == LONG_MAX
 
-    def test_event_time_is_the_clock_from_then_on_and_never_goes_back(self) -> None:
+    def test_event_time_follows_the_clock_and_never_goes_back(self) -> None:
         event_time = EventTimeOfInputs(1)
         assert event_time.follow_clock(100) is None, "not yet"
         assert event_time.update(0, 50) == 50
@@ -230,7 +230,7 @@ class TestInputs:
         assert event_time.end(0) == LONG_MAX
         assert event_time.follow_clock(72) is None
 
-    def test_it_goes_on_after_a_restart(self) -> None:
+    def test_state_survives_a_restart(self) -> None:
         event_time, restored = EventTimeOfInputs(2), EventTimeOfInputs(2)
         event_time.update(0, 3)
         event_time.update(0, PROCESSING_TIME)
@@ -246,15 +246,15 @@ class TestInputs:
 class TestSender:
     """WatermarkToDataOutput."""
 
-    def test_what_is_not_later_stays_here(self) -> None:
+    def test_only_later_times_are_sent(self) -> None:
         sent = SentEventTime()
         assert [sent.sends(time) for time in (5, 5, 3, 6, LONG_MIN)] == [True, False, False, True, False]
 
-    def test_the_flag_always_goes_downstream(self) -> None:
+    def test_flag_is_always_sent(self) -> None:
         sent = SentEventTime()
         assert [sent.sends(time) for time in (5, PROCESSING_TIME, PROCESSING_TIME)] == [True] * 3
 
-    def test_no_time_is_emitted_after_the_flag_and_none_goes_on(self) -> None:
+    def test_no_event_time_after_the_flag(self) -> None:
         sent = SentEventTime()
         sent.sends(PROCESSING_TIME)
         assert not sent.sends(7), "of another origin"
@@ -263,7 +263,7 @@ class TestSender:
                 sent.check(time, 100)
         sent.check(PROCESSING_TIME, 100)
 
-    def test_the_flag_has_to_wait_for_the_clock(self) -> None:
+    def test_flag_must_wait_for_the_clock(self) -> None:
         sent = SentEventTime()
         sent.check(PROCESSING_TIME, -5)
         sent.sends(100)
@@ -272,10 +272,10 @@ class TestSender:
         ):
             sent.check(PROCESSING_TIME, 99)
         sent.check(PROCESSING_TIME, 100)
-        sent.check(101, 99)  # times of events may be in the future
+        sent.check(101, 99)  # event times may be in the future
 
-    def test_what_an_idle_sender_says_does_not_count(self) -> None:
-        """Nobody listens, so it may say it again when it is active."""
+    def test_event_time_of_an_idle_sender_does_not_count(self) -> None:
+        """Receivers ignore it, so the sender may send it again once it is active."""
         sent = SentEventTime()
         sent.idle = True
         assert sent.sends(100)
@@ -283,7 +283,7 @@ class TestSender:
         sent.idle = False
         assert [sent.sends(100), sent.sends(100)] == [True, False]
 
-    def test_it_goes_on_after_a_restart(self) -> None:
+    def test_state_survives_a_restart(self) -> None:
         sent, restored = SentEventTime(), SentEventTime()
         sent.sends(5)
         restored.restore(sent.snapshot())
@@ -295,21 +295,21 @@ class TestSender:
 
 
 class Emitting(OneInputStreamProcessFunction[Watermark, Any]):
-    """Emits the watermarks that it is given."""
+    """Emits the watermarks that it receives as records."""
 
     def process_record(self, record: Watermark, output: Any, ctx: Any) -> None:
         ctx.non_partitioned_context.watermark_manager.emit_watermark(record)
 
 
 class TestEmitting:
-    """The rules of a sender, for what functions emit."""
+    """The rules of a sender, for watermarks that functions emit."""
 
     def emitting(self, now_ms: int = 0) -> OneInputHarness[Any, Any]:
         return OneInputHarness(Emitting(), declarations=DECLARED, clock=ManualClock(now_ms))
 
-    def test_what_goes_downstream(self) -> None:
+    def test_forwarded_watermarks(self) -> None:
         harness = self.emitting(now_ms=10)
-        harness.input.push(FLAG.new_watermark(False))  # as it is anyway
+        harness.input.push(FLAG.new_watermark(False))  # the default
         for time in (4, 4, 3, 6):
             harness.input.push(EVENT.new_watermark(time))
         harness.restart()
@@ -321,7 +321,7 @@ class TestEmitting:
 
     @pytest.mark.parametrize("later", [EVENT.new_watermark(5), FLAG.new_watermark(False)])
     @pytest.mark.parametrize("restarts", [False, True])
-    def test_after_the_flag_there_is_no_way_back(self, later: Watermark, restarts: bool) -> None:
+    def test_flag_cannot_be_revoked(self, later: Watermark, restarts: bool) -> None:
         harness = self.emitting()
         harness.input.push(BY_CLOCK)
         if restarts:
@@ -333,7 +333,7 @@ class TestEmitting:
         assert caught.value.location.startswith(__file__)
 
     @pytest.mark.parametrize("restarts", [False, True])
-    def test_not_before_the_clock_is_there(self, restarts: bool) -> None:
+    def test_flag_before_the_clock_is_refused(self, restarts: bool) -> None:
         harness = self.emitting(now_ms=99)
         harness.input.push(EVENT.new_watermark(100))
         if restarts:
@@ -341,35 +341,35 @@ class TestEmitting:
         with pytest.raises(UserFunctionError, match=r"the wall clock \(99 ms\) is behind"):
             harness.input.push(BY_CLOCK)
 
-    def test_once_the_clock_is_there(self) -> None:
+    def test_flag_after_the_clock_is_sent(self) -> None:
         harness = self.emitting(now_ms=99)
         harness.input.push(EVENT.new_watermark(100))
         harness.advance_clock(ms(1))
         harness.input.push(BY_CLOCK)
         assert harness.output.watermarks == [EVENT.new_watermark(100), BY_CLOCK]
 
-    def test_what_comes_from_upstream_makes_way_for_the_own_flag(self) -> None:
-        """It is no mistake of this function's: a generator without watermarks behind one with them, say."""
+    def test_own_flag_replaces_event_time_from_upstream(self) -> None:
+        """Not an error of this function. It may be, for example, a generator without watermarks after one with them."""
         harness = self.emitting()
         harness.input.push(BY_CLOCK)
         harness.input.push_event_time(3)
         assert harness.output.watermarks == [BY_CLOCK]
 
-    def test_a_generator_behind_the_flag_is_told_so(self) -> None:
+    def test_generator_downstream_of_the_flag_is_refused(self) -> None:
         builder = EventTimeExtension.new_watermark_generator_builder(int).per_event_watermark()
         harness = OneInputHarness(builder.build_as_process_function(), declarations=DECLARED)
         harness.input.push_use_processing_time()
         with pytest.raises(UserFunctionError, match="return POLL for it in on_watermark"):
             harness.input.push(7)
 
-    def test_an_idle_function_says_its_time_again(self) -> None:
+    def test_event_time_is_sent_again_after_idleness(self) -> None:
         harness = self.emitting()
         harness.input.push(IDLE.new_watermark(True), EVENT.new_watermark(5))
         harness.input.push(IDLE.new_watermark(False), EVENT.new_watermark(5), EVENT.new_watermark(5))
         five = LongWatermark(5, EVENT_TIME)
         assert harness.output.elements == [IdleStatus(True), five, IdleStatus(False), five]
 
-    def test_it_has_to_be_declared(self) -> None:
+    def test_flag_must_be_declared(self) -> None:
         harness = OneInputHarness[Any, Any](Emitting(), declarations=[EVENT])
         with pytest.raises(UserFunctionError) as caught:
             harness.input.push(BY_CLOCK)
@@ -377,7 +377,7 @@ class TestEmitting:
 
 
 class Alarm(OneInputEventTimeStreamProcessFunction[int, Any]):
-    """Sets an event timer for each record; tells of timers and of event time, and whether that is the clock."""
+    """Registers an event timer for each record. Emits timers, event time, and whether it is the clock."""
 
     def init_event_time_process_function(self, manager: Any) -> None:
         self.event_time = manager
@@ -423,7 +423,7 @@ class TestFunctionsWithEventTime:
         harness.end()
         assert settle() == [("timer", 151, LONG_MAX), ("time", LONG_MAX, True)]
 
-    def test_what_they_emit_has_their_time_and_is_not_late_downstream(self) -> None:
+    def test_output_of_timers_is_not_late_downstream(self) -> None:
         harness = self.alarm()
         harness.input.push(60, 70)
         harness.input.push_use_processing_time()
@@ -434,7 +434,7 @@ class TestFunctionsWithEventTime:
             BY_CLOCK,
         ]
 
-    def test_one_that_is_set_when_it_is_due_fires_at_the_end_of_the_micro_batch(self) -> None:
+    def test_overdue_timer_fires_at_the_end_of_the_micro_batch(self) -> None:
         harness = self.alarm()
         harness.input.push_use_processing_time()
         harness.input.push(100, 90)
@@ -442,7 +442,7 @@ class TestFunctionsWithEventTime:
         harness.advance_clock(ms(0))
         assert harness.output.records[1:] == [("timer", 90, 100), ("timer", 100, 100)]
 
-    def test_no_event_time_goes_on_and_the_flag_goes_once(self) -> None:
+    def test_flag_is_forwarded_once_and_event_time_is_not(self) -> None:
         harness = self.alarm(channels=2)
         harness.input.push_event_time(5, channel=0)
         harness.input.push_event_time(7, channel=1)
@@ -459,7 +459,7 @@ class TestFunctionsWithEventTime:
             EndOfInput(),
         ]
 
-    def test_a_clock_that_is_behind_event_time_is_waited_for(self) -> None:
+    def test_clock_behind_event_time_is_waited_for(self) -> None:
         """One channel was in the future, and has ended."""
         harness = self.alarm(channels=2)
         harness.input.push_use_processing_time(channel=0)
@@ -473,7 +473,7 @@ class TestFunctionsWithEventTime:
         harness.advance_clock(ms(2))
         assert harness.output.records[2:] == [("timer", 111, 111), ("time", 111, True)]
 
-    def test_the_subtask_asks_to_be_called_for_its_timers(self) -> None:
+    def test_subtask_requests_to_be_woken_for_its_timers(self) -> None:
         harness = self.alarm()
         harness.input.push(500, 300)
         assert harness._subtask.next_deadline() is None, "event time may never come"
@@ -483,7 +483,7 @@ class TestFunctionsWithEventTime:
         harness.advance_clock(ms(200))
         assert harness._subtask.next_deadline() == 500
 
-    def test_of_two_inputs_both_have_to_say_so(self) -> None:
+    def test_two_inputs_must_both_send_the_flag(self) -> None:
         harness = TwoInputNonBroadcastHarness[Any, Any, Any](two_inputs(), declarations=DECLARED)
         harness.first_input.push_event_time(5)
         harness.second_input.push_use_processing_time()
@@ -495,7 +495,7 @@ class TestFunctionsWithEventTime:
         assert harness.output.watermarks[2:] == [BY_CLOCK]
 
     @pytest.mark.parametrize("by_clock", [False, True])
-    def test_a_job_goes_on_without_data_only_if_the_flag_may_come(self, by_clock: bool) -> None:
+    def test_job_needs_the_clock_only_if_the_flag_may_come(self, by_clock: bool) -> None:
         builder = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
         generator: Any = (builder.no_watermark() if by_clock else builder).build_as_process_function()
         env = local_environment()
@@ -511,7 +511,7 @@ class TestFunctionsWithEventTime:
 
 
 class TestPlainFunctions:
-    """To whom the flag is a watermark like any other."""
+    """Functions that handle the flag like any other watermark."""
 
     def hearing(self, poll: Callable[[Watermark], bool]) -> tuple[OneInputHarness[Any, Any], list[Watermark]]:
         heard: list[Watermark] = []
@@ -522,7 +522,7 @@ class TestPlainFunctions:
 
         return OneInputHarness(one_input(on_watermark=on_watermark), declarations=DECLARED, channels=2), heard
 
-    def test_it_is_shown_when_all_channels_have_sent_it(self) -> None:
+    def test_flag_of_all_channels_is_shown(self) -> None:
         harness, heard = self.hearing(lambda watermark: False)
         harness.input.push_use_processing_time(channel=0)
         assert heard == []
@@ -533,8 +533,8 @@ class TestPlainFunctions:
         assert not EventTimeExtension.is_use_processing_time_watermark(EVENT_TIME)
         assert harness.progress.watermarks == {USE_PROCESSING_TIME: (True,)}
 
-    def test_without_it_nothing_is_said(self) -> None:
-        """A function's is not even sent; that of a source may be."""
+    def test_false_flag_is_not_shown(self) -> None:
+        """A false flag of a function is not even sent. One of a source may be."""
         harness, heard = self.hearing(lambda watermark: False)
         for channel in range(2):
             harness.input.push_watermark(FLAG.new_watermark(False), channel=channel)
@@ -542,7 +542,7 @@ class TestPlainFunctions:
         harness.input.push_use_processing_time(channel=1)
         assert heard == [EVENT.new_watermark(4)]
 
-    def test_it_may_be_kept_here(self) -> None:
+    def test_flag_may_be_held_back(self) -> None:
         harness, heard = self.hearing(EventTimeExtension.is_use_processing_time_watermark)
         harness.input.push_use_processing_time(channel=0)
         harness.input.push_event_time(4, channel=1)
@@ -551,8 +551,8 @@ class TestPlainFunctions:
         assert heard == [EVENT.new_watermark(4), BY_CLOCK, EVENT.new_watermark(LONG_MAX)]
         assert harness.output.elements == [EVENT.new_watermark(4), EndOfInput()]
 
-    def test_idleness_that_was_kept_until_the_flag_is_asked_about_again(self) -> None:
-        """Else the function would be called active for as long as it has nothing to do."""
+    def test_held_back_idleness_is_offered_again_after_the_flag(self) -> None:
+        """Otherwise the function would count as active while it has nothing to do."""
         is_flagged: list[bool] = []
 
         def on_watermark(watermark: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
@@ -569,7 +569,7 @@ class TestPlainFunctions:
         harness.input.push_idle(False)
         assert harness.output.elements[2:] == [IdleStatus(False)]
 
-    def test_idleness_that_goes_on_anyway_is_shown_once(self) -> None:
+    def test_forwarded_idleness_is_shown_once(self) -> None:
         harness, heard = self.hearing(lambda watermark: False)
         for channel in range(2):
             harness.input.push_idle(channel=channel)

@@ -1,7 +1,7 @@
-"""What a generator emits, and when (Flink ``ExtractEventTimeProcessFunctionTest``).
+"""Output of watermark generators, and its time (Flink ``ExtractEventTimeProcessFunctionTest``).
 
-Listed differences: a watermark is one less than the greatest timestamp, so that another record with that timestamp is
-not late; a generator that falls idle first tells what it knows; it keeps what it knows at a restart.
+Listed differences: a watermark is one less than the maximum timestamp, so another record with that timestamp is not
+late. A generator emits its last watermark before it becomes idle. Its state survives a restart.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def deadline(harness: OneInputHarness[int, int]) -> int | None:
 BY_CLOCK = BoolWatermark(True, USE_PROCESSING_TIME)
 
 
-def test_without_watermarks_records_get_their_timestamps_and_nobody_waits() -> None:
-    """testDoNotGenerateEventTimeWatermark. FLIP-326: it says once that event time is the wall clock."""
+def test_no_watermark_generator_sends_the_flag() -> None:
+    """testDoNotGenerateEventTimeWatermark. FLIP-326: the flag, once, declares that event time is the wall clock."""
     harness = driven(generator().no_watermark())
     harness.input.push(12345678)
     harness.input.push(12345679, timestamp=3)
@@ -53,8 +53,8 @@ def test_without_watermarks_records_get_their_timestamps_and_nobody_waits() -> N
     assert harness.output.elements == [BY_CLOCK, StampedRecord(12345678, 12345678), StampedRecord(12345679, 12345679)]
 
 
-def test_per_event_a_watermark_follows_each_record_that_moves_time_on() -> None:
-    """testGenerateEventTimeWatermarkPerEvent. Flink's are 12345678 and 12345679."""
+def test_per_event_watermarks() -> None:
+    """testGenerateEventTimeWatermarkPerEvent. Flink emits 12345678 and 12345679."""
     harness = driven(generator().per_event_watermark())
     harness.input.push(12345678, 12345678, 5, 12345679)
     assert harness.output.elements == [
@@ -68,7 +68,7 @@ def test_per_event_a_watermark_follows_each_record_that_moves_time_on() -> None:
 
 
 @pytest.mark.parametrize("idleness", [timedelta(0), timedelta(hours=1)], ids=["runs", "one-by-one"])
-def test_periodically(idleness: timedelta) -> None:
+def test_periodic_watermarks(idleness: timedelta) -> None:
     """testGenerateEventTimeWatermarkPeriodic."""
     harness = driven(generator().with_idleness(idleness))
     harness.advance_clock(ms(200))
@@ -91,7 +91,7 @@ def test_out_of_order_time_is_subtracted() -> None:
     assert harness.output.event_times == [12345577, 12345578]
 
 
-def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
+def test_idleness_is_sent_once_and_ends_with_the_next_record() -> None:
     """testGenerateIdleStatusWatermark."""
     harness = driven(generator().per_event_watermark().with_idleness(200 * MS))
     harness.input.push(12345678)
@@ -112,8 +112,8 @@ def test_idleness_is_told_once_and_taken_back_by_the_next_record() -> None:
     assert harness.output.idle_statuses == [False, True]
 
 
-def test_one_that_is_idle_stays_so_when_its_inputs_are_idle_for_a_while() -> None:
-    """Nothing comes after all, and nobody would be told again."""
+def test_idle_generator_stays_idle_with_its_inputs() -> None:
+    """There is still no record, and idleness would not be sent again."""
     harness = driven(generator().per_event_watermark().with_idleness(200 * MS))
     harness.input.push(10)
     harness.advance_clock(ms(200))
@@ -126,18 +126,18 @@ def test_one_that_is_idle_stays_so_when_its_inputs_are_idle_for_a_while() -> Non
     assert harness.output.idle_statuses[-1] is False
 
 
-def test_a_watermark_that_comes_when_its_inputs_are_idle_counts() -> None:
-    """It is sent as if it had come a moment earlier: receivers ignore the event time of who is idle."""
+def test_watermark_counts_although_the_inputs_are_idle() -> None:
+    """It is sent between active and idle, because receivers ignore the event time of an idle channel."""
     harness = driven(generator().periodic_watermark(500 * MS))
     harness.input.push(10)
     harness.input.push_idle()
     harness.output.clear()
-    harness.input.push(20)  # of one that should not send it now
+    harness.input.push(20)  # from a channel that should not send it while idle
     harness.advance_clock(ms(500))
     assert harness.output.elements[-3:] == [IdleStatus(False), LongWatermark(19, EVENT_TIME), IdleStatus(True)]
 
 
-def test_idle_means_that_nothing_came_for_that_long() -> None:
+def test_idle_timeout_starts_with_the_last_record() -> None:
     harness = driven(generator().per_event_watermark().with_idleness(250 * MS))
     for _ in range(3):
         harness.input.push(1)
@@ -147,15 +147,15 @@ def test_idle_means_that_nothing_came_for_that_long() -> None:
     assert harness.output.idle_statuses == [True]
 
 
-def test_one_that_never_had_a_record_falls_idle_too() -> None:
+def test_generator_without_records_becomes_idle() -> None:
     harness = driven(generator().with_idleness(250 * MS))
     harness.advance_clock(ms(0))
     harness.advance_clock(ms(250))
     assert harness.output.elements == [IdleStatus(True)]
 
 
-def test_before_it_falls_idle_it_tells_what_it_knows() -> None:
-    """Flink leaves the watermark out, and nobody hears of it until the next record."""
+def test_last_watermark_is_emitted_before_idleness() -> None:
+    """Flink omits the watermark until the next record."""
     harness = driven(generator().periodic_watermark(500 * MS).with_idleness(100 * MS))
     harness.input.push(10)
     harness.advance_clock(ms(50))
@@ -170,14 +170,14 @@ def test_before_it_falls_idle_it_tells_what_it_knows() -> None:
     ]
 
 
-def test_without_watermarks_there_is_idleness_all_the_same() -> None:
+def test_no_watermark_generator_has_idleness() -> None:
     harness = driven(generator().no_watermark().with_idleness(100 * MS))
     harness.input.push(10)
     harness.advance_clock(ms(100))
     assert harness.output.elements == [BY_CLOCK, StampedRecord(10, 10), IdleStatus(True)]
 
 
-def test_periodic_watermarks_keep_their_distance() -> None:
+def test_periodic_watermarks_keep_their_interval() -> None:
     harness = driven(generator().periodic_watermark(100 * MS))
     harness.input.push(1)
     harness.advance_clock(ms(60))
@@ -189,7 +189,7 @@ def test_periodic_watermarks_keep_their_distance() -> None:
     assert harness.output.event_times == [0, 1]
 
 
-def test_it_asks_to_be_called_only_when_it_has_something_to_do() -> None:
+def test_generator_requests_a_call_only_if_needed() -> None:
     periodic = driven(generator())
     assert deadline(periodic) is None
     periodic.input.push(1)
@@ -220,7 +220,7 @@ def test_it_asks_to_be_called_only_when_it_has_something_to_do() -> None:
         (generator().no_watermark().with_idleness(MS), True),
     ],
 )
-def test_a_job_goes_on_without_data_only_for_what_depends_on_the_clock(builder: Any, needs_clock: bool) -> None:
+def test_job_needs_the_clock_only_for_some_generators(builder: Any, needs_clock: bool) -> None:
     env = local_environment()
     env.from_collection([1]).process(builder.build_as_process_function()).with_uid("g").to_sink(CollectSink())
     plan = env.build_plan()
@@ -228,7 +228,7 @@ def test_a_job_goes_on_without_data_only_for_what_depends_on_the_clock(builder: 
 
 
 @pytest.mark.parametrize("idleness", [timedelta(0), 100 * MS])
-def test_only_what_may_be_emitted_is_declared(idleness: timedelta) -> None:
+def test_only_possible_watermarks_are_declared(idleness: timedelta) -> None:
     function = generator().with_idleness(idleness).build_as_process_function()
     declared = {declaration.identifier for declaration in function.declare_watermarks()}
     assert declared == ({EVENT_TIME, IDLE_STATUS} if idleness else {EVENT_TIME})
@@ -238,8 +238,8 @@ def test_only_what_may_be_emitted_is_declared(idleness: timedelta) -> None:
 
 
 @pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
-def test_a_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
-    """Flink's begins anew: its next watermark may be a step back."""
+def test_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+    """Flink's generator starts fresh: its next watermark may go back."""
     harness = driven(builder.with_idleness(300 * MS))
     harness.input.push(10)
     harness.advance_clock(ms(200))
@@ -258,8 +258,8 @@ def test_a_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[i
     assert harness.output.idle_statuses == [True, False]
 
 
-def test_the_end_says_no_more_than_the_records() -> None:
-    """Downstream event time ends with the input, whatever the generator has told by then."""
+def test_end_of_input_emits_no_watermark() -> None:
+    """Downstream event time ends with the input, whatever the generator has emitted."""
     harness = driven(generator())
     harness.input.push(10)
     harness.end()
@@ -267,8 +267,8 @@ def test_the_end_says_no_more_than_the_records() -> None:
     assert harness.output.ended
 
 
-def test_it_stays_quiet_when_nothing_gets_through_to_it() -> None:
-    """A filter before it hands over empty runs."""
+def test_generator_without_input_emits_nothing() -> None:
+    """The upstream filter passes empty batches."""
     env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[3], clock=ManualClock(step=ms(1000))))
     sink = CollectSink[int]()
     none = env.from_collection(range(10)).filter(lambda number: False)
@@ -286,7 +286,7 @@ def test_it_stays_quiet_when_nothing_gets_through_to_it() -> None:
         ("12", "ContractError", "str"),
     ],
 )
-def test_a_timestamp_is_an_int(builder: Any, timestamp: Any, cause: str, message: str) -> None:
+def test_timestamp_must_be_an_int(builder: Any, timestamp: Any, cause: str, message: str) -> None:
     function = EventTimeExtension.new_watermark_generator_builder(lambda record: record)
     if builder is not generator:
         function.per_event_watermark()
@@ -314,7 +314,7 @@ def test_timestamps_may_be_before_the_epoch() -> None:
         (lambda builder: builder.with_max_out_of_order_time(20), "out_of_order must be a datetime.timedelta, such as"),
     ],
 )
-def test_times_that_make_no_sense_are_refused(
+def test_invalid_durations_are_refused(
     call: Callable[[EventTimeWatermarkGeneratorBuilder[int]], object], message: str
 ) -> None:
     """Flink refuses the interval when the job starts: "Watermark interval 0 should large to 0."."""
@@ -322,19 +322,19 @@ def test_times_that_make_no_sense_are_refused(
         call(generator())
 
 
-def test_a_generator_needs_a_callable() -> None:
+def test_generator_requires_a_callable() -> None:
     with pytest.raises(ConfigurationError, match="extract_timestamp must be a callable"):
         EventTimeExtension.new_watermark_generator_builder("timestamp")  # type: ignore[arg-type]
 
 
-def test_the_last_call_of_a_kind_wins() -> None:
+def test_last_call_of_a_kind_wins() -> None:
     harness = driven(generator().per_event_watermark().periodic_watermark(MS).no_watermark().per_event_watermark())
     harness.input.push(3)
     assert harness.output.event_times == [2]
 
 
 def listening_to(heard: list[Watermark]) -> OneInputStreamProcessFunction[int, int]:
-    """Puts every watermark that it is shown into ``heard``."""
+    """Appends every watermark that it receives to ``heard``."""
 
     def on_watermark(signal: Watermark, output: Any, ctx: Any) -> WatermarkHandlingResult:
         heard.append(signal)
@@ -344,7 +344,7 @@ def listening_to(heard: list[Watermark]) -> OneInputStreamProcessFunction[int, i
 
 
 def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> list[Any]:
-    """What event times an operator behind two parallel generators hears."""
+    """Event times received by an operator downstream of two parallel generators."""
     heard: list[Watermark] = []
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, clock=ManualClock(step=ms(100)), batches=[3]))
     numbers = env.from_source(DataGeneratorSource(int, count=20)).with_parallelism(2)
@@ -353,8 +353,8 @@ def run_with(function: OneInputStreamProcessFunction[int, int], seed: int) -> li
     return [signal.value for signal in heard]
 
 
-def test_wherever_it_runs_one_without_watermarks_says_that_nobody_should_wait() -> None:
-    """Behind each kind of source: some generators run where the source reads."""
+def test_no_watermark_generator_sends_the_flag_anywhere() -> None:
+    """With each kind of source: some generators run at the source."""
     numbers = range(20)
     for source in (DataGeneratorSource(int, count=20), CollectionSource(numbers)):
         heard: list[Watermark] = []
@@ -368,7 +368,7 @@ def test_wherever_it_runs_one_without_watermarks_says_that_nobody_should_wait() 
 
 
 @pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
-def test_parallel_generators_behind_a_shuffle(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+def test_parallel_generators_with_a_shuffle(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
     for seed in range(5):
         heard = run_with(builder.build_as_process_function(), seed)
         assert heard == sorted(set(heard))

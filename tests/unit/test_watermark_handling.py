@@ -1,4 +1,4 @@
-"""Watermarks at an operator: what its function is shown, what goes on, and what it may emit itself."""
+"""Watermarks at an operator: its callbacks, forwarding, and emitting."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MIN = LONG.combine_function_min().build()
 
 
 def shows(declaration: WatermarkDeclaration = MIN, answer: Any = PEEK) -> OneInputStreamProcessFunction[Any, Any]:
-    """Passes records on, and collects the watermarks that it is shown as well."""
+    """Emits its records, and the watermarks that it receives."""
 
     def on_watermark(signal: Any, output: Any, ctx: Any) -> Any:
         output.collect(signal)
@@ -54,7 +54,7 @@ def shows(declaration: WatermarkDeclaration = MIN, answer: Any = PEEK) -> OneInp
 
 
 def emitting(declaration: WatermarkDeclaration = MIN, **callbacks: Any) -> OneInputStreamProcessFunction[Any, Any]:
-    """Passes records on, and emits those that are watermarks."""
+    """Forwards records, and emits those that are watermarks."""
 
     def process(record: Any, output: Any, ctx: Any) -> None:
         if isinstance(record, LongWatermark | BoolWatermark):
@@ -65,7 +65,7 @@ def emitting(declaration: WatermarkDeclaration = MIN, **callbacks: Any) -> OneIn
     return one_input(declare_watermarks=lambda: [declaration], process_record=process, **callbacks)
 
 
-def test_the_function_is_shown_the_watermark_before_it_is_forwarded_and_so_are_its_records_sent() -> None:
+def test_watermark_is_shown_after_its_records_are_sent() -> None:
     driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"))
     driver.send("a", watermark(5), "b", watermark(7))
     assert driver.sent_to("out") == [
@@ -84,7 +84,7 @@ def test_the_function_is_shown_the_watermark_before_it_is_forwarded_and_so_are_i
     ],
 )
 @pytest.mark.parametrize("chained", [False, True])
-def test_what_is_forwarded(answer: Any, strategy: WatermarkHandlingStrategy, forwarded: bool, chained: bool) -> None:
+def test_forwarding(answer: Any, strategy: WatermarkHandlingStrategy, forwarded: bool, chained: bool) -> None:
     declaration = new_builder("w").type_long().default_handling_strategy(strategy).build()
 
     def build(numbers: Any) -> Any:
@@ -98,8 +98,8 @@ def test_what_is_forwarded(answer: Any, strategy: WatermarkHandlingStrategy, for
 
 
 @pytest.mark.parametrize("answer", [None, True, "PEEK"])
-def test_a_function_has_to_answer(answer: Any) -> None:
-    """In Flink one that returns null keeps the watermark back; here it is easily forgotten to return anything."""
+def test_on_watermark_must_return_a_result(answer: Any) -> None:
+    """In Flink a callback that returns null holds the watermark back. In Python a missing return is an easy mistake."""
     driver = driven(lambda numbers: numbers.process(shows(answer=answer)).with_uid("f"))
     with pytest.raises(UserFunctionError) as failed:
         driver.send(watermark(5))
@@ -110,7 +110,7 @@ def test_a_function_has_to_answer(answer: Any) -> None:
     )
 
 
-def test_a_function_is_shown_watermarks_that_it_does_not_know() -> None:
+def test_watermarks_of_other_declarations_are_shown() -> None:
     flag = new_builder("flag").type_bool().build()
 
     def build(numbers: Any) -> Any:
@@ -145,7 +145,7 @@ def test_both_outputs_get_every_watermark() -> None:
     assert driver.sent_to("second") == [watermark(3), 8, watermark(8)]
 
 
-def test_progress_shows_what_was_delivered_last() -> None:
+def test_progress_has_the_last_delivered_watermark() -> None:
     driver = driven(lambda numbers: numbers.process(shows()).with_uid("f"), channels=2)
     driver.send(watermark(7), channel=0)
     driver.send(watermark(5), watermark(6), channel=1)
@@ -197,7 +197,7 @@ def test_watermarks_of_two_subtasks(
 
 
 def joined(declaration: WatermarkDeclaration, answer: Callable[[Any], Any] = lambda signal: PEEK) -> Driver:
-    """Two inputs of one channel each: 0 and 1."""
+    """Two inputs with one channel each: 0 and 1."""
 
     def showing(place: str) -> Any:
         return lambda signal, output, ctx: (output.collect((place, signal.value)), answer(signal))[1]
@@ -225,8 +225,8 @@ ACROSS_NO_WAIT = ACROSS.combine_wait_for_all_channels(False).build()
 ACROSS_WAIT = ACROSS.combine_wait_for_all_channels(True).build()
 
 
-def test_each_input_has_callbacks_of_its_own_and_is_forwarded_for_itself() -> None:
-    """As in Flink: the value jumps back and forth downstream, unless the declaration says otherwise."""
+def test_inputs_are_forwarded_separately() -> None:
+    """As in Flink: downstream the value goes back and forth, unless the declaration combines the inputs."""
     driver = joined(MIN)
     send_both(driver, *TURNS)
     assert driver.sent_to("out") == [
@@ -236,7 +236,7 @@ def test_each_input_has_callbacks_of_its_own_and_is_forwarded_for_itself() -> No
 
 
 @pytest.mark.parametrize(("declaration", "expected"), [(ACROSS_NO_WAIT, [5, 1, 2]), (ACROSS_WAIT, [1, 2])])
-def test_inputs_may_be_combined_into_one_value(declaration: WatermarkDeclaration, expected: list[int]) -> None:
+def test_inputs_may_be_combined(declaration: WatermarkDeclaration, expected: list[int]) -> None:
     driver = joined(declaration)
     send_both(driver, *TURNS)
     assert forwarded_by(driver) == list(map(watermark, expected))
@@ -244,69 +244,69 @@ def test_inputs_may_be_combined_into_one_value(declaration: WatermarkDeclaration
     assert shown == [("first", 5), ("second", 1), ("first", 6), ("second", 2)]
 
 
-def test_what_the_function_keeps_to_itself_is_not_combined() -> None:
+def test_held_back_watermarks_are_not_combined() -> None:
     driver = joined(ACROSS_NO_WAIT, lambda signal: POLL if signal.value == 1 else PEEK)
     send_both(driver, *TURNS)
     assert forwarded_by(driver) == [watermark(5), watermark(6), watermark(2)]
 
 
-def test_an_input_that_ends_is_not_waited_for() -> None:
+def test_ended_input_is_not_waited_for() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (1, ENDED), (0, watermark(6)), (0, ENDED))
     assert forwarded_by(driver) == [watermark(5), watermark(6), ENDED]
 
 
-def test_what_an_input_sent_before_its_end_counts_and_then_it_is_left_out() -> None:
+def test_values_sent_before_the_end_count_once() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (0, ENDED), (1, watermark(7)), (1, watermark(8)))
     assert forwarded_by(driver) == [watermark(5), watermark(7), watermark(8)]
 
 
-def test_what_an_idle_input_sends_counts() -> None:
+def test_value_of_an_idle_input_counts() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (1, watermark(7)), (0, IDLE), (0, watermark(5)))
     assert forwarded_by(driver) == [watermark(7), watermark(5), watermark(7)]
 
 
-def test_rounds_of_aligned_watermarks_are_combined_one_by_one() -> None:
-    """One input may be rounds ahead of the other, for it is not held back."""
+def test_aligned_rounds_are_combined_one_by_one() -> None:
+    """One input may be several rounds ahead of the other because it is not held back."""
     aligned = new_builder("w").type_long().combine_function_max().combine_wait_for_all_channels(True).aligned()
     driver = joined(aligned.combine_across_inputs(True).build())
     send_both(driver, (0, watermark(5)), (0, watermark(1)), (1, watermark(3)), (0, watermark(4)), (1, ENDED))
     assert forwarded_by(driver) == [watermark(5), watermark(1), watermark(4)]
 
 
-def test_the_last_word_of_an_input_that_nobody_joined_comes_before_the_end() -> None:
+def test_last_value_of_an_input_comes_before_the_end() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (0, ENDED), (1, ENDED))
     assert forwarded_by(driver) == [watermark(5), ENDED]
 
 
-def test_an_idle_input_is_not_waited_for() -> None:
+def test_idle_input_is_not_waited_for() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (0, watermark(5)), (1, IDLE), (1, ACTIVE), (0, watermark(6)), (1, watermark(3)))
     assert forwarded_by(driver) == [watermark(5), watermark(3)]
 
 
-def test_an_input_that_has_been_idle_from_the_beginning_is_not_waited_for() -> None:
+def test_input_idle_from_the_start_is_not_waited_for() -> None:
     driver = joined(ACROSS_WAIT)
     send_both(driver, (1, IDLE), (0, watermark(5)))
     assert forwarded_by(driver) == [watermark(5)]
 
 
-def test_an_operator_is_idle_when_all_of_its_live_inputs_are() -> None:
+def test_operator_is_idle_when_all_live_inputs_are() -> None:
     driver = joined(MIN)
     send_both(driver, (0, IDLE), (1, IDLE), (1, ACTIVE), (1, ENDED), (0, ACTIVE), (0, ENDED))
     assert forwarded_by(driver) == [IDLE, ACTIVE, IDLE, ACTIVE, ENDED]
 
 
-def test_an_input_that_ends_while_idle_does_not_make_the_other_one_idle() -> None:
+def test_input_that_ends_while_idle_leaves_the_other_active() -> None:
     driver = joined(MIN)
     send_both(driver, (0, IDLE), (0, ENDED), (1, watermark(1)), (1, IDLE), (1, ENDED))
     assert forwarded_by(driver) == [watermark(1), IDLE, ENDED]
 
 
-def test_a_restart_forgets_nothing_of_the_inputs() -> None:
+def test_restart_keeps_the_state_of_the_inputs() -> None:
     steady, restarted = joined(ACROSS_WAIT), joined(ACROSS_WAIT)
     for channel, element in [(0, watermark(5)), (1, IDLE), (1, ACTIVE), *TURNS, (0, IDLE), (1, ENDED), (0, ENDED)]:
         for driver in (steady, restarted):
@@ -319,7 +319,7 @@ def test_a_restart_forgets_nothing_of_the_inputs() -> None:
 
 
 def seen_at_the_end(elements: list[Any], declaration: WatermarkDeclaration, chained: bool) -> list[Any]:
-    """What a sink gets behind three functions in a row."""
+    """Output of three functions in a row at a sink."""
     env, sink = local_environment(), CollectSink[Any]()
     stream: Any = env.from_collection(elements).process(emitting(declaration))
     for _ in range(2):
@@ -329,8 +329,8 @@ def seen_at_the_end(elements: list[Any], declaration: WatermarkDeclaration, chai
     return sink.results
 
 
-def test_an_unchanged_value_is_shown_once_on_chained_edges_too() -> None:
-    """In Flink only where there is a network between: 5, 5, 7, 3 if chained."""
+def test_repeated_value_is_shown_once_on_chained_edges() -> None:
+    """In Flink only without chaining: 5, 5, 7, 3 if chained."""
     values = [MIN.new_watermark(value) for value in (5, 5, 7, 3)]
     driver = driven(lambda numbers: numbers.process(emitting()).with_uid("f").process(shows()))
     driver.send(*values)
@@ -351,7 +351,7 @@ def test_chaining_changes_nothing(declaration: Any, elements: list[Any]) -> None
 
 
 @pytest.mark.parametrize("declared_upstream", [False, True])
-def test_a_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool) -> None:
+def test_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool) -> None:
     knowing, unknowing = one_input(declare_watermarks=lambda: [MIN]), emitting()
     unknowing.declare_watermarks = list  # type: ignore[method-assign]
     env = local_environment()
@@ -388,7 +388,7 @@ def test_a_watermark_may_be_declared_anywhere_in_the_job(declared_upstream: bool
     ],
     ids=["undeclared", "not a watermark", "another type"],
 )
-def test_what_cannot_be_emitted(emitted: Any, cause: str, message: str) -> None:
+def test_invalid_watermarks_are_refused(emitted: Any, cause: str, message: str) -> None:
     function = one_input(
         declare_watermarks=lambda: [MIN],
         process_record=lambda record, output, ctx: ctx.non_partitioned_context.watermark_manager.emit_watermark(record),

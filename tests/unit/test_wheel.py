@@ -1,4 +1,4 @@
-"""What ``./run wheel`` objects to in a wheel."""
+"""Checks of ``./run wheel``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_missing_file(lacking: str, tmp_path: Path) -> None:
         check_contents(wheel_of(tmp_path, *(name for name in (*GOOD, "runtime_spark/a.py") if name != lacking)))
 
 
-def test_package_that_users_should_not_get(tmp_path: Path) -> None:
+def test_unexpected_package(tmp_path: Path) -> None:
     with pytest.raises(WheelError, match=r"installs \['dsv2', 'runtime_spark', 'tests'\]"):
         check_contents(wheel_of(tmp_path, *GOOD, "tests/conftest.py"))
 

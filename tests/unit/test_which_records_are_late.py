@@ -30,12 +30,12 @@ class Stamped(NamedTuple):
 
 
 def at(number: int) -> int:
-    """Every seventh record is behind the others of its split, but never more than ``BACK``."""
+    """Every seventh record is earlier than the previous ones of its split, but never by more than ``BACK``."""
     return number * STEP - (BACK if number % 7 == 6 else 0)
 
 
 class Files(Spans):
-    """Three splits of the same time, as three files of one day."""
+    """Three splits of the same time, like three files of one day."""
 
     def __init__(self) -> None:
         super().__init__({"a": 24, "b": 24, "c": 24}, run=5)
@@ -72,13 +72,13 @@ def counts(*, slack: int, parallelism: int, batch: int | None, seed: int) -> Cou
 
 @examples(25)
 @given(parallelism=st.integers(1, 3), batch=st.none() | st.sampled_from([4, 9]), seed=st.integers(0, 1000))
-def test_a_record_that_is_not_behind_its_channel_is_never_late(parallelism: int, batch: int | None, seed: int) -> None:
+def test_record_in_order_of_its_channel_is_never_late(parallelism: int, batch: int | None, seed: int) -> None:
     assert counts(slack=BACK, parallelism=parallelism, batch=batch, seed=seed) == {"in windows": 72}
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_whether_one_that_is_behind_is_late_depends_on_the_others(parallelism: int) -> None:
+def test_lateness_depends_on_the_other_channels(parallelism: int) -> None:
     settings = [(batch, seed) for batch in (None, 4) for seed in range(3)]
     found = [counts(slack=0, parallelism=parallelism, batch=batch, seed=seed) for batch, seed in settings]
-    assert all(sum(each.values()) == 72 for each in found)  # nothing is lost
+    assert all(sum(each.values()) == 72 for each in found)  # no record is lost
     assert len({each["late"] for each in found}) > 1

@@ -1,4 +1,4 @@
-"""Windows that fold their records as they come, and late records with an output of their own."""
+"""Windows that fold their records incrementally, and a separate output for late records."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ TEN = WindowStrategy.tumbling(ms(10))
 class TestAggregate:
     """Flink's DataStream V2 keeps all records."""
 
-    def test_the_result_is_emitted(self) -> None:
+    def test_result_is_emitted(self) -> None:
         driver = WindowDriver(aggregate(TEN, CountLetters())).record("a1", 3).record("a2", 4).record("b3", 15).restart()
         assert driver.end().stamped() == [("2: 12", 9), ("1: 3", 19)]
 
-    def test_or_what_emit_makes_of_it(self) -> None:
+    def test_emit_function_creates_the_result(self) -> None:
         function = aggregate(
             TEN,
             CountLetters(),
@@ -54,24 +54,24 @@ class TestAggregate:
         driver = WindowDriver(aggregate(strategy, CountLetters())).record("a1", 2).record("a2", 4)
         assert driver.record("a3", 9).record("a4", 27).end().out() == results
 
-    def test_late_records_are_added_to_what_has_fired(self) -> None:
+    def test_late_records_are_added_to_fired_windows(self) -> None:
         driver = WindowDriver(aggregate(WindowStrategy.tumbling(ms(10), allowed_lateness=ms(5)), CountLetters()))
         driver.record("a1", 2).event_time(9).record("a2", 4).record("b3", 4).event_time(14).record("a4", 4)
         assert driver.out() == ["1: 1", "2: 12", "1: 3"]
 
-    def test_no_record_is_kept(self) -> None:
+    def test_records_are_not_kept(self) -> None:
         driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, one_more, str))).record("a1", 3)
         before = len(driver.state())
         for _ in range(1000):
             driver.record("a" + "x" * 100, 3)
         assert len(driver.state()) < before + 20  # counters have more digits
 
-    def test_a_function_without_merge_cannot_have_sessions(self) -> None:
+    def test_sessions_require_merge(self) -> None:
         count = aggregate_of(lambda: 0, one_more, str)
         with pytest.raises(PlanError, match="the function cannot merge accumulators"):
             aggregate(WindowStrategy.session(ms(10)), count)
 
-    def test_a_failing_function_is_named(self) -> None:
+    def test_failing_function_is_named(self) -> None:
         driver = WindowDriver(aggregate(TEN, aggregate_of(lambda: 0, lambda record, n: n + 1 // (1 - n), str)))
         driver.record("a1", 3)
         with pytest.raises(UserFunctionError) as caught:
@@ -99,7 +99,7 @@ class TestReduce:
             ("b1", 9),
         ]
 
-    def test_or_what_emit_makes_of_it(self) -> None:
+    def test_emit_function_creates_the_result(self) -> None:
         function = reduce(TEN, joined, lambda record, w, ctx: (w.start_time, record))
         assert WindowDriver(function).record("a1", 3).record("a2", 1).end().out() == [(0, "a12")]
 
@@ -107,14 +107,14 @@ class TestReduce:
         function = reduce(WindowStrategy.count(3), second_of)
         assert WindowDriver(function, key=lambda record: 0).record(None).record(None).record(None).out() == [None]
 
-    def test_sessions_are_reduced_as_they_merge(self) -> None:
+    def test_merged_sessions_are_reduced(self) -> None:
         function = reduce(WindowStrategy.session(ms(10)), joined)
         driver = WindowDriver(function).record("a3", 20).record("a1", 0).restart().record("a2", 10)
         assert driver.end().out() == ["a132"]
 
 
 class TestLateOutput:
-    """Flink's DataStream V2 has none."""
+    """Flink's DataStream V2 has no late output."""
 
     def test_late_records_go_to_the_second_output(self) -> None:
         driver = WindowDriver(with_late_output(reduce(TEN, max))).record("a1", 3).event_time(9).record("a2", 4)
@@ -122,7 +122,7 @@ class TestLateOutput:
         assert driver.stamped() == [("a1", 9), ("a3", 19)]
         assert driver.stamped("second") == [("a2", 4)]
 
-    def test_the_window_function_finds_itself_with_one_output(self) -> None:
+    def test_window_function_sees_one_output(self) -> None:
         class Seeing(OneInputWindowStreamProcessFunction[str, Any]):
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
                 every: list[Any] = []
@@ -137,7 +137,7 @@ class TestLateOutput:
         driver = WindowDriver(with_late_output(window(TEN, Seeing()))).record("a1", 3).record("b1", 3).end()
         assert driver.out() == [(1, ["a", "b"], ["a1"]), (1, ["b"], ["b1"])]
 
-    def test_a_function_with_two_outputs_says_itself_what_is_late(self) -> None:
+    def test_two_output_function_handles_late_records_itself(self) -> None:
         class Apart(TwoOutputWindowStreamProcessFunction[str, str, str]):
             def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
                 for record in window.get_all_records():

@@ -1,4 +1,4 @@
-"""What window functions can do, and what is beside them: states, aggregation, late output, early firing, hooks."""
+"""Window functions: states, aggregation, late output, early firing, and lifecycle callbacks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OF_KEY = StateDeclarations.value_state("sum", int, 0)
 
 
 class Summing(OneInputWindowStreamProcessFunction[str, Any]):
-    """Keeps no record, but states of each window, and one of the key that has the name of one of theirs."""
+    """Keeps no records, but states of each window, and a state of the key with the same name as one of them."""
 
     def __init__(self, *others: StateDeclaration) -> None:
         self.states = (SUM, SEEN, COUNTS, LONGEST, LETTERS, *others)
@@ -77,20 +77,21 @@ class Summing(OneInputWindowStreamProcessFunction[str, Any]):
 
 
 class TestWindowStates:
-    def test_each_window_has_its_own_until_it_goes(self) -> None:
+    def test_each_window_has_its_own_states(self) -> None:
         driver = WindowDriver(window(WindowStrategy.sliding(ms(20), ms(10)), Summing())).record("a5", 12).restart()
         driver.record("a37", 21).event_time(19)
         assert driver.out() == [(5, ["a5"], [("a5", 0)], "a5", "1: 5"), (5, 84)]
         both = ["a5", "a37"]
         assert driver.restart().end().out()[2:] == [
             (42, both, [(record, 10) for record in both], "a37", "2: 53"),
-            # They are there in on_clear, and go then. In Flink they stay for ever if that does not clear them.
+            # They exist in on_clear, and are removed afterwards. In Flink they stay forever unless on_clear clears
+            # them.
             (42, 84),
             (37, ["a37"], [("a37", 20)], "a37", "1: 3"),
             (37, 84),
         ]
 
-    def test_nothing_is_left_of_them(self) -> None:
+    def test_removed_windows_leave_no_state(self) -> None:
         class Count(Summing):
             def on_record(self, record: str, output: Any, ctx: Any, window: Any) -> None:
                 window.get_window_state(SUM).update(1)
@@ -102,7 +103,7 @@ class TestWindowStates:
         assert len(driver.state()) > before + 5000
         assert len(driver.event_time(1000).state()) < before + 120  # event time and counters have more digits
 
-    def test_one_that_is_not_declared_is_refused(self) -> None:
+    def test_undeclared_state_is_refused(self) -> None:
         # Flink warns and finds nothing.
         class Other(Told):
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
@@ -113,7 +114,7 @@ class TestWindowStates:
             driver.end()
         assert caught.value.callback == "on_trigger"
 
-    def test_a_late_record_has_no_window(self) -> None:
+    def test_late_record_has_no_window(self) -> None:
         class Keeping(Summing):
             handle: Any = None
 
@@ -147,33 +148,33 @@ class TestWindowStates:
             (SUM.name, StateDeclarationError, "use_window_states returned 'sum', which is not a state declaration"),
         ],
     )
-    def test_those_that_windows_cannot_have_are_refused_when_the_plan_is_built(
+    def test_unsupported_window_states_are_refused_by_the_plan(
         self, state: Any, error: type[Exception], message: str
     ) -> None:
-        # Flink finds out when the state is asked for.
+        # Flink fails when the state is accessed.
         with pytest.raises(error, match=message):
             WindowDriver(window(TEN, Summing(state)))
 
-    def test_sessions_have_none(self) -> None:
+    def test_sessions_have_no_states(self) -> None:
         with pytest.raises(StateDeclarationError, match="cannot be a state of sessions, because sessions merge"):
             WindowDriver(window(WindowStrategy.session(ms(10)), Summing()))
 
 
 class TestEarlyFiring:
-    """Flink's DataStream V2 has none."""
+    """Flink's DataStream V2 has no early firing."""
 
-    def test_by_event_time(self) -> None:
+    def test_in_event_time(self) -> None:
         strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10), TimeType.EVENT)
         driver = WindowDriver(reduce(strategy, max)).record("a1", 3).event_time(9)
         assert driver.out() == []
         assert driver.event_time(10).stamped() == [("a1", 99)]
-        assert driver.event_time(40).out() == ["a1"]  # nothing has come since
+        assert driver.event_time(40).out() == ["a1"]  # no new record since
         assert driver.record("a2", 45).record("a0", 41).restart().event_time(49).out() == ["a1"]
         assert driver.event_time(50).out() == ["a1", "a2"]
-        # When the end of the window is reached, it does not fire early as well.
+        # At the end of the window it does not fire early as well.
         assert driver.record("a3", 95).event_time(200).out() == ["a1", "a2", "a3"]
 
-    def test_by_the_clock(self) -> None:
+    def test_in_processing_time(self) -> None:
         strategy = WindowStrategy.tumbling(ms(100)).with_early_firing(ms(10))
         driver = WindowDriver(reduce(strategy, max)).clock(1004).record("a1", 3).clock(1009)
         assert driver.out() == []
@@ -190,12 +191,12 @@ class TestEarlyFiring:
         assert driver.clock(30).record("a3").end().out()[3:] == ["a3"]
 
     @pytest.mark.parametrize("strategy", [WindowStrategy.global_(), WindowStrategy.count(5)])
-    def test_windows_without_end(self, strategy: WindowStrategy) -> None:
+    def test_windows_without_an_end(self, strategy: WindowStrategy) -> None:
         driver = WindowDriver(reduce(strategy.with_early_firing(ms(10), TimeType.EVENT), max)).record("a1", 3)
         assert driver.event_time(10).stamped() == [("a1", 10)]
         assert driver.record("a2", 15).end().stamped()[1:] == [("a2", None)]
 
-    def test_sessions_keep_the_earliest_time_when_they_merge(self) -> None:
+    def test_merged_sessions_keep_the_earliest_time(self) -> None:
         strategy = WindowStrategy.session(ms(20)).with_early_firing(ms(10), TimeType.EVENT)
         driver = WindowDriver(window(strategy, Told())).record("a1", 35).record("a2", 3).record("a3", 20)
         assert driver.event_time(10).out() == [("trigger", "a", 3, 55, ("a2", "a1", "a3"))]
@@ -207,13 +208,13 @@ class TestEarlyFiring:
             ("clear", "a", 3, 61),
         ]
 
-    def test_a_window_that_is_over_fires_with_late_records_only(self) -> None:
+    def test_ended_window_fires_for_late_records_only(self) -> None:
         strategy = WindowStrategy.tumbling(ms(10), allowed_lateness=ms(50)).with_early_firing(ms(3), TimeType.EVENT)
         driver = WindowDriver(reduce(strategy, max)).record("a1", 0).event_time(9)
         assert driver.out() == ["a1"]
         assert driver.record("a2", 5).event_time(30).out() == ["a1", "a2"]
 
-    def test_windows_of_processing_time_know_no_event_time(self) -> None:
+    def test_processing_time_windows_cannot_fire_in_event_time(self) -> None:
         with pytest.raises(ConfigurationError, match="Windows in processing time cannot fire early in event time"):
             WindowStrategy.tumbling(ms(10), TimeType.PROCESSING).with_early_firing(ms(5), TimeType.EVENT)
 
@@ -222,14 +223,12 @@ SIGNAL = new_builder("signal").type_long().build()
 
 
 class Hooked(Told):
-    """Uses everything that is not about windows."""
+    """Uses every callback and service that is not specific to windows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[str] = []
-        self.is_even: Callable[[int], bool] = lambda number: (
-            number % 2 == 0
-        )  # cannot be in a checkpoint, and need not be
+        self.is_even: Callable[[int], bool] = lambda number: number % 2 == 0  # cannot be checkpointed, and need not be
 
     def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
         return (SIGNAL,)
@@ -238,7 +237,7 @@ class Hooked(Told):
         self.notes.append("open")
 
     def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
-        # Flink's wrapper does not forward declare_watermarks, so that this fails there.
+        # Flink's wrapper does not forward declare_watermarks, so this fails in Flink.
         ctx.non_partitioned_context.watermark_manager.emit_watermark(SIGNAL.new_watermark(window.end_time))
 
     def on_clear(self, output: Any, ctx: Any, window: Any) -> None: ...
@@ -252,7 +251,7 @@ class Hooked(Told):
         ctx.apply_to_all_partitions(lambda output, partition: output.collect("a key is left"))
 
     def close(self) -> None:
-        # Neither does it forward close.
+        # Flink does not forward close either.
         CLOSED.append(self.notes)
 
 
@@ -261,7 +260,7 @@ CLOSED: list[list[str]] = []
 
 class TestHooks:
     @pytest.mark.parametrize("late_apart", [False, True])
-    def test_the_function_lives_as_any_other(self, late_apart: bool) -> None:
+    def test_lifecycle_callbacks_are_forwarded(self, late_apart: bool) -> None:
         class OneOutput(Hooked):
             on_late_record = OneInputWindowStreamProcessFunction.on_late_record
 
@@ -275,10 +274,10 @@ class TestHooks:
         assert driver.end().out() == [7]
         assert CLOSED == [["open", "end"]]
 
-    def test_a_function_with_two_inputs_hears_of_each(self) -> None:
+    def test_callbacks_of_two_inputs_are_forwarded(self) -> None:
         calls: list[Any] = []
 
-        class Hearing(ToldOfTwo):
+        class Recorder(ToldOfTwo):
             def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
                 return (SIGNAL,)
 
@@ -302,7 +301,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        function = window(TEN, Hearing())
+        function = window(TEN, Recorder())
         harness = TwoInputNonBroadcastHarness[str, str, Any](function, first_key=key_of, second_key=key_of)
         for number, one in enumerate((harness.first_input, harness.second_input)):
             one.push_watermark(SIGNAL.new_watermark(number))
@@ -310,10 +309,10 @@ class TestHooks:
         assert calls == ["open", ("first", 0), ("second", 1), "end of first", "end of second", "close"]
         assert harness.output.watermarks == [SIGNAL.new_watermark(1)]
 
-    def test_a_function_with_two_outputs_reaches_both(self) -> None:
+    def test_callbacks_with_two_outputs_reach_both(self) -> None:
         calls: list[Any] = []
 
-        class Hearing(TwoOutputWindowStreamProcessFunction[str, Any, Any]):
+        class Recorder(TwoOutputWindowStreamProcessFunction[str, Any, Any]):
             def declare_watermarks(self) -> Collection[WatermarkDeclaration]:
                 return (SIGNAL,)
 
@@ -335,7 +334,7 @@ class TestHooks:
             def close(self) -> None:
                 calls.append("close")
 
-        harness = TwoOutputHarness[str, Any, Any](window(TEN, Hearing()), key=key_of)
+        harness = TwoOutputHarness[str, Any, Any](window(TEN, Recorder()), key=key_of)
         harness.input.push_watermark(SIGNAL.new_watermark(1))
         harness.end()
         assert calls == ["end", "close"]
@@ -352,7 +351,7 @@ class TestHooks:
             WindowDriver(window(TEN, Timing())).clock(5).record("a1", 3)
         assert caught.value.callback == "on_record"
 
-    def test_a_function_that_promises_to_be_silent_until_the_end_is_held_to_it(self) -> None:
+    def test_no_output_until_end_is_enforced(self) -> None:
         @no_output_until_end_of_input
         class Silent(Told):
             pass
@@ -363,7 +362,7 @@ class TestHooks:
         assert WindowDriver(window(WindowStrategy.global_(), Silent())).record("a1", 3).end().out()
 
     @pytest.mark.parametrize("callback", ["on_record", "on_trigger", "on_clear", "on_late_record"])
-    def test_a_callback_that_fails_is_named(self, callback: str) -> None:
+    def test_failing_callback_is_named(self, callback: str) -> None:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
@@ -375,7 +374,7 @@ class TestHooks:
         assert not our_files(error.traceback_text)
 
     @pytest.mark.parametrize("callback", ["on_record1", "on_record2", "on_late_record1", "on_late_record2"])
-    def test_a_callback_of_two_inputs_that_fails_is_named(self, callback: str) -> None:
+    def test_failing_callback_of_two_inputs_is_named(self, callback: str) -> None:
         def fail(*args: Any) -> None:
             raise ValueError(callback)
 
@@ -394,13 +393,13 @@ def with_number(number: int, numbers: list[int]) -> list[int]:
 
 
 class TestPositions:
-    def test_global_streams_have_all_windows(self) -> None:
+    def test_global_streams_support_all_windows(self) -> None:
         driver = WindowDriver(reduce(TEN, lambda first, second: first + second), key=None)
         driver.record("a1", 3).restart().record("b1", 4).record("a2", 14)
         assert driver.end().stamped() == [("a1b1", 9), ("a2", 19)]
 
     @pytest.mark.parametrize("strategy", [TEN, WindowStrategy.session(ms(5)), WindowStrategy.count(5)])
-    def test_non_keyed_streams_have_only_the_global_one(self, strategy: WindowStrategy) -> None:
+    def test_non_keyed_streams_support_only_global_windows(self, strategy: WindowStrategy) -> None:
         env = local_environment()
         env.from_collection(["a"]).process(window(strategy, Told())).with_uid("w")  # here
         with pytest.raises(
@@ -408,7 +407,7 @@ class TestPositions:
         ):
             env.build_plan()
 
-    def test_on_non_keyed_streams_each_subtask_has_its_global_window(self) -> None:
+    def test_each_subtask_of_a_non_keyed_stream_has_a_window(self) -> None:
         env = local_environment(2)
         sink = CollectSink[list[int]]()
         numbers = aggregate_of(list[int], with_number, sorted)
@@ -416,8 +415,8 @@ class TestPositions:
         env.execute("global")
         assert sorted(sink.results) == [[0, 2, 4], [1, 3, 5]]
 
-    def test_streams_that_stay_keyed_are_held_to_their_key(self) -> None:
-        # Flink skips the check in windows, and with two inputs it emits nothing at all.
+    def test_kept_key_is_checked(self) -> None:
+        # Flink skips the check in windows, and with two inputs it emits nothing.
         env = local_environment()
         stream = env.from_collection(["a1", "b1"]).process(FlinkGenerator[str](len)).key_by(key_of)
         stream.process(reduce(TEN, max), key_of).process(one_input())
@@ -426,7 +425,7 @@ class TestPositions:
             env.execute("keys")
         assert "bad" in caught.value.operator
 
-    def test_an_unwrapped_window_function_is_refused(self) -> None:
+    def test_unwrapped_window_function_is_refused(self) -> None:
         stream: Any = local_environment().from_collection(["a"]).key_by(key_of)
         with pytest.raises(PlanError, match=r"not Told\. Wrap a window function: window\(strategy, function\)"):
             stream.process(Told())

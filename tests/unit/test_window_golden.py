@@ -1,4 +1,4 @@
-"""Our windows and event timers against recordings of Flink 2.3.0: jobs of 60 records and three keys, one subtask."""
+"""Windows and event timers, compared with recordings of Flink 2.3.0: jobs of 60 records, three keys and one subtask."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def strategy_of(case: Case) -> WindowStrategy:
 
 
 class Timers(OneInputEventTimeStreamProcessFunction[int, Event]):
-    """Each record sets a timer, some in the past; some take it back again. As in the recorded job."""
+    """Each record registers a timer, some in the past, and some delete it again. As in the recorded job."""
 
     manager: EventTimeManager
 
@@ -79,8 +79,8 @@ class Timers(OneInputEventTimeStreamProcessFunction[int, Event]):
         output.collect(("wm", timestamp))
 
 
-def told(case: Case, function: OneInputStreamProcessFunction[int, Event], runtime: LocalRuntime) -> list[Event]:
-    """What ``function`` tells of the recorded input."""
+def output_of(case: Case, function: OneInputStreamProcessFunction[int, Event], runtime: LocalRuntime) -> list[Event]:
+    """Output of ``function`` for the recorded input."""
     env = ExecutionEnvironment.get_instance(runtime)
     env.set_parallelism(1)
     sink = CollectSink[Event]()
@@ -91,7 +91,7 @@ def told(case: Case, function: OneInputStreamProcessFunction[int, Event], runtim
 
 
 def recorded(case: Case) -> list[Event]:
-    """What Flink recorded."""
+    """Flink's recorded output."""
     return [tuple(tuple(part) if isinstance(part, list) else part for part in event) for event in case["events"]]
 
 
@@ -115,17 +115,18 @@ def named(*, timers: bool) -> list[Any]:
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 @pytest.mark.parametrize("case", named(timers=False))
 def test_windows_fire_as_in_flink(case: Case, runtime: LocalRuntime) -> None:
-    ours = told(case, window(strategy_of(case), Told()), runtime)
+    ours = output_of(case, window(strategy_of(case), Told()), runtime)
     flink = recorded(case)
     for key in range(3):
         expected = of_key(flink, key)
         if case["strategy"] == "global":
-            # Flink never clears the global window, although its documents say so. Here it is cleared after it fired.
+            # Flink never clears the global window, although its documentation says so. In dsv2 it is cleared after it
+            # fired.
             expected.append(("clear", key, -1, -1))
         found = of_key(ours, key)
         if case["strategy"] == "session":
-            # Where two sessions become one, the order of their records is that of a hash set in Flink; here the
-            # earlier session comes first.
+            # In Flink a merged session has its records in the order of a hash set. In dsv2 the records of the earlier
+            # session come first.
             found, expected = records_sorted(found), records_sorted(expected)
         assert found == expected
     assert len(ours) == len(flink) + (3 if case["strategy"] == "global" else 0)
@@ -134,21 +135,21 @@ def test_windows_fire_as_in_flink(case: Case, runtime: LocalRuntime) -> None:
 @pytest.mark.parametrize("runtime", RUNTIMES.values(), ids=RUNTIMES)
 @pytest.mark.parametrize("case", named(timers=True))
 def test_event_timers_fire_as_in_flink(case: Case, runtime: LocalRuntime) -> None:
-    ours = told(case, Timers(), runtime)
+    ours = output_of(case, Timers(), runtime)
     flink = recorded(case)
-    # Flink does not tell functions of the end of event time; here they see it.
+    # Flink does not notify functions of the end of event time. dsv2 does.
     flink.append(("wm", LONG_MAX))
     for kind in ("rec", "wm"):
         assert [event for event in ours if event[0] == kind] == [event for event in flink if event[0] == kind]
     for key in range(3):
         timers = [event for event in ours if event[0] == "timer"]
         assert of_key(timers, key) == of_key((event for event in flink if event[0] == "timer"), key)
-    # Between the timers of one watermark those of several keys are ordered by time, as in Flink.
+    # The timers of one watermark are ordered by time over all keys, as in Flink.
     assert [e[2:] for e in ours if e[0] == "timer"] == [e[2:] for e in flink if e[0] == "timer"]
 
 
-def test_the_recordings_hold_what_they_are_for() -> None:
-    """Else the tests above might agree on nothing."""
+def test_recordings_contain_all_kinds_of_events() -> None:
+    """Otherwise the tests above might compare nothing."""
     kinds = {case["strategy"]: {event[0] for event in case["events"]} for case in CASES}
     assert kinds == {
         "tumbling": {"trigger", "clear", "late"},

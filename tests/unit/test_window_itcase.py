@@ -1,7 +1,7 @@
-"""Flink's ``WindowITCase`` in full: 10,000 elements, of which element ``i`` is at ``i`` seconds.
+"""Flink's ``WindowITCase`` in full: 10,000 elements, where element ``i`` is at ``i`` seconds.
 
-The conformance programs say the same of fewer elements on every runtime. Here keys and windows are many, so that their
-state takes more than a page, and is cut anywhere.
+The conformance programs test the same with fewer elements on every runtime. Here the state of the many keys and windows
+takes more than a page, and is split anywhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def seconds(element: int) -> int:
 
 
 def with_breaks(element: int) -> int:
-    """Five seconds more behind each five elements."""
+    """The element with five additional seconds after every five elements."""
     return (element + element // 5 * 5) * SECOND
 
 
@@ -57,7 +57,7 @@ def one_key(element: int) -> int:
 def run(
     runtime: LocalRuntime, build: Callable[[Any], Any], time_of: Callable[[int], int] = seconds
 ) -> list[tuple[Any, ...]]:
-    """What comes of ``build(timed)``, where ``timed`` is a stream of the elements with event time."""
+    """Output of ``build(timed)``, where ``timed`` is a stream of the elements with event time."""
     env, sink = ExecutionEnvironment.get_instance(runtime), CollectSink[tuple[Any, ...]]()
     build(env.from_collection(ELEMENTS).process(FlinkGenerator(time_of))).to_sink(sink)
     env.execute("WindowITCase")
@@ -65,7 +65,7 @@ def run(
 
 
 def fired(events: list[Event]) -> list[Event]:
-    """Key, start, end and the records of each input, of every trigger."""
+    """Key, start, end and the records of each input, for every trigger."""
     return [event[1:] for event in events if event[0] == "trigger"]
 
 
@@ -130,7 +130,7 @@ def test_window_states(runtime: LocalRuntime) -> None:
 
 
 @each_runtime
-def test_a_global_stream(runtime: LocalRuntime) -> None:
+def test_global_stream(runtime: LocalRuntime) -> None:
     windows = fired(
         run(runtime, lambda timed: timed.global_().process(window(WindowStrategy.tumbling(ms(5 * SECOND)), Told())))
     )
@@ -149,7 +149,7 @@ def test_two_inputs(runtime: LocalRuntime) -> None:
 
 
 class ToBoth(TwoOutputWindowStreamProcessFunction[int, Event, Event]):
-    """Tells both outputs what a window holds."""
+    """Emits the contents of a window to both outputs."""
 
     def on_trigger(self, first_output: Any, second_output: Any, ctx: Any, window: Any) -> None:
         for output in (first_output, second_output):

@@ -1,4 +1,4 @@
-"""What windows leave in the state, in bytes: what is open, and nothing when its time is over."""
+"""Size of window state in bytes: open windows are kept, and ended windows leave nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVENT, PROCESSING = TimeType.EVENT, TimeType.PROCESSING
 KEYS = 499
 NOTHING = 60  # bytes: event time and the numbers of records have more digits
 
-# Each with the time when the last window of records up to 99 ms is gone.
+# Each with the time at which the last window of records up to 99 ms is removed.
 STRATEGIES = {
     "tumbling": (WindowStrategy.tumbling(ms(10)), 99),
     "tumbling, late": (WindowStrategy.tumbling(ms(10), EVENT, ms(20)), 119),
@@ -46,12 +46,12 @@ def key_of(record: str) -> str:
 
 
 def pair_of_drivers(function: Callable[[], ProcessFunction]) -> tuple[WindowDriver, WindowDriver]:
-    """One to be filled, and one that is never used."""
+    """One driver to be filled, and one that stays unused."""
     return WindowDriver(function(), key_of), WindowDriver(function(), key_of)
 
 
 def fill(driver: WindowDriver, times: range) -> None:
-    """Four records of each key, with timestamps in ``times``."""
+    """Push four records of each key, with timestamps in ``times``."""
     records = [f"key{number % KEYS} {number}" for number in range(4 * KEYS)]
     driver.records(records, [times[number * 37 % len(times)] for number in range(4 * KEYS)])
 
@@ -63,7 +63,7 @@ def move(driver: WindowDriver, time: int, channels: int) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_it_goes_with_event_time(function: str, strategy: str) -> None:
+def test_records_are_removed_with_event_time(function: str, strategy: str) -> None:
     windows, gone = STRATEGIES[strategy]
     channels = 2 if function == "two inputs" else 1
     driver, unused = pair_of_drivers(lambda: FUNCTIONS[function](windows))
@@ -81,7 +81,7 @@ def test_it_goes_with_event_time(function: str, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["tumbling", "tumbling, late", "tumbling, early", "sliding"])
-def test_so_does_the_state_of_windows(strategy: str) -> None:
+def test_window_states_are_removed_with_event_time(strategy: str) -> None:
     windows, gone = STRATEGIES[strategy]
     driver, unused = pair_of_drivers(lambda: window(windows, ToldOfState()))
     fill(driver, range(100))
@@ -100,7 +100,7 @@ def test_so_does_the_state_of_windows(strategy: str) -> None:
     ],
     ids=lambda windows: windows.layout,
 )
-def test_it_goes_with_the_clock(windows: WindowStrategy) -> None:
+def test_records_are_removed_with_processing_time(windows: WindowStrategy) -> None:
     driver, unused = pair_of_drivers(lambda: window(windows, Told()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
@@ -120,7 +120,7 @@ def test_it_goes_with_the_clock(windows: WindowStrategy) -> None:
     ],
     ids=lambda windows: f"{windows.layout} {windows.early_firing}",
 )
-def test_it_goes_with_the_end_of_the_input(windows: WindowStrategy) -> None:
+def test_records_are_removed_at_the_end_of_input(windows: WindowStrategy) -> None:
     driver, unused = pair_of_drivers(lambda: window(windows, Told()))
     fill(driver.clock(5), range(100))
     assert len(driver.restart().state()) > 10 * KEYS
@@ -130,11 +130,11 @@ def test_it_goes_with_the_end_of_the_input(windows: WindowStrategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_job_without_end_keeps_what_is_open(strategy: str) -> None:
-    """New keys and new times for ever: the state is as large after many rounds as after a few."""
+def test_unbounded_job_keeps_only_open_windows(strategy: str) -> None:
+    """New keys and new times in every round: the state is as large after many rounds as after a few."""
     driver = WindowDriver(window(STRATEGIES[strategy][0], Told()), key_of)
     sizes: list[int] = []
-    for number in range(1000, 1040):  # of so many digits from the beginning
+    for number in range(1000, 1040):  # numbers with the same count of digits
         records: list[Any] = [f"key{number * 50 + n} {n}" for n in range(100)]
         driver.records(records, [number * 10 + n % 10 for n in range(100)])
         driver.event_time(number * 10)
@@ -144,7 +144,7 @@ def test_a_job_without_end_keeps_what_is_open(strategy: str) -> None:
     assert max(sizes[20:]) < 1.1 * max(sizes[5:20])
 
 
-def test_a_session_that_grows_has_one_timer() -> None:
+def test_growing_session_has_one_timer() -> None:
     driver = WindowDriver(reduce(WindowStrategy.session(ms(10)), max), key_of).record("key 0", 0)
     before = len(driver.state())
     for time in range(1, 1000):

@@ -1,4 +1,4 @@
-"""What Spark's look for garbage behind each task finds in a worker."""
+"""Garbage collection in a worker, which Spark runs after each task."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ print(before > 10_000, gc.get_freeze_count() <= before)  # once: what a later jo
 """
 
 
-def test_modules_are_passed_over_in_workers_and_only_once() -> None:
+def test_modules_are_frozen_in_workers_once() -> None:
     run = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "True", "True"]

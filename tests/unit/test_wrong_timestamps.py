@@ -1,4 +1,4 @@
-"""What is no timestamp is refused wherever it enters: else its record would be lost without an error."""
+"""Invalid timestamps are refused wherever they enter. Otherwise their records would be lost without an error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(build: Callable[[ExecutionEnvironment], Any]) -> list[Any]:
 @wrong
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_generator_refuses_it(timestamp: Any, mode: str, place: int) -> None:
+def test_generator_refuses_it(timestamp: Any, mode: str, place: int) -> None:
     events = [Event(number, 10 - number) for number in range(3)]
     events[place] = Event(place, timestamp)
     generator = MODES[mode](EventTimeExtension.new_watermark_generator_builder(lambda event: event.at))
@@ -63,7 +63,7 @@ def test_a_generator_refuses_it(timestamp: Any, mode: str, place: int) -> None:
 
 
 class Stamped(Spans):
-    """Its records have 10 as timestamp, but the second one has ``timestamp``, and the others may have ``others``."""
+    """Its records have timestamp ``others``, except that the second one has ``timestamp``."""
 
     def __init__(self, timestamp: Any, others: int | None = 10) -> None:
         super().__init__({"a": 4})
@@ -79,7 +79,7 @@ class Stamped(Spans):
 @wrong
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("extracted", [False, True], ids=["given", "extracted"])
-def test_a_source_refuses_it(timestamp: Any, mode: str, extracted: bool) -> None:
+def test_source_refuses_it(timestamp: Any, mode: str, extracted: bool) -> None:
     builder: Any = EventTimeExtension.new_watermark_strategy_builder()
     if extracted:
         builder = EventTimeExtension.new_watermark_generator_builder(
@@ -92,7 +92,7 @@ def test_a_source_refuses_it(timestamp: Any, mode: str, extracted: bool) -> None
 
 
 @wrong
-def test_a_source_without_watermarks_refuses_it_too(timestamp: Any) -> None:
+def test_source_without_watermarks_refuses_it(timestamp: Any) -> None:
     if timestamp is None:
         assert len(run(lambda env: env.from_source(Stamped(None)))) == 4
         return
@@ -125,7 +125,7 @@ def test_collectors_timers_and_harnesses_refuse_it(timestamp: Any) -> None:
             OneInputHarness[Any, Any](one_input()).input.push_all([StampedRecord(1, 3), StampedRecord(2, timestamp)])
 
 
-def test_a_flag_is_no_number() -> None:
+def test_bool_is_not_an_integer() -> None:
     with pytest.raises(InvalidWatermarkError, match="must be a signed 64-bit integer, not True"):
         new_builder("w").type_long().build().new_watermark(True)
 
@@ -172,7 +172,7 @@ def windowed(timestamps: Sequence[int], strategy: Any, function: str) -> list[An
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("kind", TIME_WINDOWS)
-def test_a_window_that_ends_after_the_last_time_is_refused(kind: str, function: str) -> None:
+def test_window_that_ends_after_the_last_time_is_refused(kind: str, function: str) -> None:
     with pytest.raises(UserFunctionError, match=r"but event time ends at 2\*\*63 - 1 ms") as refused:
         windowed([5, LAST], TIME_WINDOWS[kind], function)
     assert refused.value.record == repr(Event(1, LAST))
@@ -183,7 +183,7 @@ times = st.lists(st.builds(lambda edge, step: min(edge + step, LAST), edges, st.
 
 
 def unless_refused(give: Callable[[], list[Any]], greatest: int) -> list[Any] | None:
-    """What ``give`` returns; None if that is refused because of ``greatest``, the greatest of the timestamps."""
+    """Return the result of ``give``, or None if it is refused because of ``greatest``, the maximum timestamp."""
     if greatest < LAST - 3 * SIZE:
         return give()
     try:
@@ -195,13 +195,13 @@ def unless_refused(give: Callable[[], list[Any]], greatest: int) -> list[Any] | 
 
 
 @given(times=times, kind=st.sampled_from(list(TIME_WINDOWS)), function=st.sampled_from(["window", "aggregate"]))
-def test_no_record_is_lost_wherever_its_time_is(times: list[int], kind: str, function: str) -> None:
+def test_no_record_is_lost_at_any_time(times: list[int], kind: str, function: str) -> None:
     counts = unless_refused(lambda: windowed(sorted(times), TIME_WINDOWS[kind], function), max(times))
     assert counts is None or sum(counts) == len(times) * (2 if kind == "sliding" else 1)
 
 
 @given(at=st.builds(lambda step: LAST - step, st.integers(0, 4 * SIZE)))
-def test_a_join_gives_every_left_record_its_result_or_refuses_it(at: int) -> None:
+def test_join_matches_or_refuses_every_left_record(at: int) -> None:
     joined: Any = interval_join(
         lambda left, right, out, ctx: out.collect((left, right)), ms(0), ms(SIZE), JoinType.LEFT
     )

@@ -1,4 +1,4 @@
-"""What is no operator cannot be configured, and what is wrongly configured."""
+"""Only operators can be configured. Wrong configuration values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs of streams that do not exist, and functions that do not fit the pair."""
+"""Unsupported pairs of streams, and functions that do not match the pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins that do not fit."""
+"""Joins with wrong types."""
 
 from __future__ import annotations
 

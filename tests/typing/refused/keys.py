@@ -1,4 +1,4 @@
-"""Key selectors that do not fit."""
+"""Key selectors with wrong types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that do not fit the stream."""
+"""Functions that do not match the stream."""
 
 from __future__ import annotations
 

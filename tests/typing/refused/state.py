@@ -1,4 +1,4 @@
-"""States used as something that they are not."""
+"""Wrong uses of states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows that make no sense, and functions that do not fit them."""
+"""Invalid windows, and functions that do not match them."""
 
 from __future__ import annotations
 
