@@ -98,7 +98,7 @@ class FrameEncoder:
             except SerializationError as error:
                 raise SerializationError(
                     f"{sender}, defined at {sender.location}, emitted {shorten(record)}. {error} "
-                    f"Records are sent between processes, so they must hold plain values."
+                    f"Records are sent between processes, so they must contain plain values only."
                 ) from error
 
 

@@ -261,9 +261,9 @@ def test_server_without_logical_decoding(postgres_server_without_decoding: Postg
     [
         ({"slot_name": "My-Slot"}, "slot_name must consist of at most 40 lower-case letters, digits and underscores"),
         ({"if_slot_exists": "drop"}, "if_slot_exists must be one of 'fail', 'replace', or a member of IfSlotExists"),
-        ({"records_per_batch": 0}, "records_per_batch must be at least 1"),
-        ({"log_bytes_per_batch": 0}, "log_bytes_per_batch must be at least 1"),
-        ({"conninfo": ""}, "PostgresSource needs conninfo"),
+        ({"records_per_batch": 0}, "records_per_batch must be a whole number of at least 1"),
+        ({"log_bytes_per_batch": 0}, "log_bytes_per_batch must be a whole number of at least 1"),
+        ({"conninfo": ""}, "PostgresSource requires conninfo"),
     ],
 )
 def test_invalid_source_options(options: dict[str, Any], found: str) -> None:
