@@ -238,7 +238,7 @@ def test_only_possible_watermarks_are_declared(idleness: timedelta) -> None:
 
 
 @pytest.mark.parametrize("builder", [generator(), generator().per_event_watermark()], ids=["periodic", "per-event"])
-def test_restart_changes_nothing(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
+def test_restart_keeps_the_state_of_a_generator(builder: EventTimeWatermarkGeneratorBuilder[int]) -> None:
     """Flink's generator starts fresh: its next watermark may go back."""
     harness = driven(builder.with_idleness(300 * MS))
     harness.input.push(10)

@@ -103,7 +103,7 @@ class TestWindowStates:
         assert len(driver.state()) > before + 5000
         assert len(driver.event_time(1000).state()) < before + 120  # event time and counters have more digits
 
-    def test_undeclared_state_is_refused(self) -> None:
+    def test_undeclared_window_state_is_refused(self) -> None:
         # Flink warns and finds nothing.
         class Other(Told):
             def on_trigger(self, output: Any, ctx: Any, window: Any) -> None:
@@ -351,7 +351,7 @@ class TestHooks:
             WindowDriver(window(TEN, Timing())).clock(5).record("a1", 3)
         assert caught.value.callback == "on_record"
 
-    def test_no_output_until_end_is_enforced(self) -> None:
+    def test_no_output_until_end_is_enforced_in_windows(self) -> None:
         @no_output_until_end_of_input
         class Silent(Told):
             pass
@@ -415,7 +415,7 @@ class TestPositions:
         env.execute("global")
         assert sorted(sink.results) == [[0, 2, 4], [1, 3, 5]]
 
-    def test_kept_key_is_checked(self) -> None:
+    def test_kept_key_is_checked_in_windows(self) -> None:
         # Flink skips the check in windows, and with two inputs it emits nothing.
         env = local_environment()
         stream = env.from_collection(["a1", "b1"]).process(FlinkGenerator[str](len)).key_by(key_of)
