@@ -96,7 +96,7 @@ def test_state_that_spark_cannot_read_names_its_subtasks(spark: SparkSession, jo
     ]
     content = of_task_1.read_bytes()
     of_task_1.write_bytes(content[: len(content) // 2])
-    assert_refused(spark, job, JobError, r"State of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
+    assert_refused(spark, job, JobError, r"the state of .*, subtask 1.* cannot be read: a file in state/<level>/1 of")
 
 
 def test_moved_checkpoint_continues(spark: SparkSession, job: tuple[Path, StateLayout]) -> None:
