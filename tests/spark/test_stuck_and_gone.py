@@ -103,6 +103,17 @@ def test_a_job_that_is_stuck_says_so_and_can_be_cancelled(
         assert sorted(sink.results) == list(range(10))
 
 
+@pytest.mark.parametrize("mode", [STREAMING, BATCH])
+def test_a_job_can_be_cancelled_before_spark_has_a_job_for_it(
+    spark: SparkSession, checkpoint: str, tmp_path: Path, mode: RuntimeExecutionMode
+) -> None:
+    env, _ = build(spark, Blocks(tmp_path), mode)
+    job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
+    job.stop(timeout_seconds=0)
+    assert status_of(job) is JobStatus.STOPPED
+    assert job.await_termination(LONG) is True
+
+
 def test_a_sink_on_the_driver_that_blocks_is_named(
     spark: SparkSession, checkpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
