@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, TimeoutError, wait
 from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from dsv2.clock import Clock
@@ -32,6 +39,7 @@ _FAREWELL_SECONDS = 5.0
 # asked is still looked for, and crashes the process (confluentinc/librdkafka#4605, #5397). So requests get the longest
 # timeout there is. The waiting is limited here, and a client that was waited for in vain is replaced: that is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
+_NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
 _REFUSED_FOR_GOOD = (  # the topic is gone; the group has members, which commit for themselves
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -56,6 +64,7 @@ class Broker:
         self._committing: Mapping[TopicPartition, int] = {}  # what the last commit is about, and what became of it
         self._commit: Future[ConsumerGroupTopicPartitions] | None = None
         self._committed_at = 0.0
+        self._consumer: tuple[str, Consumer] | None = None  # with the group that it was asked about last
         self._connect()
 
     def _connect(self) -> None:
@@ -76,6 +85,7 @@ class Broker:
                 break
             time.sleep(_FIRST_PAUSE_SECONDS)  # a coordinator that is only just starting, mostly
             self.commit({})
+        self._close_consumer()
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -129,7 +139,7 @@ class Broker:
         """Commit it for any ``group``, and wait until that is done. Raises ``JobError``."""
 
         def ask(seconds: float) -> None:
-            _accepted(_answer(self._alter(group, {partition: committed}), seconds))
+            _accepted(_answer(self._alter(group, {partition: committed}), seconds).topic_partitions or [])
 
         self._ask(f"The offset of consumer group {group!r} cannot be set", ask)
 
@@ -158,13 +168,14 @@ class Broker:
             return {} if is_hopeless(failed.args[0]) else self._committing
         return {
             partition: self._committing[partition]
-            for partition, error in _refused(self._commit.result())
+            for partition, error in _refused(self._commit.result().topic_partitions or ())
             if not is_hopeless(error) and error.code() not in _REFUSED_FOR_GOOD
         }
 
     def _log_commit(self, future: Future[ConsumerGroupTopicPartitions]) -> None:
         failed = future.exception()
-        errors = [f"{partition}: {error.str()}" for partition, error in _refused(future.result())] if not failed else []
+        refused = () if failed else _refused(future.result().topic_partitions or ())
+        errors = [f"{partition}: {error.str()}" for partition, error in refused]
         if failed or errors:
             told = self._connection.redacted(str(failed) if failed else "; ".join(errors))
             _LOG.warning("Offsets were not committed to consumer group %r: %s", self._connection.group_id, told)
@@ -172,20 +183,42 @@ class Broker:
     def _committed(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        parts = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+        def ask(seconds: float) -> list[confluent_kafka.TopicPartition]:
+            parts = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+            consumer = self._consumer_of(group)
+            try:
+                return _accepted(consumer.committed(parts, seconds))
+            except KafkaException as error:
+                consumer.poll(0)  # it may say why
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT, _NO_COORDINATOR)) from None
+                raise
 
-        def ask(seconds: float) -> ConsumerGroupTopicPartitions:
-            options: dict[str, Any] = {"require_stable": True, "request_timeout": _NO_TIMEOUT_SECONDS}
-            asked = [ConsumerGroupTopicPartitions(group, parts)]
-            (future,) = self._admin.list_consumer_group_offsets(asked, **options).values()
-            return _accepted(_answer(future, seconds))
-
-        found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask).topic_partitions or []
+        found = self._ask(f"The offsets of consumer group {group!r} cannot be read", ask)
         return {
             TopicPartition(part.topic, part.partition): CommittedOffset(part.offset, part.metadata or "")
             for part in found
             if part.offset >= 0
         }
+
+    def _consumer_of(self, group: str) -> Consumer:
+        # An admin client could be asked as well, but crashes the process if the broker that it asks is no longer the
+        # coordinator of the group (librdkafka up to 2.16, confluentinc/librdkafka#5040).
+        if self._consumer is None or self._consumer[0] != group:
+            self._close_consumer()
+            config: Config = {
+                **self._connection.consumer_config(),
+                "group.id": group,
+                "isolation.level": "read_committed",  # what an open transaction is about to change is waited for
+                "error_cb": self._errors.remember,
+            }
+            self._consumer = group, Consumer(config, logger=KafkaClientLog(self._connection.redacted))
+        return self._consumer[1]
+
+    def _close_consumer(self) -> None:
+        if self._consumer is not None:
+            self._consumer[1].close()
+            self._consumer = None
 
     def _alter(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
@@ -235,9 +268,11 @@ class Broker:
         return last if last is not None and (is_hopeless(last) or error.code() == KafkaError._TIMED_OUT) else error
 
 
-def _refused(answer: ConsumerGroupTopicPartitions) -> Iterator[tuple[TopicPartition, KafkaError]]:
+def _refused(
+    answered: Iterable[confluent_kafka.TopicPartition],
+) -> Iterator[tuple[TopicPartition, KafkaError]]:
     """The partitions with an error of their own: the answer as a whole is none."""
-    for part in answer.topic_partitions or ():
+    for part in answered:
         if part.error is not None:
             yield TopicPartition(part.topic, part.partition), part.error
 
@@ -250,11 +285,11 @@ def _answer(future: Future[T], seconds: float) -> T:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "No answer in time")) from None
 
 
-def _accepted(answer: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+def _accepted(answered: list[confluent_kafka.TopicPartition]) -> list[confluent_kafka.TopicPartition]:
     """The answer, unless a partition was refused: because a transaction is about to change its offset, say."""
-    for _, error in _refused(answer):
+    for _, error in _refused(answered):
         raise KafkaException(error)
-    return answer
+    return answered
 
 
 def _answered(answers: Mapping[AskedT, Future[T]], seconds: float) -> Mapping[AskedT, T]:
