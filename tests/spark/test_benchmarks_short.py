@@ -44,7 +44,7 @@ def run_program(
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, **(environment or {})},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert run.returncode == 0, run.stderr
     return run
