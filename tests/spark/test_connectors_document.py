@@ -30,7 +30,7 @@ def test_the_program_runs_and_prints_what_is_said(
     file.write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     run = subprocess.run(
-        [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=240, check=False
+        [sys.executable, str(file)], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.splitlines() == said_by(program)

@@ -47,7 +47,7 @@ def test_the_program() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert run.returncode == 0, run.stderr
     assert "Ada       1     88\nAda       1     95\nBob       2     72\n" in run.stdout
