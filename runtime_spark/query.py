@@ -36,7 +36,7 @@ __all__ = ("BatchJob", "StreamingJob")
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
 _CANCEL_SECONDS = 20.0  # Spark gives a worker two seconds to end its task before it kills it
-_CANCEL_AGAIN_SECONDS = 0.2
+_CANCEL_INTERVAL_SECONDS = 0.2
 _FIRST_WORD_SECONDS = 10.0
 _PATIENCE_SECONDS = 3.0
 _KEEPER_SECONDS = 1.0
@@ -431,8 +431,8 @@ class BatchJob:
         self._cancelled = True
         deadline = time.monotonic() + _CANCEL_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
-            self._group.cancel()  # each time anew: what is still being planned has no job yet
-            self._thread.join(_CANCEL_AGAIN_SECONDS)
+            self._group.cancel()  # repeated, because it only reaches jobs that Spark has already started
+            self._thread.join(_CANCEL_INTERVAL_SECONDS)
         if self._thread.is_alive():
             raise JobError(f"Job {self._plan.job_name!r} was cancelled, but it has not ended: {self._what_runs()}.")
 

@@ -67,7 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .appName("dsv2 tests")
             .config("spark.ui.enabled", "false")
             .config("spark.log.level", "FATAL")  # jobs that fail on purpose; the error tells what happened
-            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB of every stateful query that has ended
+            .config("spark.driver.memory", "4g")  # Spark keeps about 1 MB for each stateful query that has ended
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
             .config("spark.python.unix.domain.socket.enabled", "true")

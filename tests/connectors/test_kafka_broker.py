@@ -96,8 +96,8 @@ def test_answers_that_come_too_late_do_no_harm(topics: Topics) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# In a process of its own: an admin client crashed it. Whoever asks about a group first has the broker create the topic
-# of their offsets, and until the broker has become the coordinator it answers that it is not.
+# In a process of its own: an admin client crashed it. The first request about any group makes a new broker create the
+# offsets topic. Until then the broker answers that it is not the coordinator.
 EARLY = """
 import faulthandler, logging, sys
 from threading import Thread

@@ -39,6 +39,7 @@ _FAREWELL_SECONDS = 5.0
 # asked is still looked for, and crashes the process (confluentinc/librdkafka#4605, #5397). So requests get the longest
 # timeout there is. The waiting is limited here, and a client that was waited for in vain is replaced: that is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
+_MOST_CONSUMERS = 8  # each has threads and connections; a new one needs some 60 ms to find its coordinator
 _NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
 _REFUSED_FOR_GOOD = (  # the topic is gone; the group has members, which commit for themselves
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -64,7 +65,7 @@ class Broker:
         self._committing: Mapping[TopicPartition, int] = {}  # what the last commit is about, and what became of it
         self._commit: Future[ConsumerGroupTopicPartitions] | None = None
         self._committed_at = 0.0
-        self._consumer: tuple[str, Consumer] | None = None  # with the group that it was asked about last
+        self._consumers: dict[str, Consumer] = {}  # by the group that they are asked about
         self._connect()
 
     def _connect(self) -> None:
@@ -85,7 +86,8 @@ class Broker:
                 break
             time.sleep(_FIRST_PAUSE_SECONDS)  # a coordinator that is only just starting, mostly
             self.commit({})
-        self._close_consumer()
+        while self._consumers:
+            self._consumers.popitem()[1].close()
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -202,23 +204,21 @@ class Broker:
         }
 
     def _consumer_of(self, group: str) -> Consumer:
-        # An admin client could be asked as well, but crashes the process if the broker that it asks is no longer the
-        # coordinator of the group (librdkafka up to 2.16, confluentinc/librdkafka#5040).
-        if self._consumer is None or self._consumer[0] != group:
-            self._close_consumer()
+        # Not an admin client: it crashes the process if the broker is not, or no longer, the coordinator of the group
+        # (librdkafka up to 2.16, confluentinc/librdkafka#5040).
+        consumer = self._consumers.get(group)
+        if consumer is None:
+            if len(self._consumers) >= _MOST_CONSUMERS:
+                self._consumers.pop(next(iter(self._consumers))).close()
             config: Config = {
                 **self._connection.consumer_config(),
                 "group.id": group,
-                "isolation.level": "read_committed",  # what an open transaction is about to change is waited for
+                "isolation.level": "read_committed",  # waits for open transactions that change the offsets
                 "error_cb": self._errors.remember,
             }
-            self._consumer = group, Consumer(config, logger=KafkaClientLog(self._connection.redacted))
-        return self._consumer[1]
-
-    def _close_consumer(self) -> None:
-        if self._consumer is not None:
-            self._consumer[1].close()
-            self._consumer = None
+            consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
+            self._consumers[group] = consumer
+        return consumer
 
     def _alter(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
