@@ -38,7 +38,7 @@ __all__ = ("BatchJob", "StreamingJob")
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
-_CANCEL_AGAIN_SECONDS = 0.2
+_CANCEL_INTERVAL_SECONDS = 0.2
 _FIRST_LOG_SECONDS = 10.0
 _PATIENCE_SECONDS = 3.0
 _KEEPER_SECONDS = 1.0
@@ -445,7 +445,7 @@ class BatchJob:
         deadline = time.monotonic() + _CANCEL_SECONDS
         while self._thread.is_alive() and time.monotonic() < deadline:
             self._group.cancel()  # repeatedly, because queries that are still being planned have no Spark job yet
-            self._thread.join(_CANCEL_AGAIN_SECONDS)
+            self._thread.join(_CANCEL_INTERVAL_SECONDS)
         if self._thread.is_alive():
             raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
 

@@ -387,7 +387,7 @@ def test_messages_deleted_after_planning(topics: Topics) -> None:
     run = Run(unbounded(topics, topic))
     run.batch(limit=8)
     topics.delete_records(topic, 0, before=6)
-    with pytest.raises(JobError, match=rf"The messages of {topic}-0 from offset 0 on, which .* up to 8, no longer exist"):
+    with pytest.raises(JobError, match=rf"The messages of {topic}-0 from offset 0 on, which .* to 8, no longer exist"):
         run.repeated()
     tolerant = Run(unbounded(topics, topic, on_offsets_out_of_range="earliest"), run.offset)
     assert tolerant.repeated() == [6, 7]

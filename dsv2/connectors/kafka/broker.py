@@ -39,6 +39,7 @@ _CLOSE_TIMEOUT_SECONDS = 5.0
 # the client is still looking for the broker (confluentinc/librdkafka#4605, #5397). So requests get the maximum timeout.
 # The wait is limited here instead, and a client that did not answer is replaced, which is safe.
 _NO_TIMEOUT_SECONDS = 3600.0
+_MAX_CONSUMERS = 8  # each has threads and connections; a new one takes about 60 ms to find its coordinator
 _NO_COORDINATOR = "The coordinator of the group was not reached, or waits for the end of an open transaction"
 _PERMANENTLY_REFUSED = (  # the topic was deleted; the group has members, which commit their own offsets
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -64,7 +65,7 @@ class Broker:
         self._committing: Mapping[TopicPartition, int] = {}  # the offsets of the last commit
         self._commit: Future[ConsumerGroupTopicPartitions] | None = None  # its result
         self._committed_at = 0.0
-        self._consumer: tuple[str, Consumer] | None = None  # with its group
+        self._consumers: dict[str, Consumer] = {}  # by group
         self._connect()
 
     def _connect(self) -> None:
@@ -85,7 +86,8 @@ class Broker:
                 break
             time.sleep(_FIRST_PAUSE_SECONDS)  # usually the group coordinator is still starting
             self.commit({})
-        self._close_consumer()
+        while self._consumers:
+            self._consumers.popitem()[1].close()
         del self._admin
 
     def partitions(self, topics: Collection[str] | None, pattern: str | None) -> list[TopicPartition]:
@@ -205,23 +207,21 @@ class Broker:
         }
 
     def _consumer_of(self, group: str) -> Consumer:
-        # An admin client crashes the process if the broker is no longer the coordinator of the group (librdkafka up to
-        # 2.16, confluentinc/librdkafka#5040).
-        if self._consumer is None or self._consumer[0] != group:
-            self._close_consumer()
+        # An admin client crashes the process if the broker is not, or no longer, the coordinator of the group
+        # (librdkafka up to 2.16, confluentinc/librdkafka#5040).
+        consumer = self._consumers.get(group)
+        if consumer is None:
+            if len(self._consumers) >= _MAX_CONSUMERS:
+                self._consumers.pop(next(iter(self._consumers))).close()
             config: Config = {
                 **self._connection.consumer_config(),
                 "group.id": group,
                 "isolation.level": "read_committed",  # wait for open transactions that change offsets
                 "error_cb": self._errors.remember,
             }
-            self._consumer = group, Consumer(config, logger=KafkaClientLog(self._connection.redacted))
-        return self._consumer[1]
-
-    def _close_consumer(self) -> None:
-        if self._consumer is not None:
-            self._consumer[1].close()
-            self._consumer = None
+            consumer = Consumer(config, logger=KafkaClientLog(self._connection.redacted))
+            self._consumers[group] = consumer
+        return consumer
 
     def _alter(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
