@@ -9,7 +9,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
-from dsv2.graph import Plan
+from dsv2.graph import OperatorKind, Plan
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
@@ -47,6 +47,7 @@ class Checkpoint:
         self._spark = spark
         self._plan = plan
         self._layout = layout
+        self._sources = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
         self.folder = open_folder(spark, location)
         before = read_manifest(self.folder)
         self._is_new = before is None
@@ -92,8 +93,24 @@ class Checkpoint:
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
         """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
-        self._note_book.write(self._note_book.notes.with_reports(reports))
+        ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
+        self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether earlier runs have processed all input to its end."""
+        ended = len(self.ended_sources())
+        return not self._is_new and not self._beginning.repeats and ended == sum(self._sources.values())
+
+    def ended_sources(self) -> set[tuple[str, int]]:
+        """Return the subtasks of sources, by uid and index, that ended in earlier runs."""
+        return {
+            (uid, subtask)
+            for uid, parallelism in self._sources.items()
+            for subtask, ended in enumerate(self._note_book.notes.ended_subtasks(uid, parallelism))
+            if ended
+        }
 
     def _compare(self, before: Manifest, allow_non_restored_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""

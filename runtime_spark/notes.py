@@ -1,13 +1,13 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
-They hold the manifests of later programs, samples of keys, and the names of stored function fields. The JSON file is
-replaced when there is something new, mostly in the first micro-batches. Without notes, a restart is compared only with
-the manifest.
+They hold the manifests of later programs, samples of keys, the names of stored function fields, and which sources have
+ended. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without notes, a
+restart is compared only with the manifest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -29,11 +29,13 @@ class Notes:
         programs: The manifests of later programs.
         keys: Samples of keys.
         fields: For each uid, the names of the function fields that any subtask has stored.
+        ended: For each source of which a subtask has ended, whether each of its subtasks has.
     """
 
     programs: list[dict[str, Any]] = field(default_factory=list)
     keys: list[KeySample] = field(default_factory=list)
     fields: dict[str, list[str]] = field(default_factory=dict)
+    ended: dict[str, list[bool]] = field(default_factory=dict)
 
     def with_reports(self, reports: Iterable[dict[str, Any]]) -> Notes:
         """Return these notes with the reports of the subtasks on a micro-batch."""
@@ -44,6 +46,18 @@ class Notes:
                 names.setdefault(report["fields_of"], set()).update(report["names"])
         keys = add_samples(self.keys, (report for report in reports if "key_of" in report))
         return replace(self, keys=keys, fields={uid: sorted(names[uid]) for uid in sorted(names)})
+
+    def with_ended(self, ended: Iterable[tuple[str, int]], sources: Mapping[str, int]) -> Notes:
+        """Return these notes with subtasks of sources that have ended; ``sources`` are their numbers of subtasks."""
+        flags = {uid: self.ended_subtasks(uid, sources[uid]) for uid in self.ended if uid in sources}
+        for uid, subtask in ended:
+            flags.setdefault(uid, [False] * sources[uid])[subtask] = True
+        return replace(self, ended=flags)
+
+    def ended_subtasks(self, source: str, parallelism: int) -> list[bool]:
+        """Return which subtasks of a source have ended. After a change of parallelism, either all or none have."""
+        flags = self.ended.get(source, [False])
+        return list(flags) if len(flags) == parallelism else [all(flags)] * parallelism
 
 
 class NoteBook:

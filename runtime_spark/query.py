@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -50,8 +50,15 @@ _SPARK_INTERRUPTION = (
 class _Reports:
     """The latest progress report of every operator and subtask."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, ended_sources: Collection[tuple[str, int]]) -> None:
+        """``ended_sources``: The subtasks of sources that ended in earlier runs, and report nothing in this one."""
         self._plan = plan
+        self._ended_sources = ended_sources
+        self._awaited = [
+            (operator.uid, subtask)
+            for operator in [*(one for chain in plan.chains.values() for one in chain), *plan.read_by_sinks]
+            for subtask in range(operator.parallelism)
+        ]
         self._latest: dict[tuple[str, int], dict[str, Any]] = {}
         self._batch_id = -1
         # Sources and the operators chained to them have no state to count in, so they report each portion separately.
@@ -82,11 +89,8 @@ class _Reports:
         return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
 
     def all_ended(self) -> bool:
-        """Whether every subtask has received the end of its input. Without operators, the subtasks of sources count."""
-        chained = [operator for chain in self._plan.chains.values() for operator in chain]
-        last = chained or [operator for operator in self._plan.operators if operator.kind is OperatorKind.SOURCE]
-        places = [(operator.uid, subtask) for operator in last for subtask in range(operator.parallelism)]
-        return all(self._latest.get(place, {}).get("ended") for place in places)
+        """Whether every subtask has received the end of its input, and every source that a sink reads has ended."""
+        return all(self._latest.get(place, {}).get("ended") or place in self._ended_sources for place in self._awaited)
 
 
 class _StopRequestedError(Exception):
@@ -141,7 +145,7 @@ class StreamingJob:
         self._archive = archive
         self._checkpoint = checkpoint
         self._lease = lease
-        self._reports = _Reports(plan)
+        self._reports = _Reports(plan, checkpoint.ended_sources())
         self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
         self._began = clock.now_ms()
@@ -166,6 +170,8 @@ class StreamingJob:
         self._started.set()
         if self._only_available:
             self._keeper.start()
+        if self._checkpoint.is_complete:
+            self._end_soon()  # there is no further micro-batch
 
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
         """Called by the query with each micro-batch."""
@@ -187,8 +193,11 @@ class StreamingJob:
         self._reports.add(batch_id, of_operators)
         self._state_sizes.note(of_operators)
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
-            # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
-            threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+            self._end_soon()
+
+    def _end_soon(self) -> None:
+        # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
+        threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
 
     def _is_over(self) -> bool:
         try:
@@ -377,7 +386,7 @@ class BatchJob:
         self._writer = writer
         self._clock = clock
         self._began = self._ended = clock.now_ms()
-        self._reports = _Reports(plan)
+        self._reports = _Reports(plan, ())
         self._failure: Dsv2Error | None = None
         self._cancelled = False
         self._spark = frames.sparkSession

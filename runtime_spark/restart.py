@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
@@ -35,7 +36,8 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
             f"Undo the changes, or start from a new checkpoint_location with empty state."
         )
     known = any(essence(program) == essence(now) for program in programs)
-    return Notes(notes.programs if known else [*notes.programs, now], [s for s, _ in samples], notes.fields)
+    programs = notes.programs if known else [*notes.programs, now]
+    return dataclasses.replace(notes, programs=programs, keys=[sample for sample, _ in samples])
 
 
 def dropped_state(plan: Plan, programs: list[Manifest], fields: dict[str, list[str]]) -> list[tuple[Operator, str]]:

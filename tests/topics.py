@@ -21,7 +21,8 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
+        # Clients outlive the broker, and would print that it does not answer.
+        self.config: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
         self.admin = AdminClient(self.config)
         self._producer = self._new_producer()
 

@@ -214,6 +214,13 @@ class Plan:
             if self._is_source(source) and len(edges) == 1 and self._may_read(edges[0], self.operators[source])
         }
 
+    @cached_property
+    def read_by_sinks(self) -> tuple[Operator, ...]:
+        """The sources whose records reach a sink without an exchange between functions."""
+        sinks = {operator.id for operator in self.operators if operator.kind is OperatorKind.SINK}
+        heads = {self.chain_heads[edge.source] for edge in self.edges if edge.target in sinks}
+        return tuple(self.operators[head] for head in sorted(heads) if self._is_source(head))
+
     def _may_read(self, edge: Edge, source: Operator) -> bool:
         by_subtask = edge.target in self.chains and edge.exchange is Exchange.FORWARD
         return by_subtask and source.at_source is AtSource.MICRO_BATCHES

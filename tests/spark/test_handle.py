@@ -23,6 +23,7 @@ from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
+from runtime_spark import query
 from runtime_spark.query import StreamingJob
 from tests.durations import ms
 
@@ -180,3 +181,58 @@ def test_batch_job_cannot_be_stopped_half_way(spark: SparkSession, checkpoint: s
     stopping.join(LONG)
     assert status_of(job) is JobStatus.FINISHED
     assert job.progress.operators["all"].records_in == 5
+
+
+def start_beside(
+    spark: SparkSession, checkpoint: str, *, direct: int, processed: int, gate: Gate | None = None
+) -> tuple[JobHandle, CollectSink[int], CollectSink[int]]:
+    """Start a job with a source that only a sink reads, beside one that a function reads.
+
+    Both collect their records, of which there are ``direct`` and ``processed``, in micro-batches of 4. ``gate`` holds
+    the job in its first micro-batch.
+    """
+    env = ExecutionEnvironment.get_instance(spark=spark)
+    to_sink, to_function = CollectSink[int](), CollectSink[int]()
+    source = env.from_source(DataGeneratorSource(lambda index: index, count=direct, records_per_batch=4))
+    source.with_uid("direct").to_sink(to_sink)
+    other = env.from_source(DataGeneratorSource(lambda index: index, count=processed, records_per_batch=4))
+    other.process(pass_on).with_uid("pass").to_sink(to_function)
+    if gate is not None:
+        source.to_sink(ForeachBatchSink(gate))
+    trigger = Trigger.processing_time()  # Spark does not end such a query by itself
+    return env.execute_async("beside", checkpoint_location=checkpoint, trigger=trigger), to_sink, to_function
+
+
+def test_source_that_only_a_sink_reads_is_read_to_its_end(spark: SparkSession, checkpoint: str) -> None:
+    job, direct, processed = start_beside(spark, checkpoint, direct=21, processed=8)
+    assert job.await_termination(timedelta(seconds=LONG)) is True
+    assert job.status is JobStatus.FINISHED
+    assert sorted(direct.results) == list(range(21))
+    assert sorted(processed.results) == list(range(8))
+
+
+def test_source_that_ended_in_an_earlier_run_is_not_waited_for(
+    spark: SparkSession, checkpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "_PATIENCE_SECONDS", 0.0)
+    gate = Gate()
+    job, direct, processed = start_beside(spark, checkpoint, direct=4, processed=40, gate=gate)
+    assert gate.entered.wait(LONG)
+    stopping = threading.Thread(target=job.stop)
+    stopping.start()
+    gate.opened.set()
+    stopping.join(LONG)
+    assert (status_of(job), sorted(direct.results)) == (JobStatus.STOPPED, [0, 1, 2, 3])
+    before = len(processed.results)
+    assert before < 40
+    job, direct, processed = start_beside(spark, checkpoint, direct=4, processed=40, gate=gate)
+    assert job.await_termination(timedelta(seconds=LONG)) is True
+    assert (job.status, direct.results) == (JobStatus.FINISHED, [])
+    assert sorted(processed.results) == list(range(before, 40))
+
+
+def test_finished_job_ends_when_it_is_started_again(spark: SparkSession, checkpoint: str) -> None:
+    for numbers in ([0, 1, 2, 3], []):
+        job, direct, _ = start_beside(spark, checkpoint, direct=4, processed=4)
+        assert job.await_termination(timedelta(seconds=LONG)) is True
+        assert (job.status, sorted(direct.results)) == (JobStatus.FINISHED, numbers)

@@ -265,7 +265,7 @@ def test_mismatched_dataframe_is_refused_before_the_start(spark: SparkSession, c
             "the DataFrame does not fit WrongType: column 'id' is bigint, but the field is str. Its columns",
         ),
         (dict, {"split_by": "topic"}, "split_by names column 'topic'; the DataFrame has id."),
-        (int, {}, "int has no fields with types: use a dataclass or a NamedTuple class"),
+        (int, {}, "int has no fields with types. Use a dataclass or a NamedTuple class"),
     ):
         env = environment(spark)
         rows = env.from_dataframe(frame, record_type, "numbers", **how)  # type: ignore[arg-type]

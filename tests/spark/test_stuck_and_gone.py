@@ -84,7 +84,7 @@ def test_stuck_job_is_reported_and_can_be_cancelled(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(query, "_FIRST_WORD_SECONDS", 0.1)
+    monkeypatch.setattr(query, "_FIRST_LOG_SECONDS", 0.1)
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
     wait_for(tmp_path / "reached")

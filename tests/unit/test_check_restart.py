@@ -379,3 +379,13 @@ def test_subtask_reports_become_notes() -> None:
     first = Notes().with_reports([{"fields_of": "count", "names": ["b"]}, {"uid": "other"}, sample])
     second = first.with_reports([{"fields_of": "count", "names": ["a"]}, {"source": "tweets"}, sample])
     assert second == Notes(keys=[sample], fields={"count": ["a", "b"]})
+
+
+def test_ended_subtasks_of_sources_become_notes() -> None:
+    first = Notes().with_ended([("a", 1)], {"a": 2, "b": 1})
+    assert (first.ended_subtasks("a", 2), first.ended_subtasks("b", 1)) == ([False, True], [False])
+    assert first.ended_subtasks("a", 3) == [False, False, False]  # splits may have moved
+    second = first.with_ended([("a", 0), ("b", 0)], {"a": 2, "b": 1})
+    assert second.ended == {"a": [True, True], "b": [True]}
+    assert second.ended_subtasks("a", 3) == [True, True, True]
+    assert first.with_ended([("a", 0)], {"a": 1}).ended == {"a": [True]}
