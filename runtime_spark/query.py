@@ -170,8 +170,8 @@ class StreamingJob:
         self._started.set()
         if self._only_available:
             self._keeper.start()
-        if self._checkpoint.is_complete:
-            self._end_soon()  # there is no further micro-batch
+        elif self._checkpoint.is_complete:
+            self._end_soon(after_first_trigger=True)  # there is no further micro-batch
 
     def write_batch(self, frames: DataFrame, batch_id: int) -> None:
         """Called by the query with each micro-batch."""
@@ -195,9 +195,18 @@ class StreamingJob:
         if self._reports.all_ended() or (self._only_available and self._is_exhausted()):
             self._end_soon()
 
-    def _end_soon(self) -> None:
+    def _end_soon(self, *, after_first_trigger: bool = False) -> None:
         # Spark would trigger forever. A query cannot be stopped from within its own micro-batch.
-        threading.Thread(target=self._end_query, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+        def end() -> None:
+            # In the first trigger, the planners of the sources check that they can continue.
+            while after_first_trigger and not self._is_over() and not self._is_waiting():
+                time.sleep(_POLL_SECONDS)
+            self._end_query()
+
+        threading.Thread(target=end, name=f"dsv2-end-{self._plan.job_name}", daemon=True).start()
+
+    def _is_waiting(self) -> bool:
+        return str(self.query.status["message"]).startswith("Waiting for")  # data, or the next trigger
 
     def _is_over(self) -> bool:
         try:
