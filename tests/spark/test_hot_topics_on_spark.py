@@ -23,7 +23,6 @@ from examples.hot_topics import HotTopic, build
 from examples.tweets import Tweet, TweetGenerator
 from tests.oracles.hot_topics import expected_events, objections
 
-TWEETS = 200_000
 WINDOW = 5 * 60 * 1000
 THRESHOLD = 100
 
@@ -38,8 +37,13 @@ class Way(NamedTuple):
     detectors: int
     records_per_batch: int | None
 
+    @property
+    def tweets(self) -> int:
+        """How many to read. With several splits the oracle searches for an interleaving, which takes long."""
+        return 200_000 if self.splits == 1 else 80_000
 
-WAYS = [Way(1, 1, 60_000), Way(1, 1, None), Way(1, 4, 90_000), Way(2, 2, 70_000), Way(4, 4, 200_000), Way(2, 4, None)]
+
+WAYS = [Way(1, 1, 60_000), Way(1, 1, None), Way(1, 4, 90_000), Way(2, 2, 25_000), Way(4, 4, 80_000), Way(2, 4, None)]
 
 
 def by_topic(events: Iterable[HotTopic]) -> dict[str, list[HotTopic]]:
@@ -73,13 +77,13 @@ def environment(spark: SparkSession, way: Way) -> ExecutionEnvironment:
 def test_tweets(spark: SparkSession, checkpoint: str, way: Way) -> None:
     env = environment(spark, way)
     sink = CollectSink[HotTopic]()
-    source = DataGeneratorSource(TweetGenerator(), count=TWEETS, records_per_batch=way.records_per_batch)
+    source = DataGeneratorSource(TweetGenerator(), count=way.tweets, records_per_batch=way.records_per_batch)
     stream = env.from_source(source).with_parallelism(way.splits)
     build(stream, threshold=THRESHOLD, window=WINDOW, lazy=False, extractors=way.splits).to_sink(sink)
     result = env.execute(checkpoint_location=checkpoint if way.records_per_batch else None)
-    assert result.progress.operators["extractor"].records_in == TWEETS
-    assert result.progress.operators["detector"].records_in == TWEETS
-    check(way, list(map(TweetGenerator(), range(TWEETS))), sink.results, THRESHOLD, WINDOW)
+    assert result.progress.operators["extractor"].records_in == way.tweets
+    assert result.progress.operators["detector"].records_in == way.tweets
+    check(way, list(map(TweetGenerator(), range(way.tweets))), sink.results, THRESHOLD, WINDOW)
 
 
 @pytest.mark.parametrize("way", [Way(1, 1, 150_000), Way(1, 2, None)], ids=str)
@@ -101,7 +105,7 @@ def test_tweets_locally(way: Way) -> None:
     env = ExecutionEnvironment.get_instance(LocalRuntime(seed=11))
     env.set_parallelism(way.detectors)
     sink = CollectSink[HotTopic]()
-    stream = env.from_source(DataGeneratorSource(TweetGenerator(), count=TWEETS)).with_parallelism(way.splits)
+    stream = env.from_source(DataGeneratorSource(TweetGenerator(), count=way.tweets)).with_parallelism(way.splits)
     build(stream, threshold=THRESHOLD, window=WINDOW, lazy=False, extractors=way.splits).to_sink(sink)
     env.execute()
-    check(way, list(map(TweetGenerator(), range(TWEETS))), sink.results, THRESHOLD, WINDOW)
+    check(way, list(map(TweetGenerator(), range(way.tweets))), sink.results, THRESHOLD, WINDOW)
