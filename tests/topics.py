@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 __all__ = ("Topics",)
 
 _SECONDS = 30.0
+_PATIENCE_SECONDS = 2.0
 _UNSENT = 10_000
 _NUMBERS = itertools.count()
 
@@ -72,6 +74,7 @@ class Topics:
 
     def committed(self, topic: str) -> dict[int, list[bytes]]:
         """The values of each partition that readers of committed messages see."""
+        self.await_commits(topic)
         consumer = Consumer({**self.config, "group.id": "tests", "enable.partition.eof": True})
         partitions = self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
@@ -87,10 +90,21 @@ class Topics:
         consumer.close()
         return seen
 
+    def await_commits(self, topic: str) -> None:
+        """Wait until readers see all messages, which is shortly after the commit, unless a transaction stays open."""
+        patience = time.monotonic() + _PATIENCE_SECONDS
+        for number in self.admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions:
+            end = self.end(topic, number)
+            while self._end(topic, number, IsolationLevel.READ_COMMITTED) < end and time.monotonic() < patience:
+                pass
+
     def end(self, topic: str, partition: int = 0) -> int:
         """The offset after the last message, committed or not."""
+        return self._end(topic, partition, IsolationLevel.READ_UNCOMMITTED)
+
+    def _end(self, topic: str, partition: int, level: IsolationLevel) -> int:
         wanted = {TopicPartition(topic, partition): OffsetSpec.latest()}
-        (future,) = self.admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED).values()
+        (future,) = self.admin.list_offsets(wanted, isolation_level=level).values()
         offset: int = future.result(_SECONDS).offset
         return offset
 

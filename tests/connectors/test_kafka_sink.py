@@ -78,6 +78,7 @@ def test_message_fields(topics: Topics, job: str, delivery: Any) -> None:
 
 
 def messages(topics: Topics, topic: str, partition: int) -> Iterator[Message]:
+    topics.await_commits(topic)
     consumer = Consumer({**topics.config, "group.id": "tests", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, partition, 0)])
     while (message := consumer.poll(10)) is not None and message.error() is None:
