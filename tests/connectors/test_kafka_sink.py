@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from components.kafka import PASSWORD, USER, KafkaBroker
 from dsv2 import ConfigurationError, JobError, RecordBatch
 from dsv2.connectors.kafka import KafkaSink
+from dsv2.connectors.kafka.producers import TransactionalProducer
 from dsv2.sinks import SinkBatch, SinkInfo, SinkRunInfo
 from tests.durations import ms
 from tests.topics import Topics
@@ -239,6 +240,27 @@ def test_old_attempt_of_another_parallelism_cannot_commit(topics: Topics, job: s
     with pytest.raises(JobError, match="A newer attempt of the same task has taken over"):
         sink.write(SinkBatch(SinkInfo(job, "out", 3), 2, 0, late()))
     write(sink, job, 0, 1)
+    assert numbers(topics, topic) == [1]
+
+
+def test_restart_waits_for_no_transaction_of_the_previous_run(
+    topics: Topics, job: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.create(2)
+    begin(sink_of(topics, topic), job, 0)
+
+    def restart(producer: Any) -> None:  # the previous run was suspended before the commit
+        begin(sink_of(topics, topic), job, 0)
+        commit(producer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        producer = "dsv2.connectors.kafka.producers.TransactionalProducer"
+        commit = TransactionalProducer.commit
+        patch.setattr(f"{producer}.commit", restart)
+        with pytest.raises(JobError, match="A newer attempt of the same task has taken over"):
+            write(sink_of(topics, topic), job, 0, 1)
+    assert "Retrying" not in caplog.text
+    write(sink_of(topics, topic), job, 0, 1)
     assert numbers(topics, topic) == [1]
 
 

@@ -70,8 +70,7 @@ class Transactions:
         committed = broker.group_offset(self._name, self.marker)
         before = None if committed is None else int(json.loads(committed.note)["parallelism"])
         for subtask in range(before or 0):
-            if before != now:
-                self._producer(subtask).close()  # aborts open transactions
+            self._producer(subtask).close()  # aborts the open transaction, for which the offset would wait
             if self._has(broker, subtask, batch_id) and before != now:
                 raise JobError(
                     f"Micro-batch {batch_id} was written in part by {before} subtasks before the job failed, and {now} "
