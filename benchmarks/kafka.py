@@ -59,7 +59,7 @@ NAME = "kafka"
 TARGET = 0.5
 """The minimum ratio to the throughput of hand-written code with a Python function, both at least once."""
 
-SHORT = {"messages": 10_000, "batches": 2, "threshold": 100, "rate": 200, "seconds": 1, "warm_up": 1}
+SHORT = {"messages": 5_000, "batches": 1, "threshold": 100, "rate": 200, "seconds": 1, "warm_up": 1}
 
 Delivery: TypeAlias = Literal["exactly-once", "at-least-once"]
 Started: TypeAlias = StreamingJob | StreamingQuery

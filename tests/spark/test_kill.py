@@ -87,7 +87,8 @@ def test_driver_kills_before_the_commit(tmp_path: Path) -> None:
 
 def test_driver_kills_around_the_switch_of_sources(tmp_path: Path) -> None:
     job, switch = JobProcess(tmp_path, "kill_splits_job"), kill_splits_job.SWITCH
-    assert [kill_in(job, begun, batch) for batch in (2, switch - 1, switch, switch + 1)] == [True] * 4
+    for batch in (2, switch - 1, switch, switch + 1) if KILLS_PER_PHASE > 1 else (switch - 1, switch):
+        assert kill_in(job, begun, batch)
     assert any(kill_in(job, first_sink_written) for _ in range(3))
 
     job.start()
