@@ -74,7 +74,7 @@ LOCAL_SETTINGS = [
 # which take turns; pages of state in a map; batch mode without a state store. (Records of a micro-batch are counted
 # over all subtasks of a source on Spark, and over each of them locally.)
 SPARK_SETTINGS = [
-    Setting(4, 7),
+    Setting(4, 11),
     Setting(2, 5, maps=True),
     Setting(2, mode=RuntimeExecutionMode.BATCH),
 ]
