@@ -18,8 +18,8 @@
     │   ├── UndeclaredStateError         requested a state that the function does not declare
     │   ├── InvalidKeyError              None, unhashable or unsupported key; output key differs from input key
     │   └── RecordMutatedError           a record was modified after it was emitted
-    ├── IncompatibleCheckpointError  the program cannot continue from the checkpoint
-    ├── CorruptDataError             bytes of a checkpoint or frame are damaged or of unknown origin
+    ├── IncompatibleCheckpointError  the program cannot continue from the checkpoint or savepoint
+    ├── CorruptDataError             bytes of a checkpoint, savepoint or frame are damaged or of unknown origin
     └── InternalError                a bug in dsv2; please report it
 
     Dsv2Warning
@@ -202,11 +202,11 @@ class RecordMutatedError(ContractError):
 
 
 class IncompatibleCheckpointError(Dsv2Error):
-    """The program cannot continue from the checkpoint. The message lists every incompatible change."""
+    """The program cannot continue from the checkpoint or savepoint. The message lists every incompatible change."""
 
 
 class CorruptDataError(Dsv2Error):
-    """Bytes of a checkpoint or frame are damaged, have another version, or refer to classes unknown to the job."""
+    """Bytes of a checkpoint, savepoint or frame are damaged, have another version, or refer to unknown classes."""
 
 
 class InternalError(Dsv2Error):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dsv2.errors import CorruptDataError
-from runtime_spark.folders import Folder
+from dsv2.folders import Folder
 
 __all__ = ("Beginning", "beginning_of")
 

@@ -7,10 +7,11 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError, IncompatibleCheckpointError
+from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
 from dsv2.sinks import FileSink
 from runtime_spark.failures import usable
-from runtime_spark.folders import Folder, open_folder
+from runtime_spark.folders import open_folder
 
 __all__ = ("check_outputs", "check_outputs_unused", "own_outputs")
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dsv2.errors import ConfigurationError, JobError
+from dsv2.folders import Folder
 from runtime_spark.driver_processes import is_gone
-from runtime_spark.folders import Folder
 
 __all__ = ("BEAT_SECONDS", "STALE_SECONDS", "VALID_SECONDS", "Lease", "seconds_since_boot")
 

@@ -9,17 +9,17 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from dsv2.errors import IncompatibleCheckpointError
+from dsv2.folders import Folder
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, Exchange, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
 from dsv2.watermark import WatermarkDeclaration
-from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.class_changes import class_changes, classes_of
 from runtime_spark.fingerprint import PYTHON, fingerprint
-from runtime_spark.folders import Folder
 from runtime_spark.layout import Layout
 
 __all__ = (

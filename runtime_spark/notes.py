@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dsv2.errors import IncompatibleCheckpointError
-from runtime_spark.checked_json import from_json, to_json
-from runtime_spark.folders import Folder
+from dsv2.folders import Folder
+from dsv2.program.checked_json import from_json, to_json
 from runtime_spark.key_samples import KeySample, add_samples
 
 __all__ = ("NoteBook", "Notes")

@@ -13,12 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.storagelevel import StorageLevel
 
 from dsv2.errors import ConfigurationError, SchemaError
+from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.runtime.report.sink_calls import write_on_driver
 from dsv2.runtime.serde.codec import Codec
 from dsv2.sinks import DriverSink, FileSink, FileSinkFormat, ParallelSink, SinkRunInfo
 from runtime_spark.failures import marked_failures
-from runtime_spark.folders import Folder, open_folder
+from runtime_spark.folders import open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout
 from runtime_spark.parallel_sinks import ParallelWriter
 from runtime_spark.rows import COLUMNS, decode_frame

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from dsv2.errors import CorruptDataError
-from runtime_spark.folders import Folder
+from dsv2.folders import Folder
 
 __all__ = ("check_state_metadata", "relocate_state_metadata")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from runtime_spark.folders import Folder
+from dsv2.folders import Folder
 
 __all__ = ("discard_uncommitted_state",)
 

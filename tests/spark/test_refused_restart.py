@@ -25,11 +25,11 @@ from dsv2 import (
     UserFunctionError,
 )
 from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink, FileSink
 from dsv2.sources import DataGeneratorSource
 from dsv2.state import StateDeclaration
-from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.layout import Layout
 from runtime_spark.stage import StreamingStage, streaming_stage
 from runtime_spark.worker import pack_job

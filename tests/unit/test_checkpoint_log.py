@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError, JobError
+from dsv2.folders import Folder, LocalFolder
+from dsv2.program.checked_json import from_json
 from dsv2.sinks import SinkInfo, SinkRunInfo
-from runtime_spark.checked_json import from_json
 from runtime_spark.checkpoint_log import Beginning, beginning_of
-from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.run_history import begin_run
 
 METADATA = '{"id":"b1b11630-5309-46d5-a6b0-59a7e9f56ca9"}'

@@ -8,8 +8,8 @@ import pytest
 
 from dsv2 import ExecutionEnvironment
 from dsv2.connectors.files import FilesSource, parquet_rows, text_lines
+from dsv2.folders import LocalFolder
 from dsv2.sinks import CollectSink
-from runtime_spark.folders import LocalFolder
 
 PATTERNS = ["ck[1]", "run*", "a?", "{a,b}", "with space", "100%20", "[!x]", "#1", "späti"]
 

@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "record_batch": {"columnar"},
     "clock": set[str](),
     "errors": set[str](),
+    "folders": set[str](),
     "version": set[str](),
     "watermark": {"arguments", "errors"},
     "state": {"arguments", "callables", "errors"},
@@ -57,10 +58,13 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
-    "local": RUNTIME | RUNTIMES | {"arguments", "unfinished"},
+    "program": RUNTIME | {"runtime.serde"},
+    "savepoint": {"errors", "folders", "program", "runtime.serde", "runtime.state", "version"},
+    "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
+    | {"folders", "program", "savepoint"}
     | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
@@ -106,6 +110,8 @@ def test_dsv2_needs_only_its_dependencies(file: Path) -> None:
     allowed = sys.stdlib_module_names | DEPENDENCIES | {"dsv2"}
     if part_of(name_of(file)) == "runtime_spark":
         allowed |= {"pyspark", "pandas", "pyarrow", "numpy", "runtime_spark"}
+    elif part_of(name_of(file)) == "savepoint":
+        allowed |= {"pyarrow"}
     elif part_of(name_of(file)) == "arrow":
         allowed |= {"numpy", "pyarrow"}
     elif part_of(name_of(file)) == "connectors":

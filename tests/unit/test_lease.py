@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dsv2 import ConfigurationError, JobError
+from dsv2.folders import Folder, LocalFolder
 from runtime_spark import lease as lease_module
 from runtime_spark.driver_processes import describe_driver, is_gone
-from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.lease import BEAT_SECONDS, STALE_SECONDS, VALID_SECONDS, Lease
 
 ELSEWHERE: dict[str, Any] = {"host": "another-host", "processes": [[7, 1]]}

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from dsv2 import CorruptDataError, ExecutionEnvironment
+from dsv2.folders import Folder, LocalFolder
 from dsv2.graph import Plan
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
-from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.state_history import JOURNAL_LENGTH, StateHistory, StateLedger, StateSeal, Written
 from tests.support import one_input
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError
-from runtime_spark.folders import LocalFolder
+from dsv2.folders import LocalFolder
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
 
 OPERATOR = "state/1/_metadata/v2/0"

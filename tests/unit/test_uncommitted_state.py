@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime_spark.folders import LocalFolder
+from dsv2.folders import LocalFolder
 from runtime_spark.uncommitted_state import discard_uncommitted_state
 
 COMMITTED = (

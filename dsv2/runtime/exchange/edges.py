@@ -86,6 +86,15 @@ class EdgeEmitter(Emitter):
         """Restore a ``snapshot``."""
         self._next, self._sent_before = state
 
+    def succeed(self, old: Sequence[tuple[int, int]], subtask: int) -> None:
+        """Continue the old upstream subtasks with these snapshots, which may be another number, as ``subtask``.
+
+        The number of records sent stays the same in total. The rotation begins again if its position no longer exists.
+        """
+        own, _ = old[subtask] if subtask < len(old) else (self._first, 0)
+        self._next = own if own < len(self._writers) else self._first
+        self._sent_before = sum(sent for _, sent in old) if subtask == 0 else 0
+
 
 class SingleEdge(EdgeEmitter):
     """Sends all records to one channel."""

@@ -22,6 +22,7 @@ from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.state.fields import FunctionFields
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.page_store import PageStore
+from dsv2.runtime.state.row_loader import RowLoader
 from dsv2.runtime.state.timers import TimerService
 from dsv2.watermark import (
     BoolWatermark,
@@ -60,6 +61,7 @@ class OperatorTask:
         self._job = job
         self._outputs = outputs
         owner = f"Keyed state of {operator}, defined at {operator.location}, subtask {subtask}"
+        self._owner = owner
         self._store = PagedKeyedStore(job.codec, owner, function.dsv2_remember_keys, self._page_store)
         self._event_time = EventTimeOfInputs(len(channels))
         self._sender = TimeSender(self._control)
@@ -305,13 +307,22 @@ class OperatorTask:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore a ``snapshot``. The function is not opened again."""
+        self._store.restore(state["store"])
+        self.restore_parts(state)
+
+    def row_loader(self) -> RowLoader:
+        """Return a loader for rows of a savepoint that belong to keys. ``restore_parts`` or ``open`` must follow."""
+        states = {declaration.name for declaration in self.operator.function.uses_states()}
+        return RowLoader(self._store, states, self._job.codec, self._owner)
+
+    def restore_parts(self, state: Mapping[str, Any]) -> None:
+        """Restore everything in a ``snapshot`` but the keyed store."""
         for name, count in state["counters"].items():
             self._calls.metrics.counters[name] = DefaultCounter(name, count)
         self._event_time.restore(state["event_time"])
         self._sender.restore(state["sent_time"])
         self._calls.init()
         self._calls.attributed("__setstate__", self._fields.restore, state["fields"])
-        self._store.restore(state["store"])
         self._calls.states.restore(state["subtask_state"])
         for gate, gate_state in zip(self.gates, state["gates"], strict=True):
             gate.restore(gate_state)

@@ -1,8 +1,8 @@
 """The subtask: an engine-neutral chain of operators that receives and emits frames.
 
-A runtime creates one per (chain, index). It calls ``open`` or ``restore`` once; in each micro-batch ``begin_batch``,
-``receive`` for each frame, ``end_batch`` and ``flush``; and it stores the result of ``snapshot``. The same frames in
-the same order at the same time produce the same frames and the same snapshot.
+A runtime creates one per (chain, index). It calls ``open``, ``restore`` or ``begin_restore`` once; in each micro-batch
+``begin_batch``, ``receive`` for each frame, ``end_batch`` and ``flush``; and it stores the result of ``snapshot``. The
+same frames in the same order at the same time produce the same frames and the same snapshot.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dsv2.runtime.operator.chain import PIECE_RECORDS, ChainBuilder
 from dsv2.runtime.operator.function_instance import FunctionInstance
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.operator_task import OperatorTask
+from dsv2.runtime.operator.subtask_restore import SubtaskRestore, Succession
 from dsv2.runtime.serde.codec import BlobKind
 
 __all__ = ("Subtask",)
@@ -144,6 +145,11 @@ class Subtask:
         for edge in self._chain.edges:
             if edge.name in edges:  # otherwise it leads to a new sink
                 edge.restore(edges[edge.name])
+
+    def begin_restore(self, succession: Succession) -> SubtaskRestore:
+        """Begin to restore the subtask from the rows of a savepoint, instead of ``open`` or ``restore``."""
+        codec = self._job.codec
+        return SubtaskRestore(self._tasks, self._chain.edges, self._index, succession, codec, self._guarded)
 
     def progress(self) -> list[dict[str, Any]]:
         """Return the progress of each operator of the chain as built-in values."""

@@ -70,6 +70,16 @@ class PagedPanes(Panes):
         heappush(self._heaps[by_event], (deadline, -slot))
         return pane
 
+    def unscheduled(self, slot: int) -> PagedPane:
+        """Return the pane of a window, creating it without a deadline. ``schedule`` must follow."""
+        return self._panes.get(slot) or self._new_pane(slot, 0, True, ())
+
+    def schedule(self, slot: int, deadline: int, by_event: bool, layout: tuple[int, ...]) -> None:
+        """Set what ``unscheduled`` left out."""
+        pane = self._panes[slot]
+        pane.deadline, pane.by_event, pane.layout = deadline, by_event, layout
+        heappush(self._heaps[by_event], (deadline, -slot))
+
     def hasten(self, pane: PagedPane, deadline: int) -> None:
         """Give ``pane`` an earlier deadline. (To postpone it, assign ``pane.deadline``.)"""
         pane.deadline = deadline

@@ -1,0 +1,79 @@
+"""Folders of checkpoints and savepoints. Names are literal, never patterns."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+__all__ = ("Folder", "LocalFolder")
+
+
+class Folder(ABC):
+    """The files below ``path``, by relative names such as ``"offsets/3"``. The folder need not exist."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @abstractmethod
+    def sizes(self, name: str = "") -> dict[str, int]:
+        """Return the names in the folder ``name`` with sizes in bytes (0 for folders); empty if it does not exist."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None if it does not exist."""
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Create or replace a file. Readers see the new content, the old content or no file, never a part."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists."""
+
+    def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
+        """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
+        inner = (
+            entry.removeprefix(prefix).removesuffix(suffix)
+            for entry in self.sizes(name)
+            if entry.startswith(prefix) and entry.endswith(suffix)
+        )
+        return sorted(int(number) for number in inner if number.isascii() and number.isdigit())
+
+    def place(self, name: str) -> str:
+        """Return the path of ``name``, for errors."""
+        return f"{self.path}/{name}"
+
+    def uri(self, name: str) -> str:
+        """Return the path of ``name`` as Spark records it: with its scheme, and not escaped."""
+        return self.place(name)
+
+
+class LocalFolder(Folder):
+    """A folder on a local disk. Uses Python, because Hadoop starts processes to set the permissions of each file."""
+
+    def sizes(self, name: str = "") -> dict[str, int]:
+        try:
+            with os.scandir(Path(self.path, name)) as entries:
+                return {entry.name: entry.stat().st_size if entry.is_file() else 0 for entry in entries}
+        except FileNotFoundError:
+            return {}
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return Path(self.path, name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        file = Path(self.path, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        new = file.with_name(f".{file.name}.{os.getpid()}.new")
+        new.write_bytes(data)
+        os.replace(new, file)
+
+    def delete(self, name: str) -> None:
+        Path(self.path, name).unlink(missing_ok=True)
+
+    def uri(self, name: str) -> str:
+        return f"file:{self.place(name)}"

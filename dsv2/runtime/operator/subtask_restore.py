@@ -1,0 +1,114 @@
+"""Restores a new subtask from the rows of a savepoint, which the subtasks of another program may have written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from dsv2.errors import CorruptDataError
+from dsv2.graph import Operator
+from dsv2.runtime.exchange.edges import EdgeEmitter
+from dsv2.runtime.operator.operator_task import OperatorTask
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.row_loader import RowLoader
+from dsv2.runtime.state.rows import RowKind, StateRow
+
+__all__ = ("OperatorParts", "Succession", "SubtaskRestore")
+
+OperatorParts: TypeAlias = Mapping[str, Any]
+"""What ``OperatorTask.snapshot`` returns, without the keyed store."""
+
+
+class Succession(Protocol):
+    """Decides how the subtasks of a new program continue those of the old one. The runtime provides it."""
+
+    def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorParts]) -> OperatorParts:
+        """Return the parts of a new subtask from those of the old ones, which are ordered by index.
+
+        Raises:
+            IncompatibleCheckpointError: The parts cannot be carried to the new program.
+        """
+
+
+class SubtaskRestore:
+    """Collects the rows for one new subtask.
+
+    A runtime calls ``add`` with all rows that do not belong to a key, and with those of the keys that the subtask owns,
+    in any order. Then it calls ``finish`` once, instead of ``Subtask.open`` or ``Subtask.restore``.
+
+    Args:
+        tasks: The operators of the chain, downstream first.
+        edges: The edges that leave the chain.
+        subtask: The index of the new subtask.
+        succession: Decides about everything that is not keyed.
+        codec: Decodes the rows.
+        guarded: Runs an action, and closes the functions if it fails.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[OperatorTask],
+        edges: Iterable[EdgeEmitter],
+        subtask: int,
+        succession: Succession,
+        codec: Codec,
+        guarded: Callable[[Callable[[], object]], None],
+    ) -> None:
+        self._tasks = tasks
+        self._edges = {edge.name: edge for edge in edges}
+        self._subtask = subtask
+        self._succession = succession
+        self._codec = codec
+        self._guarded = guarded
+        self._loaders: dict[str, RowLoader] = {task.operator.uid: task.row_loader() for task in tasks}
+        self._parts: dict[str, dict[int, dict[str, Any]]] = {}  # by uid and old subtask
+        self._positions: dict[tuple[str, int, str, int], dict[int, tuple[int, int]]] = {}  # by edge and old subtask
+
+    def add(self, uid: str, rows: Iterable[StateRow]) -> None:
+        """Add rows of the operator ``uid``, which is one of the chain.
+
+        Raises:
+            CorruptDataError: A row cannot be decoded.
+        """
+        load = self._loaders[uid].add
+        for row in rows:
+            if row.kind is RowKind.PART or row.kind is RowKind.SUBTASK_STATE:
+                self._add_part(uid, row)
+            elif row.kind is RowKind.EDGE:
+                name, position = self._decode(uid, row)
+                self._positions.setdefault(name, {})[row.subtask] = position
+            else:
+                load(row)
+
+    def finish(self) -> None:
+        """Restore the operators that the savepoint has, and open the others.
+
+        Raises:
+            IncompatibleCheckpointError: The state of an operator cannot be carried to the new program.
+            CorruptDataError: The savepoint lacks a row.
+        """
+        for task in self._tasks:
+            self._loaders[task.operator.uid].finish()
+            old = self._parts.get(task.operator.uid)
+            if old is None:
+                self._guarded(task.open)
+            else:
+                in_order = [old[index] for index in sorted(old)]
+                task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+        for name, positions in self._positions.items():
+            if name in self._edges:
+                self._edges[name].succeed([positions[index] for index in sorted(positions)], self._subtask)
+
+    def _add_part(self, uid: str, row: StateRow) -> None:
+        parts = self._parts.setdefault(uid, {}).setdefault(row.subtask, {"subtask_state": {}})
+        if row.kind is RowKind.SUBTASK_STATE:
+            parts["subtask_state"][row.state] = row.value
+        else:
+            assert row.state is not None
+            parts[row.state] = self._decode(uid, row)
+
+    def _decode(self, uid: str, row: StateRow) -> Any:
+        owner = f"State of {uid}, subtask {row.subtask}"
+        if row.value is None:
+            raise CorruptDataError(f"{owner}: a row has no value.")
+        return self._codec.loads(row.value, owner)

@@ -1,0 +1,192 @@
+"""The state of an operator as rows, the form in which savepoints hold it.
+
+State of keys has a row for each key and value, so that each row can move to the subtask that owns its key. All other
+state has a row for each part and subtask. Values are in the encoding of the codec, without a blob around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from dsv2.errors import CorruptDataError
+from dsv2.runtime.serde.codec import BlobKind, Codec
+from dsv2.runtime.state.keyed_store import Domain
+from dsv2.runtime.state.page_store import BlobPages, PageStores
+
+__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "key_rows", "pane_rows", "part_rows", "rows_of")
+
+PARTS = (
+    "fields",
+    "gates",
+    "watermarks",
+    "across_inputs",
+    "event_time",
+    "sent_time",
+    "inputs",
+    "lifecycle",
+    "records_in",
+    "counters",
+)
+"""The parts of an operator's snapshot that have a row of kind ``PART`` each."""
+
+TIMERS: Mapping[str, int] = {
+    "event": Domain.EVENT_TIME,
+    "processing": Domain.PROCESSING_TIME,
+    "expiry": Domain.EXPIRY,
+}
+"""The time domains of timers by the name that rows have for them."""
+_TIMER_NAMES = {domain: name for name, domain in TIMERS.items()}
+
+
+class RowKind(StrEnum):
+    """The contents of a row. In parentheses: what ``state`` names, if anything."""
+
+    PART = "part"
+    """A part of the snapshot (its name in ``PARTS``)."""
+    SUBTASK_STATE = "subtask-state"
+    """A state of the subtask (the state)."""
+    EDGE = "edge"
+    """The position of a round-robin edge and the number of records sent."""
+    KEYED = "keyed"
+    """The value of a key in a state (the state)."""
+    EXPIRING = "expiring"
+    """The value of a key in a state with time to live, with its expiry (the state)."""
+    TIMERS = "timers"
+    """The times of a key's timers in ms, sorted (the time domain)."""
+    ENTRY = "entry"
+    """What extensions store for a key, such as windows."""
+    KEY = "key"
+    """A key that was seen and has no values."""
+    PANE = "pane"
+    """The deadline, time domain and layout of a pane (its number)."""
+    IN_PANE = "in-pane"
+    """The value of a key in a pane (its number)."""
+
+    @property
+    def has_key(self) -> bool:
+        """Whether rows of this kind belong to a key."""
+        return self in _OF_KEYS
+
+
+_OF_KEYS = {
+    RowKind.KEYED,
+    RowKind.EXPIRING,
+    RowKind.TIMERS,
+    RowKind.ENTRY,
+    RowKind.KEY,
+    RowKind.IN_PANE,
+}
+
+
+class StateRow(NamedTuple):
+    """One row of the state of an operator.
+
+    Attributes:
+        subtask: The subtask whose state it was.
+        kind: The contents.
+        state: What the kind names, or None.
+        key: The encoded key, or None.
+        value: The encoded value, or None.
+    """
+
+    subtask: int
+    kind: RowKind
+    state: str | None
+    key: bytes | None
+    value: bytes | None
+
+
+def rows_of(
+    blob: bytes, subtask: int, codec: Codec, owner: str, stores: PageStores | None = None
+) -> Iterator[tuple[str, StateRow]]:
+    """Return the state of a subtask as rows, each with the uid of its operator. Pages are decoded one at a time.
+
+    Args:
+        blob: What ``Subtask.snapshot`` returned.
+        subtask: The index of the subtask.
+        codec: Decodes the state, and encodes the rows.
+        owner: Names the subtask in error messages.
+        stores: The stores of the pages, by ``<uid>/<name>``. None: the pages are in the blob.
+
+    Raises:
+        CorruptDataError: The blob or a page is damaged, or a page is missing.
+    """
+    state, edges = codec.unseal(BlobKind.STATE, blob, owner)
+    for uid, snapshot in state.items():
+        for row in _operator_rows(uid, snapshot, subtask, codec, owner, stores):
+            yield uid, row
+    for name, position in edges.items():
+        yield name[0], StateRow(subtask, RowKind.EDGE, None, None, codec.dumps((name, position)))
+
+
+def _operator_rows(
+    uid: str, snapshot: Mapping[str, Any], subtask: int, codec: Codec, owner: str, stores: PageStores | None
+) -> Iterator[StateRow]:
+    yield from part_rows(snapshot, subtask, codec)
+    _, pages, _, panes = snapshot["store"]
+    for payload in _payloads(f"{uid}/keys", owner, pages, stores):
+        yield from key_rows(payload, subtask, codec, owner)
+    for slot, (*_, (_, pages_of_pane)) in panes.items():
+        for payload in _payloads(f"{uid}/pane/{slot}", owner, pages_of_pane, stores):
+            yield from pane_rows(payload, slot, subtask, codec, owner)
+
+
+def part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterator[StateRow]:
+    """Return the rows of ``OperatorTask.snapshot`` that do not belong to keys."""
+    for name in PARTS:
+        yield StateRow(subtask, RowKind.PART, name, None, codec.dumps(snapshot[name]))
+    for name, value in snapshot["subtask_state"].items():
+        yield StateRow(subtask, RowKind.SUBTASK_STATE, name, None, value)
+    *_, panes = snapshot["store"]
+    for slot, (deadline, by_event, layout, _) in panes.items():
+        yield StateRow(subtask, RowKind.PANE, str(slot), None, codec.dumps((deadline, by_event, layout)))
+
+
+def key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+    """Return the rows of one page of keys."""
+    keys, names, *columns = codec.loads_columns(payload, owner)
+    encoded = {key: codec.dumps(key) for key in keys}
+    without_value = dict.fromkeys(keys)
+    for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
+        for key, value in zip(holders or keys, values, strict=True):
+            without_value.pop(key, None)
+            if name is None:
+                yield from _entry_rows(value, subtask, codec, encoded[key])
+            else:
+                yield StateRow(subtask, RowKind.KEYED, name, encoded[key], codec.dumps(value))
+    for key in without_value:
+        yield StateRow(subtask, RowKind.KEY, None, encoded[key], None)
+
+
+def pane_rows(payload: bytes, slot: int, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+    """Return the rows of one page of the pane ``slot``."""
+    for key, value in zip(*codec.loads_columns(payload, owner), strict=True):
+        yield StateRow(subtask, RowKind.IN_PANE, str(slot), codec.dumps(key), codec.dumps(value))
+
+
+def _entry_rows(entry: Mapping[Any, Any], subtask: int, codec: Codec, key: bytes) -> Iterator[StateRow]:
+    others: dict[Any, Any] = {}
+    for name, value in entry.items():
+        if name in _TIMER_NAMES:
+            yield StateRow(subtask, RowKind.TIMERS, _TIMER_NAMES[name], key, codec.dumps(value))
+        elif type(name) is str:
+            yield StateRow(subtask, RowKind.EXPIRING, name, key, codec.dumps(value))
+        else:
+            others[name] = value
+    if others:
+        yield StateRow(subtask, RowKind.ENTRY, None, key, codec.dumps(others))
+
+
+def _payloads(
+    name: str, owner: str, stored: tuple[int, Mapping[int, bytes]], stores: PageStores | None
+) -> Iterator[bytes]:
+    count, pages = stored
+    store = BlobPages() if stores is None else stores(name, owner)
+    store.restore(pages)
+    for number in range(count):
+        payload = store.get(number)
+        if payload is None:
+            raise CorruptDataError(f"{owner}: page {number} is missing.")
+        yield payload

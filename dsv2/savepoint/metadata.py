@@ -1,0 +1,130 @@
+"""The description of a savepoint, which is its file ``savepoint.json``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeAlias
+
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import Folder
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.version import __version__
+
+__all__ = ("SAVEPOINT_VERSION", "Origin", "SavepointFile", "SavepointInfo", "SourcePosition", "read_info", "write_info")
+
+SAVEPOINT_VERSION: Final = 1
+"""The version of the format of savepoints. All versions stay readable."""
+
+_NAME = "savepoint.json"
+
+JsonObject: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a savepoint was taken from.
+
+    Attributes:
+        job_name: The name of the job.
+        job_id: The id of the checkpoint, or of the run if there was no checkpoint.
+        batch_id: The last micro-batch that it includes.
+    """
+
+    job_name: str
+    job_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """Where a source continues.
+
+    Attributes:
+        offset: The offset of the source. For sources with splits, ``dsv2.runtime.sources.offsets`` describes it.
+        reports: The reports of its readers on the last micro-batch.
+    """
+
+    offset: JsonObject
+    reports: list[JsonObject] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFile:
+    """A file of a savepoint: its size in bytes and its SHA-256 digest, in hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointInfo:
+    """The description of a savepoint.
+
+    Attributes:
+        savepoint_id: Unique.
+        origin: What it was taken from.
+        program: The description of the program (``dsv2.program``).
+        operators: The folder with the rows of each operator, by uid.
+        sources: The positions of the sources, by uid.
+        sinks: What the sinks recorded about their positions, by uid.
+        files: The files, by their path in the savepoint.
+        dsv2: The version of dsv2 that wrote it.
+        python: The version of Python that wrote it.
+        spark: The version of Spark that wrote it, or None.
+    """
+
+    savepoint_id: str
+    origin: Origin
+    program: JsonObject
+    operators: Mapping[str, str]
+    sources: Mapping[str, SourcePosition]
+    sinks: Mapping[str, JsonObject]
+    files: Mapping[str, SavepointFile]
+    dsv2: str = __version__
+    python: str = "{}.{}.{}".format(*sys.version_info[:3])
+    spark: str | None = None
+
+
+def write_info(folder: Folder, info: SavepointInfo) -> None:
+    """Write the description. A folder becomes a savepoint with it, so it is written last."""
+    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
+
+
+def read_info(folder: Folder) -> SavepointInfo:
+    """Read the description.
+
+    Raises:
+        ConfigurationError: The folder is not a savepoint.
+        IncompatibleCheckpointError: The format has a version that is not known here.
+        CorruptDataError: The description is damaged.
+    """
+    data = folder.read(_NAME)
+    if data is None:
+        raise ConfigurationError(
+            f"{folder.path} is not a savepoint: it has no {_NAME}. A savepoint that was not completed has none either; "
+            f"delete it, and take it again."
+        )
+    place = folder.place(_NAME)
+    try:
+        entry = from_json(data)
+        version = entry.pop("savepoint_version")
+    except (KeyError, ValueError) as error:
+        raise CorruptDataError(f"{place} is damaged: {error}. Restore it from a backup.") from error
+    if version != SAVEPOINT_VERSION:
+        raise IncompatibleCheckpointError(
+            f"{place} has format version {version}. This version of dsv2 ({__version__}) reads up to version "
+            f"{SAVEPOINT_VERSION}. Use the version of dsv2 that wrote it ({entry.get('dsv2')}) or a newer one."
+        )
+    try:
+        return SavepointInfo(
+            **entry
+            | {
+                "origin": Origin(**entry["origin"]),
+                "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
+                "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
+            }
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
