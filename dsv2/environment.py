@@ -235,6 +235,7 @@ class ExecutionEnvironment:
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
         allow_non_restored_state: bool = True,
+        savepoint: str | PathLike[str] | None = None,
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
@@ -247,14 +248,16 @@ class ExecutionEnvironment:
             allow_non_restored_state: Whether the checkpoint may have states or function fields that the program does
                 not use, for example after they were renamed. True (default) warns with ``DroppedStateWarning``, False
                 refuses to start (Flink ``--allowNonRestoredState``).
+            savepoint: A savepoint to start from, instead of empty state. On Spark, ``checkpoint_location`` must then
+                be new, or have been started from the same savepoint.
 
         Raises:
             PlanError: The pipeline is invalid.
             UserFunctionError: A callback raised an exception.
-            IncompatibleCheckpointError: The program cannot continue from the checkpoint.
+            IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        return self._start(job_name, checkpoint_location, trigger, allow_non_restored_state).result()
+        return self._start(job_name, checkpoint_location, trigger, allow_non_restored_state, savepoint).result()
 
     @short_traceback
     def execute_async(
@@ -264,6 +267,7 @@ class ExecutionEnvironment:
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
         allow_non_restored_state: bool = True,
+        savepoint: str | PathLike[str] | None = None,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
@@ -271,7 +275,7 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        job = self._start(job_name, checkpoint_location, trigger, allow_non_restored_state)
+        job = self._start(job_name, checkpoint_location, trigger, allow_non_restored_state, savepoint)
         watch(job, job_name, caller_location())
         return job
 
@@ -281,13 +285,15 @@ class ExecutionEnvironment:
         checkpoint_location: str | PathLike[str] | None,
         trigger: Trigger | None,
         allow_non_restored_state: bool,
+        savepoint: str | PathLike[str] | None,
     ) -> JobHandle:
         checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+        origin = None if savepoint is None else fspath(savepoint)
         if trigger is not None and not isinstance(trigger, Trigger):
             raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
         plan = self.build_plan(job_name)
         warn_of_unread_streams(plan)
-        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_non_restored_state))
+        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_non_restored_state, origin))
         self._begin_new_pipeline()
         return job
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
+from os import PathLike
 from typing import Protocol
 
 from dsv2.arguments import as_milliseconds
@@ -186,6 +187,29 @@ class JobHandle(Protocol):
                 blocks.
         """
 
+    def savepoint(self, path: str | PathLike[str]) -> str:
+        """Take a savepoint between two micro-batches. The job continues.
+
+        Args:
+            path: A folder that does not exist or is empty, on any file system that the runtime can reach.
+
+        Returns:
+            The path of the savepoint.
+
+        Raises:
+            ConfigurationError: The folder is not empty, or the job is one of which no savepoint can be taken, such as
+                a BATCH job or one that has ended.
+            JobError: The job failed meanwhile.
+
+        Source: Flink ``flink savepoint``.
+        """
+
+    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
+        """Stop the job between two micro-batches, and take a savepoint. Parameters, result and errors: ``savepoint``.
+
+        Source: Flink ``flink stop --savepointPath``.
+        """
+
     def exception(self) -> Dsv2Error | None:
         """The error that the job failed with, or None."""
 
@@ -204,6 +228,7 @@ class RunOptions:
     checkpoint_location: str | None = None
     trigger: Trigger | None = None
     allow_non_restored_state: bool = True
+    savepoint: str | None = None
 
 
 class JobRuntime(Protocol):
