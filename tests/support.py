@@ -26,9 +26,11 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control, Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.operator.subtask_restore import OperatorParts
 from dsv2.runtime.serde.codec import Codec, References
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import in_entries
+from dsv2.runtime.state.rows import StateRow, rows_of
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.sinks import CollectSink
 
@@ -197,6 +199,14 @@ class NoRows:
     isStreaming = False  # noqa: N815 - Spark's name
 
 
+class _OneSubtask:
+    """The succession of a program whose operators have one subtask, before and after."""
+
+    def parts(self, operator: Operator, subtask: int, old: Sequence[OperatorParts]) -> OperatorParts:
+        (parts,) = old
+        return parts
+
+
 class Driver:
     """Subtask ``index`` of the chain with the head ``uid``: elements in, elements out."""
 
@@ -206,6 +216,7 @@ class Driver:
         self._head = operator_named(plan, uid).id
         self._index = index
         self._job = job_context(plan)
+        self._entries = entries
         if entries is not None:
             self._job = dataclasses.replace(self._job, page_stores=in_entries(entries, self._job.codec))
         self.frames: list[Frame] = []
@@ -239,6 +250,23 @@ class Driver:
         blob = self.subtask.snapshot()
         self.subtask = self._new_subtask()
         self.subtask.restore(blob)
+
+    def rows(self) -> list[tuple[str, StateRow]]:
+        """The state as rows, each with its uid."""
+        blob, entries = self.subtask.snapshot(), self._entries
+        stores = None if entries is None else in_entries(entries, self._job.codec)
+        return list(rows_of(blob, self._index, self._job.codec, "state", stores))
+
+    def restart_from(self, rows: Iterable[tuple[str, StateRow]]) -> None:
+        """Continue with a new subtask that is restored from rows of one old subtask."""
+        if self._entries is not None:
+            self._entries.kept.clear()
+        self.subtask = self._new_subtask()
+        restore = self.subtask.begin_restore(_OneSubtask())
+        for uid, row in rows:
+            restore.add(uid, [row])
+        restore.finish()
+        self.subtask.flush()
 
     def _new_subtask(self) -> Subtask:
         functions = {operator.id: copy.deepcopy(operator.function) for operator in self._plan.chains[self._head]}

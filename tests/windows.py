@@ -274,6 +274,11 @@ class WindowDriver:
         self._driver.restart()
         return self
 
+    def restart_from_rows(self) -> Self:
+        """Continue with a new subtask that is restored from the rows of this one, in another order."""
+        self._driver.restart_from(reversed(self._driver.rows()))
+        return self
+
     def state(self) -> bytes:
         """The checkpointed state."""
         return self._driver.subtask.snapshot()

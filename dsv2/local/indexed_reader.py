@@ -1,4 +1,4 @@
-"""The subtasks of an indexed source in a local run, and the positions at which they halt."""
+"""The subtasks of an indexed source in a local run, and the positions at which they halt and resume."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan
@@ -15,11 +16,71 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import EmitFrame
 from dsv2.runtime.report.failure import raise_user_failure
 from dsv2.runtime.sources.source_task import SourceTask
-from dsv2.sources import Halt, IndexedSource
+from dsv2.savepoint.metadata import SourcePosition
+from dsv2.sources import Halt, IndexedSource, ReadSchedule
 
-__all__ = ("IndexedReader", "SourceHalts", "own_copy")
+__all__ = ("IndexedReader", "IndexedSourceRun", "own_copy")
 
 _LARGEST_READ_BITS = 14
+_BEFORE_START = -1
+
+
+class IndexedSourceRun:
+    """The readers of one source, and the positions at which they halt.
+
+    All readers end in the same micro-batch, as on Spark, so that one position describes the source.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        operator: Operator,
+        receive: EmitFrame,
+        mutation: MutationCheck | None,
+        start: SourcePosition | None = None,
+    ) -> None:
+        """``start``: Where the source continues. None: at its beginning."""
+        assert isinstance(operator.body, IndexedSource)
+        self._source = operator.body
+        self._operator = operator
+        self.readers = [
+            IndexedReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)
+        ]
+        begin = _BEFORE_START if start is None else start.offset["position"]
+        if start is not None:
+            for reader in self.readers:
+                reader.resume(max(begin, 0), ended=bool(start.offset.get("ended")))
+        is_streaming = plan.mode is RuntimeExecutionMode.STREAMING
+        schedule = self._source.schedule(f"{operator}, defined at {operator.location}") if is_streaming else None
+        self._halts = None if schedule is None else SourceHalts(schedule, self.readers, begin)
+
+    @property
+    def position(self) -> SourcePosition:
+        """Where the source continues after the last micro-batch."""
+        ended = all(reader.ended for reader in self.readers)
+        offset: dict[str, Any] = {"position": self._records_read}
+        return SourcePosition(offset | {"ended": True} if ended else offset)
+
+    @property
+    def ended(self) -> bool:
+        """Whether all readers have ended."""
+        return all(reader.ended for reader in self.readers)
+
+    def begin_batch(self, records: int | None) -> None:
+        """Begin a micro-batch of at most ``records`` records per reader (None: no limit)."""
+        count = self._source.count
+        stop = None if records is None else self._records_read + records * len(self.readers)
+        is_last = stop is None or (count is not None and stop > count)
+        for reader in self.readers:
+            reader.begin_batch(records, is_last=is_last)
+
+    def halt(self, now_ms: int) -> Halt | None:
+        """Return the halt at which all readers wait; None if there is none or it is over."""
+        return None if self._halts is None else self._halts.halt(now_ms)
+
+    @property
+    def _records_read(self) -> int:
+        return sum(reader.position for reader in self.readers)
 
 
 class IndexedReader:
@@ -39,25 +100,35 @@ class IndexedReader:
         self.ended = False
         self._halt_position: int | None = None  # the position at which it waits for the other readers
         self._limit: int | None = None  # the position at which the micro-batch ends
+        self._is_last = False  # whether the reader ends with the micro-batch
 
     @property
     def waits(self) -> bool:
         """Whether all records before the next halt have been read."""
         return self.position == self._halt_position
 
+    def resume(self, position: int, *, ended: bool) -> None:
+        """Continue a source of which the first ``position`` records have been read."""
+        self.position = self._own(position)
+        self.ended = ended
+
     def wait_at(self, index: int | None) -> None:
         """Do not read the record at ``index`` of the source or any later record."""
-        self._halt_position = None if index is None else len(range(self._index, index, self._operator.parallelism))
+        self._halt_position = None if index is None else self._own(index)
 
-    def begin_batch(self, records: int | None) -> None:
-        """Begin a micro-batch of at most ``records`` records (None: no limit)."""
+    def begin_batch(self, records: int | None, *, is_last: bool) -> None:
+        """Begin a micro-batch of at most ``records`` records (None: no limit).
+
+        ``is_last``: Whether it reaches the end of the source, unless the readers halt before that.
+        """
         limits = [self._halt_position, None if records is None else self.position + records]
         self._limit = min((limit for limit in limits if limit is not None), default=None)
+        self._is_last = is_last and self._halt_position is None
 
     @property
     def can_read(self) -> bool:
         """Whether this micro-batch has further records, or the end of input."""
-        return not self.ended and (self._limit is None or self.position < self._limit)
+        return not self.ended and (self._is_last or self._limit is None or self.position < self._limit)
 
     def read(self, choice: random.Random) -> None:
         """Read a random number of records, up to the end of the micro-batch."""
@@ -71,10 +142,14 @@ class IndexedReader:
         self.task.seek(self.position)
         self.task.send(RecordBatch(self._records(indices)))
         self.position += len(indices)
-        if len(indices) < wanted:
+        if self._is_last and count is not None and self.position == self._own(count):
             self.ended = True
             self.task.end()
         self.task.flush()
+
+    def _own(self, position: int) -> int:
+        """The number of records before ``position`` of the source that this subtask reads."""
+        return len(range(self._index, position, self._operator.parallelism))
 
     def _records(self, indices: range) -> list[Any]:
         try:
@@ -86,18 +161,15 @@ class IndexedReader:
 class SourceHalts:
     """The halts of one source."""
 
-    def __init__(self, operator: Operator, readers: Sequence[IndexedReader]) -> None:
-        assert isinstance(operator.body, IndexedSource)
-        self._schedule = operator.body.schedule(f"{operator}, defined at {operator.location}")
+    def __init__(self, schedule: ReadSchedule, readers: Sequence[IndexedReader], position: int) -> None:
+        self._schedule = schedule
         self._readers = readers
-        self._index: int | None = None
-        if self._schedule is not None:
-            self._schedule.begin(-1)
-            self._wait_for_next(-1)
+        self._schedule.begin(position)
+        self._wait_for_next(position)
 
     def halt(self, now_ms: int) -> Halt | None:
         """Return the halt at which all readers wait; None if there is none or it is over."""
-        if self._schedule is None or self._index is None or not all(reader.waits for reader in self._readers):
+        if self._index is None or not all(reader.waits for reader in self._readers):
             return None
         halt = self._schedule.halt(self._index, now_ms)
         if halt is None:
@@ -105,7 +177,6 @@ class SourceHalts:
         return halt
 
     def _wait_for_next(self, position: int) -> None:
-        assert self._schedule is not None
         self._index = self._schedule.next_halt(position)
         for reader in self._readers:
             reader.wait_at(self._index)

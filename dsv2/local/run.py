@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.local.indexed_reader import IndexedReader, SourceHalts, own_copy
+from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy
 from dsv2.local.mutation import MutationCheck
 from dsv2.local.split_reader import SplitReader, SplitSourceRun
 from dsv2.local.wire import Wire
@@ -20,6 +20,8 @@ from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
+from dsv2.runtime.state.rows import StateRow, rows_of
+from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Halt, Source
 
 __all__ = ("LocalRun",)
@@ -32,8 +34,26 @@ class LocalRun:
     each seed results in one interleaving.
     """
 
-    def __init__(self, plan: Plan, job: JobContext, clock: Clock, choice: random.Random, *, fast: bool) -> None:
-        """``fast`` disables the checks: frames are not serialized, and records are not compared."""
+    def __init__(
+        self,
+        plan: Plan,
+        job: JobContext,
+        clock: Clock,
+        choice: random.Random,
+        *,
+        fast: bool,
+        positions: Mapping[str, SourcePosition],
+    ) -> None:
+        """Create the subtasks and sources.
+
+        Args:
+            plan: The plan.
+            job: Shared by the subtasks.
+            clock: The job's clock.
+            choice: Determines the interleaving.
+            fast: Whether to disable the checks: frames are not serialized, and records are not compared.
+            positions: Where sources continue, by uid. Others start at their beginning.
+        """
         self._plan = plan
         self._job = job
         self._clock = clock
@@ -49,13 +69,12 @@ class LocalRun:
             for index in range(plan.operators[head].parallelism)
         }
         self._readers: list[IndexedReader | SplitReader] = []
-        self._indexed: list[IndexedReader] = []
         self._board = LocalBoard(plan)
-        self._split_sources: list[SplitSourceRun] = []
-        self._halts: list[SourceHalts] = []
+        self._indexed_sources: dict[str, IndexedSourceRun] = {}  # by uid
+        self._split_sources: dict[str, SplitSourceRun] = {}
         for operator in plan.operators:
             if operator.kind is OperatorKind.SOURCE:
-                self._add_source(operator)
+                self._add_source(operator, positions.get(operator.uid))
 
     def open(self) -> None:
         """Open every subtask."""
@@ -63,19 +82,40 @@ class LocalRun:
             subtask.open()
             subtask.flush()
 
+    def subtask(self, head: int, index: int) -> Subtask:
+        """Return a subtask of the chain ``head``."""
+        return self._subtasks[head, index]
+
+    def flush(self) -> None:
+        """Send what restored subtasks have buffered."""
+        for subtask in self._subtasks.values():
+            subtask.flush()
+
+    def rows(self) -> Iterator[tuple[str, StateRow]]:
+        """Return the state of all subtasks as rows, each with the uid of its operator."""
+        for (head, index), subtask in self._subtasks.items():
+            owner = f"State of {self._plan.operators[head]}, subtask {index}"
+            yield from rows_of(subtask.snapshot(), index, self._job.codec, owner)
+
+    def positions(self) -> dict[str, SourcePosition]:
+        """Return where the sources continue, by uid."""
+        return {
+            uid: source.position
+            for sources in (self._indexed_sources, self._split_sources)
+            for uid, source in sources.items()
+        }
+
     def halt(self, now_ms: int) -> Halt | None:
         """Return the halt of a source before the next micro-batch, or None. Raises ``JobError`` if a source crashes."""
-        for source in self._halts:
+        for source in self._indexed_sources.values():
             if (halt := source.halt(now_ms)) is not None:
                 return halt
         return None
 
     def run_batch(self, records: int | None) -> bool:
         """Run a micro-batch of ``records`` records per source subtask (None: all). False if all sources have ended."""
-        for source in self._split_sources:
+        for source in self._sources():
             source.begin_batch(records)
-        for reader in self._indexed:
-            reader.begin_batch(records)
         for subtask in self._subtasks.values():
             subtask.begin_batch()
             subtask.flush()
@@ -95,13 +135,14 @@ class LocalRun:
     @property
     def waits(self) -> bool:
         """Whether the sources have no data now, but may get more."""
-        return all(reader.ended for reader in self._indexed) and all(source.waits for source in self._split_sources)
+        indexed, split = self._indexed_sources.values(), self._split_sources.values()
+        return all(source.ended for source in indexed) and all(source.waits for source in split)
 
     @property
     def is_exhausted(self) -> bool:
         """Whether all data that was available when the job began has been read. For unbounded sources."""
-        all_read = all(source.is_exhausted for source in self._split_sources)
-        return all_read and all(reader.ended for reader in self._indexed)
+        all_read = all(source.is_exhausted for source in self._split_sources.values())
+        return all_read and all(source.ended for source in self._indexed_sources.values())
 
     def _process(self) -> None:
         while True:
@@ -115,7 +156,7 @@ class LocalRun:
 
     def restart(self) -> None:
         """Replace every subtask and enumerator with one restored from a snapshot."""
-        for source in self._split_sources:
+        for source in self._split_sources.values():
             if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
                 source.restart()
         for (head, index), subtask in list(self._subtasks.items()):
@@ -131,12 +172,12 @@ class LocalRun:
 
     def commit(self) -> None:
         """Notify the sources that the micro-batch has been written to the sinks."""
-        for source in self._split_sources:
+        for source in self._split_sources.values():
             source.commit()
 
     def close_sources(self) -> None:
         """Close the enumerators."""
-        for source in self._split_sources:
+        for source in self._split_sources.values():
             source.close()
 
     def take_collected(self) -> Iterator[tuple[Operator, list[Frame]]]:
@@ -163,18 +204,19 @@ class LocalRun:
                     f"{self._plan.operators[head]}, subtask {index}, did not receive the end of its input."
                 )
 
-    def _add_source(self, operator: Operator) -> None:
+    def _sources(self) -> Iterator[IndexedSourceRun | SplitSourceRun]:
+        yield from self._split_sources.values()
+        yield from self._indexed_sources.values()
+
+    def _add_source(self, operator: Operator, start: SourcePosition | None) -> None:
         if isinstance(operator.body, Source):
-            source = SplitSourceRun(self._plan, operator, self._clock, self._board, self._receive, self._mutation)
-            self._split_sources.append(source)
-            self._readers += source.readers
-            return
-        indices = range(operator.parallelism)
-        readers = [IndexedReader(self._plan, operator, index, self._receive, self._mutation) for index in indices]
-        self._indexed += readers
-        self._readers += readers
-        if self._plan.mode is RuntimeExecutionMode.STREAMING:
-            self._halts.append(SourceHalts(operator, readers))
+            split = SplitSourceRun(self._plan, operator, self._clock, self._board, self._receive, self._mutation, start)
+            self._split_sources[operator.uid] = split
+            self._readers += split.readers
+        else:
+            indexed = IndexedSourceRun(self._plan, operator, self._receive, self._mutation, start)
+            self._indexed_sources[operator.uid] = indexed
+            self._readers += indexed.readers
 
     def _new_subtask(self, head: int, index: int) -> Subtask:
         functions = {operator.id: own_copy(operator) for operator in self._plan.chains[head]}

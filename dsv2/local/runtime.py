@@ -80,21 +80,30 @@ class LocalRuntime:
             ConfigurationError: The plan or the options require Spark.
         """
         _check(plan, options)
+        savepoint = None if options.savepoint is None else _open(plan, options)
         begin = self._clock.now_ms()
-        job = FinishedJob(plan)
+        job = FinishedJob(plan, f"local-{os.getpid()}-{begin}-{next(_RUNS)}")
         try:
-            self._run(plan, job, BatchTime(begin))
+            self._run(plan, job, BatchTime(begin), savepoint)
         except Dsv2Error as error:
             job.error = error
         job.duration = timedelta(milliseconds=self._clock.now_ms() - begin)
         return job
 
-    def _run(self, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
+    def _run(self, plan: Plan, job: FinishedJob, time: BatchTime, savepoint: SavepointReader | None) -> None:
         codec = Codec(TypeRegistry.of(plan))
         context = JobContext(plan.job_name, plan.mode, plan.declarations, codec, time)
-        run = LocalRun(plan, context, self._clock, random.Random(self._seed), fast=self._fast)
+        positions = {} if savepoint is None else savepoint.info.sources
+        choice = random.Random(self._seed)
+        run = LocalRun(plan, context, self._clock, choice, fast=self._fast, positions=positions)
+        job.run = run
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
+                if savepoint is None:
+                    run.open()
+                else:
+                    restore(plan, run, savepoint, codec)
+                    run.flush()
                 self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
@@ -102,13 +111,12 @@ class LocalRuntime:
         run.close_sources()
 
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
-        run.open()
         keeps_state = plan.mode is RuntimeExecutionMode.STREAMING and not self._fast
         if keeps_state:
             run.restart()
         bounded = all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
         sizes = self._sizes(plan)
-        sinks = LocalSinks(f"local-{os.getpid()}-{time.now_ms}-{next(_RUNS)}")
+        sinks = LocalSinks(job.job_id)
         skipped_ms = 0
         for batch_id in itertools.count():
             time.now_ms = self._clock.now_ms() + skipped_ms
@@ -148,8 +156,11 @@ class LocalRuntime:
 class FinishedJob:
     """The ``JobHandle`` of a job that has already ended."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, job_id: str) -> None:
+        self._plan = plan
         self._job_name = plan.job_name
+        self.job_id = job_id
+        self.run: LocalRun | None = None
         self.progress: JobProgress = job_progress(plan, -1, [])
         self.error: Dsv2Error | None = None
         self.stopped = False
@@ -176,6 +187,34 @@ class FinishedJob:
     def stop(self, timeout: timedelta | None = None) -> None:
         """Do nothing: the job has ended."""
 
+    @short_traceback
+    def savepoint(self, path: str | PathLike[str]) -> str:
+        """Take a savepoint where the job has stopped.
+
+        Args:
+            path: A folder that does not exist or is empty.
+
+        Raises:
+            ConfigurationError: The folder is not empty, or the job has not stopped before the end of its input.
+            Dsv2Error: The job failed; this is the error that it failed with.
+        """
+        asked(self)
+        if self.error is not None:
+            raise self.error
+        if not self.stopped or self.run is None:
+            raise ConfigurationError(
+                f"The job {self._job_name!r} has reached the end of its input, so there is nothing to continue. A "
+                f"savepoint of a local job needs input that stops before its end: an unbounded source with "
+                f"Trigger.available_now(), or a TestSource with Stop()."
+            )
+        folder = LocalFolder(os.path.abspath(fspath(path)))
+        take(self._plan, self.run, Origin(self._job_name, self.job_id, self.progress.batch_id), SavepointWriter(folder))
+        return folder.path
+
+    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
+        """Take a savepoint, as ``savepoint`` does: the job has already stopped."""
+        return self.savepoint(path)
+
     def exception(self) -> Dsv2Error | None:
         """Return the error with which the job failed, or None."""
         asked(self)
@@ -188,7 +227,16 @@ class FinishedJob:
         return JobResult(self._job_name, self.duration, self.progress)
 
 
+def _open(plan: Plan, options: RunOptions) -> SavepointReader:
+    assert options.savepoint is not None
+    savepoint = SavepointReader(LocalFolder(os.path.abspath(options.savepoint)))
+    check_savepoint(savepoint.info.program, describe(plan), allow_dropped_state=options.allow_dropped_state)
+    return savepoint
+
+
 def _check(plan: Plan, options: RunOptions) -> None:
+    if options.savepoint is not None and plan.mode is RuntimeExecutionMode.BATCH:
+        raise ConfigurationError("A BATCH job has no state to restore. Omit savepoint, or use STREAMING.")
     if options.checkpoint_location is not None:
         raise ConfigurationError("The local runtime has no checkpoints. Omit checkpoint_location, or use Spark.")
     available_now = options.trigger is not None and options.trigger.interval_ms is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from dsv2.runtime.sources.coordinator import SourceCoordinator
 from dsv2.runtime.sources.offsets import BEFORE_START, ReaderOrder, Report, SourceOffset, orders
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.sources.split_reading import SplitReading
+from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import Source
 
 __all__ = ("SplitReader", "SplitSourceRun")
@@ -33,18 +35,26 @@ class SplitSourceRun:
         board: AlignmentBoard,
         receive: EmitFrame,
         mutation: MutationCheck | None,
+        start: SourcePosition | None = None,
     ) -> None:
+        """``start``: Where the source continues. None: at its beginning."""
         assert isinstance(operator.body, Source)
         self._plan = plan
         self._board = board
         self._operator = operator
         self._source: Source[Any, Any, Any] = operator.body
         self._clock = clock
-        self._offset: SourceOffset = BEFORE_START
+        self._offset: SourceOffset = BEFORE_START if start is None else start.offset
+        self._reports: list[Report] = [] if start is None else start.reports
         self._coordinator = self._new_coordinator()
         self.readers = [SplitReader(plan, operator, index, receive, mutation) for index in range(operator.parallelism)]
         self.waits = False
         """Whether the last micro-batch had nothing to read."""
+
+    @property
+    def position(self) -> SourcePosition:
+        """Where the source continues after the last micro-batch."""
+        return SourcePosition(self._offset, json.loads(json.dumps(self._latest_reports())))  # tuples as lists
 
     @property
     def bounded(self) -> bool:
@@ -58,14 +68,17 @@ class SplitSourceRun:
 
     def begin_batch(self, records: int | None) -> None:
         """Plan a micro-batch of at most ``records`` per reader (None: no limit), and send the orders to the readers."""
-        reports = [report for reader in self.readers if (report := reader.report()) is not None]
         limit = None if records is None else records * self._operator.parallelism
-        offset = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=reports)
+        offset = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=self._latest_reports())
         self.waits = offset == self._offset
         if not self.waits:
             self._offset = offset
             for order in orders(offset, self._source.split_serializer):
                 self.readers[order.subtask].follow(order)
+
+    def _latest_reports(self) -> list[Report]:
+        reports = [report for reader in self.readers if (report := reader.report()) is not None]
+        return [*self._reports, *reports]  # those of other micro-batches do not count
 
     def commit(self) -> None:
         """Commit the micro-batch."""

@@ -1,0 +1,114 @@
+"""The state of a subtask as rows, and subtasks restored from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from dsv2 import CorruptDataError
+from dsv2.extension.window import TimeType, WindowStrategy, window
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.sinks import CollectSink
+from dsv2.state import RedistributionStrategy, StateDeclarations, StateTtl
+from tests.durations import ms
+from tests.support import Driver, KeptEntries, local_environment
+from tests.windows import Told, ToldOfState, WindowDriver
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+RECENT = StateDeclarations.list_state("recent", int, ttl=StateTtl(ms(10)))
+SPLIT = StateDeclarations.list_state_builder("split", int).redistribute_by(RedistributionStrategy.SPLIT).build()
+
+
+class Remembering(OneInputStreamProcessFunction[int, Any]):
+    """Has state of every kind. A key of nine is only seen."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def uses_states(self) -> Any:
+        return [COUNT, RECENT, SPLIT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        self.seen += 1
+        ctx.metric_group.counter("records").inc()
+        states = ctx.state_manager
+        states.get_state(SPLIT).add(record)
+        if record != 9:
+            states.get_state(COUNT).update(states.get_state(COUNT).value() + 1)
+            states.get_state(RECENT).add(record)
+            ctx.processing_time_manager.register_timer(record)
+        output.collect((record, states.get_state(COUNT).value(), states.get_state(RECENT).get(), self.seen))
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect(("timer", ctx.state_manager.current_key, timestamp))
+
+
+def driver(in_map: bool = False) -> Driver:
+    env = local_environment()
+    stream = env.from_collection(list[int](), "in").key_by(abs)
+    stream.process(Remembering()).with_uid("f").to_sink(CollectSink()).with_uid("out")
+    return Driver(env.build_plan(), "f", entries=KeptEntries() if in_map else None)
+
+
+@pytest.mark.parametrize("in_map", [False, True])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_subtask_continues_from_its_rows(in_map: bool, in_order: bool) -> None:
+    restarted, steady = driver(in_map).open(), driver(in_map).open()
+    for each in (restarted, steady):
+        each.send(*range(1, 100))
+    rows = restarted.rows()
+    assert {row.kind for _, row in rows} == set(RowKind) - {RowKind.ENTRY, RowKind.PANE, RowKind.IN_PANE}
+    restarted.restart_from(rows if in_order else reversed(rows))
+    assert sorted(restarted.rows()) == sorted(rows)
+    for each in (restarted, steady):
+        each.send(5, 9, 200)
+        each.pass_time(50)
+        each.send(3)
+    assert restarted.sent_to("out") == steady.sent_to("out")
+    assert restarted.progress("f") == steady.progress("f")
+
+
+STRATEGIES = {
+    "tumbling": WindowStrategy.tumbling(ms(10), TimeType.EVENT, ms(20)),
+    "sliding": WindowStrategy.sliding(ms(20), ms(5)),
+    "session": WindowStrategy.session(ms(5)),
+    "early": WindowStrategy.tumbling(ms(10)).with_early_firing(ms(3), TimeType.EVENT),
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_windows_continue_from_their_rows(strategy: str) -> None:
+    function = Told if strategy == "session" else ToldOfState  # sessions have no states
+    restarted, steady = (WindowDriver(window(STRATEGIES[strategy], function())) for _ in range(2))
+    for time in range(0, 60, 3):
+        for each in (restarted, steady):
+            each.records([f"{letter}{time}" for letter in "abc"], [time, time + 1, time - 5 if time > 5 else time])
+            each.event_time(time - 2)
+        restarted.restart_from_rows()
+    for each in (restarted, steady):
+        each.end()
+    assert Counter(restarted.stamped()) == Counter(steady.stamped())  # keys of a window may fire in another order
+    assert len(steady.stamped()) > 10
+
+
+def test_rows_of_undeclared_states_are_dropped() -> None:
+    subtask = driver().open()
+    subtask.send(1)
+    rows = subtask.rows()
+    subtask.restart_from([*rows, *(("f", row._replace(state="gone")) for _, row in rows if row.kind is RowKind.KEYED)])
+    assert sorted(subtask.rows()) == sorted(rows)
+
+
+def test_operator_without_rows_is_opened() -> None:
+    subtask = driver()
+    subtask.restart_from([])
+    subtask.send(1)
+    assert subtask.sent_to("out") == driver().open().sent_to("out") + [(1, 1, [1], 1)]
+
+
+def test_row_without_value_is_refused() -> None:
+    with pytest.raises(CorruptDataError, match="f, subtask 0: a row has no value"):
+        driver().restart_from([("f", StateRow(0, RowKind.PART, "fields", None, None))])
