@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dsv2.clock import Clock
-from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import InternalError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.local.indexed_reader import IndexedReader, IndexedSourceRun, own_copy

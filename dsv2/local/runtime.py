@@ -7,22 +7,30 @@ import os
 import random
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from os import PathLike, fspath
 from time import sleep
 
 from dsv2.arguments import check_whole_number
 from dsv2.clock import Clock, SystemClock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, Dsv2Error
+from dsv2.folders import LocalFolder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
+from dsv2.local.savepoints import restore, take
 from dsv2.local.sinks import LocalSinks
+from dsv2.program.description import describe
+from dsv2.program.differences import check_savepoint
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
+from dsv2.savepoint.metadata import Origin
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.writer import SavepointWriter
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
 from dsv2.tracebacks import short_traceback
@@ -208,7 +216,8 @@ class FinishedJob:
                 f"Trigger.available_now(), or a TestSource with Stop()."
             )
         folder = LocalFolder(os.path.abspath(fspath(path)))
-        take(self._plan, self.run, Origin(self._job_name, self.job_id, self.progress.batch_id), SavepointWriter(folder))
+        origin = Origin(self._job_name, self.job_id, self.progress.batch_id)
+        take(self._plan, self.run, origin, SavepointWriter(folder))
         return folder.path
 
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:

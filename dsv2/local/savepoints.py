@@ -13,22 +13,15 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.writer import SavepointWriter, operator_folders
+from dsv2.savepoint.writer import SavepointWriter
 
 __all__ = ("restore", "take")
 
 
 def take(plan: Plan, run: LocalRun, origin: Origin, writer: SavepointWriter) -> None:
     """Write the state of ``run`` between two micro-batches."""
-    rows: dict[str, list[StateRow]] = {
-        operator.uid: [] for chain in plan.chains.values() for operator in chain
-    }
-    for uid, row in run.rows():
-        rows[uid].append(row)
-    folders = operator_folders(rows)
-    for uid, folder in folders.items():
-        writer.write_rows(folder, rows[uid])
-    writer.finish(origin, describe(plan), folders, run.positions(), sinks={})
+    writer.write(run.rows())
+    writer.finish(origin, describe(plan), run.positions(), sinks={})
 
 
 def restore(plan: Plan, run: LocalRun, savepoint: SavepointReader, succession: Succession, codec: Codec) -> None:
@@ -37,9 +30,8 @@ def restore(plan: Plan, run: LocalRun, savepoint: SavepointReader, succession: S
         parallelism = plan.operators[head].parallelism
         restores = [run.subtask(head, index).begin_restore(succession) for index in range(parallelism)]
         for operator in chain:
-            if operator.uid in savepoint.info.operators:
-                for subtask, row in _routed(operator, savepoint, codec):
-                    restores[subtask].add(operator.uid, [row])
+            for subtask, row in _routed(operator, savepoint, codec):
+                restores[subtask].add(operator.uid, [row])
         for restoring in restores:
             restoring.finish()
 

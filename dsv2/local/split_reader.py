@@ -69,7 +69,9 @@ class SplitSourceRun:
     def begin_batch(self, records: int | None) -> None:
         """Plan a micro-batch of at most ``records`` per reader (None: no limit), and send the orders to the readers."""
         limit = None if records is None else records * self._operator.parallelism
-        offset = self._coordinator.next(self._offset, limit, refresh=self._source.bounded, reports=self._latest_reports())
+        offset = self._coordinator.next(
+            self._offset, limit, refresh=self._source.bounded, reports=self._latest_reports()
+        )
         self.waits = offset == self._offset
         if not self.waits:
             self._offset = offset

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
+from dsv2.savepoint.tables import TableId
 from dsv2.version import __version__
 
 __all__ = ("SAVEPOINT_VERSION", "Origin", "SavepointFile", "SavepointInfo", "SourcePosition", "read_info", "write_info")
@@ -66,7 +67,7 @@ class SavepointInfo:
         savepoint_id: Unique.
         origin: What it was taken from.
         program: The description of the program (``dsv2.program``).
-        operators: The folder with the rows of each operator, by uid.
+        tables: The tables with the state of operators, each with its folder. An operator without tables has no state.
         sources: The positions of the sources, by uid.
         sinks: What the sinks recorded about their positions, by uid.
         files: The files, by their path in the savepoint.
@@ -78,7 +79,7 @@ class SavepointInfo:
     savepoint_id: str
     origin: Origin
     program: JsonObject
-    operators: Mapping[str, str]
+    tables: Mapping[TableId, str]
     sources: Mapping[str, SourcePosition]
     sinks: Mapping[str, JsonObject]
     files: Mapping[str, SavepointFile]
@@ -89,7 +90,10 @@ class SavepointInfo:
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
-    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
+    tables = [{**asdict(table), "folder": place} for table, place in info.tables.items()]
+    described = {part.name: getattr(info, part.name) for part in fields(info)}
+    entry = {name: tables if name == "tables" else _plain(value) for name, value in described.items()}
+    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **entry}))
 
 
 def read_info(folder: Folder) -> SavepointInfo:
@@ -124,7 +128,16 @@ def read_info(folder: Folder) -> SavepointInfo:
                 "origin": Origin(**entry["origin"]),
                 "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
                 "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
+                "tables": {
+                    TableId(table["uid"], table["kind"], table["state"]): table["folder"] for table in entry["tables"]
+                },
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

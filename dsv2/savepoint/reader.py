@@ -39,9 +39,9 @@ class SavepointReader:
         Raises:
             CorruptDataError: A file is damaged; names it.
         """
-        inside = f"{self.info.operators[uid]}/"
+        folders = tuple(f"{folder}/" for table, folder in self.info.tables.items() if table.uid == uid)
         for name, file in self.info.files.items():
-            if name.startswith(inside):
+            if name.startswith(folders):
                 yield from rows_in(self._content(name, file), self._folder.place(name))
 
     def verify(self) -> None:
@@ -62,7 +62,7 @@ def check_files(folder: Folder, info: SavepointInfo) -> None:
     Raises:
         CorruptDataError: A file is missing, foreign, or has another size; names it.
     """
-    for inside in info.operators.values():
+    for inside in info.tables.values():
         found = {f"{inside}/{name}": size for name, size in folder.sizes(inside).items() if not _is_hidden(name)}
         expected = {name: file.size for name, file in info.files.items() if name.startswith(f"{inside}/")}
         for name in sorted(found.keys() | expected.keys()):

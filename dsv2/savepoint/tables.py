@@ -1,9 +1,11 @@
-"""The rows of an operator as Parquet files."""
+"""The state of operators as tables in Parquet files."""
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,11 +15,36 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "parquet_files", "rows_in", "row_schema")
+__all__ = ("COLUMNS", "TableId", "parquet_files", "row_schema", "rows_in")
 
-COLUMNS = ("subtask", "kind", "state", "key", "value")
+COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
+"""The columns of every table, the fields of ``StateRow``. Tables with typed columns have ``key`` and ``value`` too."""
+
 _ROWS_PER_FILE = 1 << 20
 _ROWS_PER_BATCH = 1 << 15
+_OF_ONE_STATE = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class TableId:
+    """Identifies a table: the rows of one kind of one operator, and of one state if the state has a declared type."""
+
+    uid: str
+    kind: str
+    state: str | None
+
+    @staticmethod
+    def of(uid: str, kind: RowKind, state: str | None) -> TableId:
+        """Return the table of a row."""
+        return TableId(uid, kind.value, state if kind in _OF_ONE_STATE else None)
+
+    def folder(self, number: int) -> str:
+        """Return the name of a folder for the table. ``number`` makes it unique.
+
+        The rest is for readers: uids and names may contain anything, which paths may not.
+        """
+        parts = filter(None, (self.uid, self.kind, self.state))
+        return f"{number:04}-" + "-".join(re.sub(r"[^a-zA-Z0-9]+", "_", part)[:40] for part in parts)
 
 
 def row_schema() -> pa.Schema:

@@ -10,9 +10,9 @@ from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import JsonObject, Origin, SavepointFile, SavepointInfo, SourcePosition, write_info
-from dsv2.savepoint.tables import parquet_files
+from dsv2.savepoint.tables import TableId, parquet_files
 
-__all__ = ("SavepointWriter", "check_unused", "operator_folders")
+__all__ = ("SavepointWriter", "check_unused", "folders_of")
 
 
 def check_unused(folder: Folder) -> None:
@@ -21,13 +21,14 @@ def check_unused(folder: Folder) -> None:
         raise ConfigurationError(f"{folder.path} is not empty. A savepoint needs a folder of its own.")
 
 
-def operator_folders(uids: Iterable[str]) -> dict[str, str]:
-    """Return the folder for the rows of each operator. Uids may contain characters that paths cannot."""
-    return {uid: f"operators/{number}" for number, uid in enumerate(sorted(uids))}
+def folders_of(tables: Iterable[TableId]) -> dict[TableId, str]:
+    """Return a folder for each table."""
+    in_order = sorted(tables, key=lambda table: (table.uid, table.kind, table.state or ""))
+    return {table: f"state/{table.folder(number)}" for number, table in enumerate(in_order)}
 
 
 class SavepointWriter:
-    """Writes the rows of each operator, then the description. For state that one process can read.
+    """Writes the tables, then the description. For state that fits in the memory of one process.
 
     Args:
         folder: Where to write. Must be empty.
@@ -39,24 +40,29 @@ class SavepointWriter:
     def __init__(self, folder: Folder) -> None:
         check_unused(folder)
         self._folder = folder
+        self._tables: dict[TableId, str] = {}
         self._files: dict[str, SavepointFile] = {}
 
-    def write_rows(self, name: str, rows: Iterable[StateRow]) -> None:
-        """Write the rows of an operator to the folder ``name``."""
-        for number, data in enumerate(parquet_files(rows)):
-            file = f"{name}/part-{number:05}.parquet"
-            self._folder.write(file, data)
-            self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
+    def write(self, rows: Iterable[tuple[str, StateRow]]) -> None:
+        """Write the state of all operators. Called once with the rows and their uids, in any order."""
+        by_table: dict[TableId, list[StateRow]] = {}
+        for uid, row in rows:
+            by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
+        self._tables = folders_of(by_table)
+        for table, folder in self._tables.items():
+            for number, data in enumerate(parquet_files(by_table[table])):
+                file = f"{folder}/part-{number:05}.parquet"
+                self._folder.write(file, data)
+                self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
 
     def finish(
         self,
         origin: Origin,
         program: JsonObject,
-        operators: Mapping[str, str],
         sources: Mapping[str, SourcePosition],
         sinks: Mapping[str, JsonObject],
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it."""
-        info = SavepointInfo(str(uuid4()), origin, program, operators, sources, sinks, self._files)
+        info = SavepointInfo(str(uuid4()), origin, program, self._tables, sources, sinks, self._files)
         write_info(self._folder, info)
         return info

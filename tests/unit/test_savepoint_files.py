@@ -1,0 +1,141 @@
+"""The files of a savepoint: written, read, damaged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import LocalFolder
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint.metadata import Origin, SourcePosition
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.tables import TableId
+from dsv2.savepoint.writer import SavepointWriter
+
+ROWS = [
+    ("a", StateRow(0, RowKind.PART, "fields", None, b"1")),
+    ("a", StateRow(1, RowKind.KEYED, "count", b"k", b"2")),
+    ("a", StateRow(1, RowKind.KEYED, "Count", b"k", b"3")),
+    ("a", StateRow(0, RowKind.KEY, None, b"seen", None)),
+    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "event", b"k", b"4")),
+    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "expiry", b"", b"")),
+]
+POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> LocalFolder:
+    folder = LocalFolder(str(tmp_path / "savepoint"))
+    writer = SavepointWriter(folder)
+    writer.write(ROWS)
+    writer.finish(Origin("a job", "its id", 7), {"a": [1, None, "ü"]}, POSITIONS, {"out": {"batch_id": 7}})
+    return folder
+
+
+def files(folder: LocalFolder) -> list[Path]:
+    return sorted(Path(folder.path).rglob("*.parquet"))
+
+
+def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
+    savepoint = SavepointReader(folder)
+    savepoint.verify()
+    for uid in ("a", "../b c%/ü"):
+        assert sorted(savepoint.rows(uid)) == sorted(row for of, row in ROWS if of == uid)
+    assert list(savepoint.rows("another")) == []
+    assert savepoint.info.origin == Origin("a job", "its id", 7)
+    assert savepoint.info.program == {"a": [1, None, "ü"]}
+    assert savepoint.info.sources == POSITIONS
+    assert savepoint.info.sinks == {"out": {"batch_id": 7}}
+    assert set(savepoint.info.tables) == {
+        TableId("a", "part", None),
+        TableId("a", "keyed", "count"),
+        TableId("a", "keyed", "Count"),
+        TableId("a", "key", None),
+        TableId("../b c%/ü", "timers", None),
+    }
+    assert all(Path(folder.path, "state") in file.parents for file in files(folder))
+
+
+def test_savepoint_without_state(tmp_path: Path) -> None:
+    writer = SavepointWriter(LocalFolder(str(tmp_path)))
+    writer.write([])
+    written = writer.finish(Origin("a job", "its id", -1), {}, {}, {})
+    assert SavepointReader(LocalFolder(str(tmp_path))).info == written
+    assert dataclasses.replace(written, savepoint_id="") != written
+
+
+def test_folder_must_be_empty(folder: LocalFolder) -> None:
+    with pytest.raises(ConfigurationError, match="savepoint is not empty"):
+        SavepointWriter(folder)
+
+
+def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None:
+    folder.delete("savepoint.json")
+    with pytest.raises(ConfigurationError, match=r"is not a savepoint: it has no savepoint\.json"):
+        SavepointReader(folder)
+
+
+def test_later_version_is_refused(folder: LocalFolder) -> None:
+    entry = from_json(folder.read("savepoint.json"))
+    folder.write("savepoint.json", to_json(entry | {"savepoint_version": 2, "dsv2": "9.9"}))
+    with pytest.raises(IncompatibleCheckpointError, match=r"format version 2.*dsv2 that wrote it \(9\.9\)"):
+        SavepointReader(folder)
+
+
+def test_changed_bytes_of_the_description_are_noticed(folder: LocalFolder) -> None:
+    data = folder.read("savepoint.json")
+    assert data is not None
+    for place in range(0, len(data), 7):
+        folder.write("savepoint.json", data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises((CorruptDataError, IncompatibleCheckpointError), match=r"savepoint\.json"):
+            SavepointReader(folder)
+
+
+@pytest.mark.parametrize("part", ["origin", "sources", "files", "tables", "program"])
+def test_description_without_a_part_is_damaged(folder: LocalFolder, part: str) -> None:
+    entry = from_json(folder.read("savepoint.json"))
+    del entry[part]
+    folder.write("savepoint.json", to_json(entry))
+    with pytest.raises(CorruptDataError, match=r"savepoint\.json is damaged"):
+        SavepointReader(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Path.unlink, "is missing"),
+        (lambda file: file.write_bytes(file.read_bytes() + b"x"), r"has \d+ bytes, not \d+"),
+        (lambda file: file.with_name("another.parquet").write_bytes(b""), "does not belong to the savepoint"),
+    ],
+    ids=["missing", "longer", "foreign"],
+)
+def test_files_are_compared_with_the_description(
+    folder: LocalFolder, change: Callable[[Path], object], message: str
+) -> None:
+    for file in files(folder):
+        before = file.read_bytes()
+        change(file)
+        with pytest.raises(CorruptDataError, match=f"{file.parent.name}/.*{message}"):
+            SavepointReader(folder)
+        file.with_name("another.parquet").unlink(missing_ok=True)
+        file.write_bytes(before)
+
+
+def test_changed_file_of_the_same_size_is_noticed_when_it_is_read(folder: LocalFolder) -> None:
+    file = next(file for file in files(folder) if "keyed" in file.parent.name)
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    savepoint = SavepointReader(folder)
+    for read in (savepoint.verify, lambda: list(savepoint.rows("a"))):
+        with pytest.raises(CorruptDataError, match=f"{file.name} was changed"):
+            read()
+
+
+def test_hidden_files_are_ignored(folder: LocalFolder) -> None:
+    for name in ("_SUCCESS", ".part-00000.parquet.crc"):
+        files(folder)[0].with_name(name).write_bytes(b"x")
+    SavepointReader(folder).verify()
