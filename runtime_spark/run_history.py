@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dsv2.errors import CorruptDataError
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.sinks import SinkRunInfo
-from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.checkpoint_log import Beginning
 from runtime_spark.folders import Folder
 

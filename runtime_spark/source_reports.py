@@ -13,9 +13,9 @@ from pathlib import Path
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.offsets import Report
-from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 
 __all__ = ("FileBoard", "ReportArchive", "ReportFile")

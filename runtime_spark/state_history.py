@@ -18,8 +18,8 @@ from zlib import crc32
 
 from dsv2.errors import CorruptDataError
 from dsv2.graph import Plan
+from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
-from runtime_spark.checked_json import from_json, to_json
 from runtime_spark.folders import Folder
 
 __all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written")

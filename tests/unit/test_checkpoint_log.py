@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dsv2 import CorruptDataError, JobError
+from dsv2.program.checked_json import from_json
 from dsv2.sinks import SinkInfo, SinkRunInfo
-from runtime_spark.checked_json import from_json
 from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.folders import Folder, LocalFolder
 from runtime_spark.run_history import begin_run

@@ -57,11 +57,12 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
+    "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
     "local": RUNTIME | RUNTIMES | {"arguments", "unfinished"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME
     | RUNTIMES
-    | {"arguments", "arrow", "environment", "streams", "unfinished"},  # converts a stream to a DataFrame
+    | {"arguments", "arrow", "environment", "program", "streams", "unfinished"},  # converts a stream to a DataFrame
     "__init__": PLAN | {"configurable", "environment", "streams", "version"},
 }
 
