@@ -117,6 +117,6 @@ class Checkpoint:
         self._note_book.read()
         now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
         notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)
-        dropped = dropped_state(self._plan, [before, *notes.programs, now], notes.fields)
+        dropped = dropped_state(self._plan, [before["program"], *notes.programs, now["program"]], notes.fields)
         refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_non_restored_state)
         return notes

@@ -1,7 +1,7 @@
 """Notes in a checkpoint for later starts, in addition to the manifest of the first start.
 
-They hold the manifests of later programs, samples of keys, the names of stored function fields, and which sources have
-ended. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without notes, a
+They hold the descriptions of later programs, samples of keys, the names of stored function fields, and which sources
+have ended. The JSON file is replaced when there is something new, mostly in the first micro-batches. Without notes, a
 restart is compared only with the manifest.
 """
 
@@ -14,7 +14,8 @@ from typing import Any
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
-from runtime_spark.key_samples import KeySample, add_samples
+from dsv2.program.description import Description
+from dsv2.program.key_samples import KeySample, add_samples
 
 __all__ = ("NoteBook", "Notes")
 
@@ -26,13 +27,13 @@ class Notes:
     """The notes.
 
     Attributes:
-        programs: The manifests of later programs.
+        programs: The descriptions of later programs.
         keys: Samples of keys.
         fields: For each uid, the names of the function fields that any subtask has stored.
         ended: For each source of which a subtask has ended, whether each of its subtasks has.
     """
 
-    programs: list[dict[str, Any]] = field(default_factory=list)
+    programs: list[Description] = field(default_factory=list)
     keys: list[KeySample] = field(default_factory=list)
     fields: dict[str, list[str]] = field(default_factory=dict)
     ended: dict[str, list[bool]] = field(default_factory=dict)

@@ -8,9 +8,11 @@ import warnings
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.graph.stateful import mentioned_names
+from dsv2.program.description import Description, essence
+from dsv2.program.differences import differences
+from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.runtime.serde.codec import Codec
-from runtime_spark.key_samples import changed_keys, readable_samples
-from runtime_spark.manifest import Manifest, differences, essence
+from runtime_spark.manifest import Manifest, layout_differences
 from runtime_spark.notes import Notes
 
 __all__ = ("check_restart", "dropped_state", "refuse_or_warn_of_dropped")
@@ -25,8 +27,9 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
     Raises:
         IncompatibleCheckpointError: The program cannot continue; the message lists every difference.
     """
-    programs = [before, *notes.programs]
-    found = list(dict.fromkeys(change for program in programs for change in differences(program, now)))
+    programs, program = [before["program"], *notes.programs], now["program"]
+    found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
+    found += layout_differences(before, now)
     samples = readable_samples(plan, notes.keys, codec)
     found += changed_keys(plan, samples)
     if found:
@@ -35,15 +38,15 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
             f"This program cannot continue from the checkpoint {checkpoint}:\n{listed}\n"
             f"Undo the changes, or start from a new checkpoint_location with empty state."
         )
-    known = any(essence(program) == essence(now) for program in programs)
-    programs = notes.programs if known else [*notes.programs, now]
+    known = any(essence(earlier) == essence(program) for earlier in programs)
+    programs = notes.programs if known else [*notes.programs, program]
     return dataclasses.replace(notes, programs=programs, keys=[sample for sample, _ in samples])
 
 
-def dropped_state(plan: Plan, programs: list[Manifest], fields: dict[str, list[str]]) -> list[tuple[Operator, str]]:
+def dropped_state(plan: Plan, programs: list[Description], fields: dict[str, list[str]]) -> list[tuple[Operator, str]]:
     """Return the operators with states or fields in the checkpoint that ``plan`` no longer uses, and describe these.
 
-    ``programs``: The manifests of the programs that wrote the checkpoint. ``fields``: For each uid, the names of the
+    ``programs``: The programs that wrote the checkpoint, and last ``plan``. ``fields``: For each uid, the names of the
     stored fields.
     """
     dropped = []

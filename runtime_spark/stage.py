@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.state import GroupState
 
 from dsv2.errors import JobError
+from dsv2.program.key_samples import KeySampler
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.callback_limit import callback_limit
@@ -26,7 +27,6 @@ from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.key_samples import KeySampler
 from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
 from runtime_spark.source_read import ReadOrder, SourceRead
 from runtime_spark.state_history import Journal, StateSeal

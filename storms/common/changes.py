@@ -47,7 +47,7 @@ def _with_wildcards(folder: Path) -> None:
 def _by_another_python(folder: Path) -> None:
     file = folder / "checkpoint/dsv2/manifest.json"
     manifest = json.loads(file.read_text())
-    manifest["python"] = "3.0"
+    manifest["program"]["python"] = "3.0"
     del manifest["crc32"]
     file.write_text(json.dumps(manifest))
 

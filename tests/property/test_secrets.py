@@ -28,9 +28,8 @@ from dsv2.connectors.postgres import PostgresSink, PostgresSource
 from dsv2.connectors.postgres.connection import PostgresConnection
 from dsv2.connectors.postgres.server import Server
 from dsv2.errors import Dsv2Error, JobError
+from dsv2.program.description import describe
 from dsv2.sinks import SinkInfo
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import manifest_of
 from tests.durations import ms
 
 MARK = "QZX"
@@ -98,7 +97,7 @@ def show_plan(shown: list[str], source: Any, sink: Any) -> None:
     plan = env.build_plan("job")
     shown += [repr(source), str(source), f"{sink}", repr(sink), repr(plan), str(plan)]
     shown += [str(operator) for operator in plan.operators]
-    shown.append(json.dumps(manifest_of(plan, Layout.of(plan))))
+    shown.append(json.dumps(describe(plan)))
 
 
 def show_failure(shown: list[str], failure: JobError, connection: Any, cause: Exception) -> None:

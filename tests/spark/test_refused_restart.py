@@ -191,10 +191,12 @@ def test_damaged_notes_are_refused_with_their_file(spark: SparkSession, folder: 
 
 def test_manifest_is_readable_json(folder: Path) -> None:
     manifest = json.loads(manifest_file(folder).read_text())
-    assert list(manifest["operators"]) == ["readings", "number", "double", "tag", "total"]
-    assert manifest["operators"]["tag"]["parallelism"] == 3
-    assert manifest["operators"]["tag"]["defined_at"].startswith(str(Path(__file__).with_name("programs.py")))
-    assert manifest["job_name"] == "refused"
+    assert list(manifest["program"]["operators"]) == ["readings", "number", "double", "tag", "total"]
+    assert manifest["program"]["operators"]["tag"]["parallelism"] == 3
+    assert manifest["program"]["operators"]["tag"]["defined_at"].startswith(
+        str(Path(__file__).with_name("programs.py"))
+    )
+    assert manifest["program"]["job_name"] == "refused"
 
 
 @pytest.mark.parametrize(
@@ -205,8 +207,8 @@ def test_manifest_is_readable_json(folder: Path) -> None:
         (lambda text: "7", "is damaged: it is not a JSON object."),
         (lambda text: text.replace('"format_version": ', '"format_version": 9'), "is damaged: its crc32 is not "),
         (
-            lambda text: to_json({**from_json(text.encode()), "format_version": 9}).decode(),
-            "it was written with state format 9",
+            lambda text: to_json({**from_json(text.encode()), "manifest_version": 9}).decode(),
+            "has version 9, but this version of dsv2 reads and writes version 3",
         ),
     ],
 )

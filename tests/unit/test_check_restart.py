@@ -16,15 +16,17 @@ from dsv2.extension.window import OneInputWindowStreamProcessFunction, WindowStr
 from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
 from dsv2.graph import Plan
 from dsv2.graph.stateful import mentioned_names
+from dsv2.program.description import describe
+from dsv2.program.differences import differences
+from dsv2.program.fingerprint import PYTHON
+from dsv2.program.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark.fingerprint import PYTHON
-from runtime_spark.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
 from runtime_spark.layout import Layout
-from runtime_spark.manifest import Manifest, differences, manifest_of
+from runtime_spark.manifest import Manifest, layout_differences, manifest_of
 from runtime_spark.notes import Notes
 from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
 from tests.durations import ms
@@ -89,7 +91,7 @@ PROGRAM = Program()
 
 
 def found(before: Program, now: Program) -> list[str]:
-    return [difference.partition("): ")[2] for difference in differences(before.manifest(), now.manifest())]
+    return [difference.partition("): ")[2] for difference in differences(describe(before.plan()), describe(now.plan()))]
 
 
 class Letter(NamedTuple):
@@ -104,12 +106,8 @@ def test_selector_digest_includes_methods_of_the_record_type() -> None:
         env = ExecutionEnvironment.get_instance("local")
         letters = env.from_collection([Letter("a")]).key_by(lambda letter: letter.own_key())
         letters.process(COUNT).to_sink(PrintSink())
-        plan = env.build_plan()
-        (key,) = (
-            operator["inputs"][0]["key"]
-            for operator in manifest_of(plan, Layout.of(plan))["operators"].values()
-            if operator["inputs"]
-        )
+        operators = describe(env.build_plan())["operators"].values()
+        (key,) = (operator["inputs"][0]["key"] for operator in operators if operator["inputs"])
         return str(key["digest"])
 
     before = digest()
@@ -276,12 +274,24 @@ def test_state_added_later_keeps_its_type() -> None:
 
 
 def test_selectors_are_compared_again_under_another_python() -> None:
-    plan, old = PROGRAM.plan(), PROGRAM.manifest() | {"python": "3.1"}
+    plan, old = PROGRAM.plan(), PROGRAM.manifest()
+    old["program"]["python"] = "3.1"
     notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), codec_of(plan))
     assert [program["python"] for program in notes.programs] == [PYTHON]
     changed = Program(key=author)
     with pytest.raises(IncompatibleCheckpointError, match="has changed"):
         check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, codec_of(plan))
+
+
+def test_layout_is_compared() -> None:
+    now = PROGRAM.manifest()
+    other = now | {"layout": {"partitions": 5, "state": "map"}}
+    assert layout_differences(other, now) == [
+        "the state layout was map and is now blob",
+        "the number of state partitions was 5 and is now 1",
+    ]
+    with pytest.raises(IncompatibleCheckpointError, match="partitions was 5 and is now 1"):
+        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), codec_of(PROGRAM.plan()))
 
 
 def test_equal_program_is_not_noted() -> None:
@@ -292,8 +302,8 @@ def test_equal_program_is_not_noted() -> None:
 
 
 def dropped(program: Program, *before: Program, fields: tuple[str, ...] = ()) -> list[str]:
-    manifests = [*(other.manifest() for other in before), program.manifest()]
-    return [what for _, what in dropped_state(program.plan(), manifests, {"count": [*fields], "again": ["seen"]})]
+    programs = [describe(other.plan()) for other in (*before, program)]
+    return [what for _, what in dropped_state(program.plan(), programs, {"count": [*fields], "again": ["seen"]})]
 
 
 class InWindows(OneInputWindowStreamProcessFunction[Any, Any]):
@@ -360,8 +370,8 @@ def test_fields_of_any_method_are_found() -> None:
 
 def test_dropped_state_is_a_warning_or_an_error() -> None:
     program = Program(count=Count(VALUE("sum", int)))
-    manifests = [Program(count=Count(VALUE("total", int))).manifest(), program.manifest()]
-    what = dropped_state(program.plan(), manifests, {})
+    programs = [describe(Program(count=Count(VALUE("total", int))).plan()), describe(program.plan())]
+    what = dropped_state(program.plan(), programs, {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         refuse_or_warn_of_dropped("/checkpoint", what, allowed=True)

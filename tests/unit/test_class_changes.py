@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import pytest
 
-from runtime_spark.class_changes import class_changes, classes_of
+from dsv2.program.class_changes import class_changes, classes_of
 
 
 class Inner(NamedTuple):

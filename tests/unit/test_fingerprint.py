@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from runtime_spark.fingerprint import fingerprint
+from dsv2.program.fingerprint import fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -348,7 +348,7 @@ def test_digest_is_short_hex() -> None:
 # Values with a different repr in every process: string hashes, hence the order of sets, and addresses.
 IN_ANOTHER_PROCESS = """
 import functools, operator
-from runtime_spark.fingerprint import fingerprint
+from dsv2.program.fingerprint import fingerprint
 
 class Object:
     def __init__(self, value):

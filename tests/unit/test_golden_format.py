@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import pytest
 
+from dsv2.program.description import describe
+from dsv2.program.differences import differences
 from dsv2.runtime.serde.codec import FORMAT_VERSION
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import differences, manifest_of
 from tests.golden_format import FIRST, GOLDEN, SECOND, Content, after_restart, content, plan_of_job, planners
 
 
@@ -60,7 +60,7 @@ def test_state_is_read(recorded: Content) -> None:
 
 def test_manifest_is_read(recorded: Content) -> None:
     plan = plan_of_job()
-    assert differences(recorded["manifest"], manifest_of(plan, Layout.of(plan))) == []
+    assert differences(recorded["manifest"]["program"], describe(plan)) == []
 
 
 def test_offsets_are_read(recorded: Content) -> None:

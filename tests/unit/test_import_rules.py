@@ -58,7 +58,7 @@ MAY_IMPORT = {
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
     "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
-    "program": RUNTIME | {"runtime.serde"},
+    "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
     "savepoint": {"errors", "folders", "program", "runtime.serde", "runtime.state", "version"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},

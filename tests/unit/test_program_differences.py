@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,17 +25,15 @@ from dsv2.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
+from dsv2.program.description import Description, describe
+from dsv2.program.differences import differences
+from dsv2.program.fingerprint import PYTHON
 from dsv2.sinks import CollectSink, PrintSink
 from dsv2.sources import BaseSource, CollectionSource
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
 from dsv2.watermark import WatermarkDeclaration, new_builder
-from runtime_spark.fingerprint import PYTHON
-from runtime_spark.layout import Layout
-from runtime_spark.manifest import differences, manifest_of
 from tests.durations import ms
 from tests.spans import Spans
-
-Manifest: TypeAlias = dict[str, Any]
 
 
 class Tweet(NamedTuple):
@@ -135,8 +133,8 @@ class Program:
     extra: str | None = None
     sinks: int = 1
 
-    def manifest(self) -> Manifest:
-        """The manifest as it is read back from a checkpoint."""
+    def described(self) -> Description:
+        """The description as it is read back from a checkpoint."""
         env = ExecutionEnvironment.get_instance("local")
         env.set_parallelism(2)
         streams = {name: env.from_collection([Tweet("a", "b")], name).with_uid(name) for name in self.sources}
@@ -158,8 +156,8 @@ class Program:
         first, second = reversed(inputs) if self.swapped else inputs
         first.connect_and_process(second, self.join).with_uid("join").to_sink(CollectSink())
         plan = env.build_plan("job")
-        manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
-        return manifest
+        program: Description = json.loads(json.dumps(describe(plan)))
+        return program
 
 
 def pair(left: Any, right: Any, output: Any, ctx: Any) -> None: ...
@@ -355,7 +353,7 @@ ALLOWED: dict[str, Program] = {
 }
 
 
-def in_words(sentence: str, before: Manifest, after: Manifest) -> str:
+def in_words(sentence: str, before: Description, after: Description) -> str:
     """``sentence`` with AT(uid) replaced: the new location if there is one."""
     if not sentence.startswith("AT("):
         return sentence
@@ -367,13 +365,13 @@ def in_words(sentence: str, before: Manifest, after: Manifest) -> str:
 @pytest.mark.parametrize("change", REFUSED)
 def test_incompatible_change_is_described(change: str) -> None:
     before, after, sentences = REFUSED[change]
-    old, new = before.manifest(), after.manifest()
+    old, new = before.described(), after.described()
     assert differences(old, new) == [in_words(sentence, old, new) for sentence in sentences]
 
 
 @pytest.mark.parametrize("change", ALLOWED)
 def test_compatible_change_is_accepted(change: str) -> None:
-    assert differences(PROGRAM.manifest(), ALLOWED[change].manifest()) == []
+    assert differences(PROGRAM.described(), ALLOWED[change].described()) == []
 
 
 def test_early_firing_may_change() -> None:
@@ -381,7 +379,7 @@ def test_early_firing_may_change() -> None:
     programs = [
         replace(PROGRAM, count=reduce(s, max)) for s in (strategy, strategy.with_early_firing(ms(5), TimeType.EVENT))
     ]
-    assert differences(*(program.manifest() for program in programs)) == []
+    assert differences(*(program.described() for program in programs)) == []
 
 
 def test_temporal_join_type_and_timeout_may_change() -> None:
@@ -390,16 +388,16 @@ def test_temporal_join_type_and_timeout_may_change() -> None:
         processing_time_temporal_join(pair, JoinType.LEFT, snapshot_timeout=ms(5), is_deletion=bool),
     ]
     before, after = (replace(PROGRAM, join=join) for join in joins)
-    assert differences(before.manifest(), after.manifest()) == []
+    assert differences(before.described(), after.described()) == []
 
 
 def test_bounds_of_an_interval_join_may_change() -> None:
     before, after = (replace(PROGRAM, join=interval_join(pair, ms(0), ms(upper))) for upper in (1, 2))
-    assert differences(before.manifest(), after.manifest()) == []
+    assert differences(before.described(), after.described()) == []
 
 
 def test_location_of_an_operator_is_its_defining_line() -> None:
-    defined_at = PROGRAM.manifest()["operators"]["join"]["defined_at"]
+    defined_at = PROGRAM.described()["operators"]["join"]["defined_at"]
     file, _, line = defined_at.rpartition(":")
     assert file == __file__
     with open(file) as lines:
@@ -407,50 +405,37 @@ def test_location_of_an_operator_is_its_defining_line() -> None:
 
 
 def test_moved_lines_are_no_difference() -> None:
-    moved = json.loads(json.dumps(PROGRAM.manifest()).replace(".py:", ".py:1"))
-    assert moved != PROGRAM.manifest()
-    assert differences(moved, PROGRAM.manifest()) == []
+    moved = json.loads(json.dumps(PROGRAM.described()).replace(".py:", ".py:1"))
+    assert moved != PROGRAM.described()
+    assert differences(moved, PROGRAM.described()) == []
 
 
 def test_key_selectors_are_not_compared_across_pythons() -> None:
     # The bytecode differs, so selectors cannot be compared. Their presence can.
-    old = PROGRAM.manifest() | {"python": "3.1"}
-    assert differences(old, replace(PROGRAM, key=author, keeps_key=author).manifest()) == []
+    old = PROGRAM.described() | {"python": "3.1"}
+    assert differences(old, replace(PROGRAM, key=author, keeps_key=author).described()) == []
     old["operators"]["count"]["inputs"][0]["key"] = None
-    assert [d.partition(": ")[2] for d in differences(old, PROGRAM.manifest())] == [
+    assert [d.partition(": ")[2] for d in differences(old, PROGRAM.described())] == [
         "the key selector of input 0 has changed"
     ]
-    assert PROGRAM.manifest()["python"] == PYTHON
+    assert PROGRAM.described()["python"] == PYTHON
 
 
-@pytest.mark.parametrize(
-    ("name", "what"), [("manifest_version", "manifest version"), ("format_version", "state format")]
-)
-def test_unreadable_version_is_the_only_difference(name: str, what: str) -> None:
-    now = PROGRAM.manifest()
-    old = {"manifest_version": now["manifest_version"], "format_version": now["format_version"], name: 7}
-    assert differences(old, now) == [f"it was written with {what} 7, but this version of dsv2 writes {now[name]}"]
-
-
-def test_number_of_state_partitions_is_a_difference() -> None:
-    now = PROGRAM.manifest()
-    assert now["partitions"] == 2
-    assert differences(now | {"partitions": 5}, now) == ["the number of state partitions was 5 and is now 2"]
-
-
-def test_state_layout_is_a_difference() -> None:
-    now = PROGRAM.manifest()
-    assert differences(now | {"state_layout": "map"}, now) == ["the state layout was map and is now blob"]
+def test_unreadable_format_is_the_only_difference() -> None:
+    now = PROGRAM.described()
+    assert differences({"format_version": 7}, now) == [
+        f"it was written with state format 7, but this version of dsv2 writes {now['format_version']}"
+    ]
 
 
 def test_sinks_are_not_listed() -> None:
-    assert list(PROGRAM.manifest()["operators"]) == ["tweets", "users", "clean", "count", "join"]
+    assert list(PROGRAM.described()["operators"]) == ["tweets", "users", "clean", "count", "join"]
 
 
 # --- Sources with splits ----------------------------------------------------------------------------------------------
 
 
-def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> Manifest:
+def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: bool = True) -> Description:
     """Spans that are mapped in the same subtasks and counted in two others."""
     env = ExecutionEnvironment.get_instance("local")
     env.set_parallelism(2)
@@ -459,8 +444,8 @@ def of_spans(parallelism: int, source: BaseSource[Any] | None = None, *, keyed: 
     count = mapped.key_by(len).process(Count()) if keyed else mapped.process(Count())
     count.with_uid("count").to_sink(CollectSink())
     plan = env.build_plan("job")
-    manifest: Manifest = json.loads(json.dumps(manifest_of(plan, Layout.of(plan))))
-    return manifest
+    program: Description = json.loads(json.dumps(describe(plan)))
+    return program
 
 
 @pytest.mark.parametrize("keyed", [False, True])

@@ -1,0 +1,125 @@
+"""Describes the program of a checkpoint or savepoint: what must not change unnoticed between two starts.
+
+Stored state is only bytes, so a job would continue with a program that interprets them differently.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from dsv2.functions import ProcessFunction
+from dsv2.graph import Edge, KeySelector, Operator, OperatorKind, Plan
+from dsv2.graph.record_types import declared_type
+from dsv2.program.class_changes import classes_of
+from dsv2.program.fingerprint import PYTHON, fingerprint
+from dsv2.runtime.serde.codec import FORMAT_VERSION
+from dsv2.sources import Source
+from dsv2.spi import WrappingFunction
+from dsv2.watermark import WatermarkDeclaration
+
+__all__ = ("Description", "describe", "essence")
+
+Description: TypeAlias = dict[str, Any]
+"""The description of a program, as JSON values."""
+
+
+def describe(plan: Plan) -> Description:
+    """Describe the program of ``plan``. Called before a job starts, for the checkpoint and for comparisons."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "python": PYTHON,
+        "job_name": plan.job_name,
+        "operators": {
+            operator.uid: _describe(plan, operator)
+            for operator in plan.operators
+            if operator.kind is not OperatorKind.SINK
+        },
+        "watermarks": {identifier: _declared(d) for identifier, d in sorted(plan.declarations.items())},
+    }
+
+
+def essence(program: Description) -> Description:
+    """Return ``program`` without the parts that may change freely."""
+    operators = {
+        uid: {name: value for name, value in operator.items() if name not in ("function", "defined_at")}
+        for uid, operator in program["operators"].items()
+    }
+    return program | {"operators": operators, "job_name": ""}
+
+
+def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
+    return {
+        "kind": operator.kind.value,
+        "function": f"{type(operator.body).__module__}.{type(operator.body).__qualname__}",
+        "defined_at": operator.location,
+        "automatic_uid": operator.automatic_uid,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "stateless": _is_stateless(plan, operator),
+        "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
+        "output_keys": [
+            _key(plan, operator, output, select, operator.output_key_version)
+            for output, select in enumerate(operator.output_keys)
+        ],
+        "states": _states(operator),
+        "needs_clock": plan.needs_clock(operator),
+        "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
+    }
+
+
+def _is_stateless(plan: Plan, operator: Operator) -> bool:
+    """Whether the subtasks have nothing in the checkpoint, so that a restart may change the parallelism."""
+    return isinstance(operator.body, Source) or operator in plan.chained_to_sources
+
+
+def _states(operator: Operator) -> dict[str, Any]:
+    if not isinstance(operator.body, ProcessFunction):
+        return {}
+    declared = {declaration.name: declaration for declaration in operator.body.uses_states()}
+    if isinstance(operator.body, WrappingFunction):
+        declared |= {f"{declaration.name} (further)": declaration for declaration in operator.body.further_states()}
+    return {
+        name: {
+            "kind": type(declaration).__name__.removesuffix("Declaration"),
+            "type": ", ".join(map(_type_name, declaration.types)),
+            "mode": declaration.redistribution_mode.name,
+            "time_to_live": declaration.time_to_live is not None,
+            "classes": classes_of(declaration.types),
+        }
+        for name, declaration in declared.items()
+    }
+
+
+def _type_name(form: object) -> str:
+    return f"{form.__module__}.{form.__qualname__}" if isinstance(form, type) else str(form)
+
+
+def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:
+    select = operator.input_keys[edge.input]
+    return {
+        "from": plan.operators[edge.source].uid,
+        "from_stateless": _is_stateless(plan, plan.operators[edge.source]),
+        "output": edge.output,
+        "exchange": edge.exchange.value,
+        "key": _key(plan, plan.operators[edge.source], edge.output, select, operator.key_versions[edge.input]),
+    }
+
+
+def _key(
+    plan: Plan, sender: Operator, output: int, select: KeySelector | None, version: int | None
+) -> dict[str, Any] | None:
+    if select is None:
+        return None
+    return {"digest": fingerprint(select, declared_type(plan, sender, output)), "version": version}
+
+
+def _declared(declaration: WatermarkDeclaration) -> dict[str, Any]:
+    policy = declaration.combination_policy
+    return {
+        "type": type(declaration).__name__,
+        "function": policy.combination_function.name,
+        "wait_for_all_channels": policy.combine_wait_for_all_channels,
+        "aligned": policy.aligned,
+        "across_inputs": policy.combine_across_inputs,
+        "strategy": declaration.default_handling_strategy.name,
+    }
