@@ -17,6 +17,7 @@ from dsv2.local.wire import Wire
 from dsv2.runtime.exchange.frames import Frame
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.sources.alignment import LocalBoard
 from dsv2.runtime.sources.source_task import SourceTask
 from dsv2.runtime.state.rows import StateRow, rows_of
@@ -84,6 +85,11 @@ class LocalRun:
     def subtask(self, head: int, index: int) -> Subtask:
         """Return a subtask of the chain ``head``."""
         return self._subtasks[head, index]
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the job."""
+        return self._job.codec
 
     def flush(self) -> None:
         """Send what restored subtasks have buffered."""

@@ -30,7 +30,6 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.savepoint.metadata import Origin
 from dsv2.savepoint.reader import SavepointReader
-from dsv2.savepoint.writer import SavepointWriter
 from dsv2.sinks import DriverSink, ParallelSink
 from dsv2.sources import BaseSource, DataFrameSource, Halt, IndexedSource
 from dsv2.tracebacks import short_traceback
@@ -217,7 +216,7 @@ class FinishedJob:
             )
         folder = LocalFolder(os.path.abspath(fspath(path)))
         origin = Origin(self._job_name, self.job_id, self.progress.batch_id)
-        take(self._plan, self.run, origin, SavepointWriter(folder))
+        take(self._plan, self.run, origin, folder)
         return folder.path
 
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:

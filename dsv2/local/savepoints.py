@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dsv2.folders import Folder
 from dsv2.graph import Operator, Plan
 from dsv2.local.run import LocalRun
 from dsv2.program.description import describe
@@ -18,10 +19,11 @@ from dsv2.savepoint.writer import SavepointWriter
 __all__ = ("restore", "take")
 
 
-def take(plan: Plan, run: LocalRun, origin: Origin, writer: SavepointWriter) -> None:
-    """Write the state of ``run`` between two micro-batches."""
+def take(plan: Plan, run: LocalRun, origin: Origin, folder: Folder) -> None:
+    """Write the state of ``run`` between two micro-batches. Raises ``ConfigurationError`` if ``folder`` is in use."""
+    writer = SavepointWriter(folder, describe(plan), run.codec)
     writer.write(run.rows())
-    writer.finish(origin, describe(plan), run.positions(), sinks={})
+    writer.finish(origin, run.positions(), sinks={})
 
 
 def restore(plan: Plan, run: LocalRun, savepoint: SavepointReader, succession: Succession, codec: Codec) -> None:

@@ -11,10 +11,12 @@ from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
 from dsv2.program.class_changes import classes_of
+from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
+from dsv2.state import ListStateDeclaration, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("Description", "describe", "essence")
@@ -85,9 +87,20 @@ def _states(operator: Operator) -> dict[str, Any]:
             "mode": declaration.redistribution_mode.name,
             "time_to_live": declaration.time_to_live is not None,
             "classes": classes_of(declaration.types),
+            "column": _column(declaration),
         }
         for name, declaration in declared.items()
     }
+
+
+def _column(declaration: StateDeclaration) -> ColumnType | None:
+    """The column type of a stored value, for the tables of savepoints."""
+    columns = [column_type(form) for form in declaration.types]
+    if None in columns:
+        return None
+    if isinstance(declaration, ListStateDeclaration):
+        return {"list": columns[0]}
+    return {"map": columns} if len(columns) == 2 else columns[0]
 
 
 def _type_name(form: object) -> str:

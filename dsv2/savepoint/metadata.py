@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
-from dsv2.savepoint.tables import TableId
+from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.version import __version__
 
 __all__ = ("SAVEPOINT_VERSION", "Origin", "SavepointFile", "SavepointInfo", "SourcePosition", "read_info", "write_info")
@@ -67,7 +67,7 @@ class SavepointInfo:
         savepoint_id: Unique.
         origin: What it was taken from.
         program: The description of the program (``dsv2.program``).
-        tables: The tables with the state of operators, each with its folder. An operator without tables has no state.
+        tables: The tables with the state of operators. An operator without tables has no state.
         sources: The positions of the sources, by uid.
         sinks: What the sinks recorded about their positions, by uid.
         files: The files, by their path in the savepoint.
@@ -79,7 +79,7 @@ class SavepointInfo:
     savepoint_id: str
     origin: Origin
     program: JsonObject
-    tables: Mapping[TableId, str]
+    tables: Sequence[SavepointTable]
     sources: Mapping[str, SourcePosition]
     sinks: Mapping[str, JsonObject]
     files: Mapping[str, SavepointFile]
@@ -90,10 +90,7 @@ class SavepointInfo:
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:
     """Write the description. A folder becomes a savepoint with it, so it is written last."""
-    tables = [{**asdict(table), "folder": place} for table, place in info.tables.items()]
-    described = {part.name: getattr(info, part.name) for part in fields(info)}
-    entry = {name: tables if name == "tables" else _plain(value) for name, value in described.items()}
-    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **entry}))
+    folder.write(_NAME, to_json({"savepoint_version": SAVEPOINT_VERSION, **asdict(info)}))
 
 
 def read_info(folder: Folder) -> SavepointInfo:
@@ -128,16 +125,8 @@ def read_info(folder: Folder) -> SavepointInfo:
                 "origin": Origin(**entry["origin"]),
                 "sources": {uid: SourcePosition(**position) for uid, position in entry["sources"].items()},
                 "files": {name: SavepointFile(**file) for name, file in entry["files"].items()},
-                "tables": {
-                    TableId(table["uid"], table["kind"], table["state"]): table["folder"] for table in entry["tables"]
-                },
+                "tables": [SavepointTable(**table | {"id": TableId(**table["id"])}) for table in entry["tables"]],
             }
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{place} is damaged: {error!r}. Restore it from a backup.") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -39,7 +39,7 @@ class SavepointReader:
         Raises:
             CorruptDataError: A file is damaged; names it.
         """
-        folders = tuple(f"{folder}/" for table, folder in self.info.tables.items() if table.uid == uid)
+        folders = tuple(f"{table.folder}/" for table in self.info.tables if table.id.uid == uid)
         for name, file in self.info.files.items():
             if name.startswith(folders):
                 yield from rows_in(self._content(name, file), self._folder.place(name))
@@ -62,7 +62,7 @@ def check_files(folder: Folder, info: SavepointInfo) -> None:
     Raises:
         CorruptDataError: A file is missing, foreign, or has another size; names it.
     """
-    for inside in info.tables.values():
+    for inside in (table.folder for table in info.tables):
         found = {f"{inside}/{name}": size for name, size in folder.sizes(inside).items() if not _is_hidden(name)}
         expected = {name: file.size for name, file in info.files.items() if name.startswith(f"{inside}/")}
         for name in sorted(found.keys() | expected.keys()):

@@ -7,18 +7,22 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import CorruptDataError
+from dsv2.program.column_types import ColumnType, column_type_of_value
+from dsv2.program.description import Description
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint.columns import arrow_type, to_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ("COLUMNS", "TableId", "parquet_files", "row_schema", "rows_in")
+__all__ = ("COLUMNS", "SavepointTable", "TableId", "parquet_files", "rows_in")
 
 COLUMNS = ("subtask", "kind", "state", "key_bytes", "value_bytes")
-"""The columns of every table, the fields of ``StateRow``. Tables with typed columns have ``key`` and ``value`` too."""
+"""The columns of every table: the fields of ``StateRow``. Typed columns follow, ``key`` and ``value``."""
 
 _ROWS_PER_FILE = 1 << 20
 _ROWS_PER_BATCH = 1 << 15
@@ -47,37 +51,83 @@ class TableId:
         return f"{number:04}-" + "-".join(re.sub(r"[^a-zA-Z0-9]+", "_", part)[:40] for part in parts)
 
 
-def row_schema() -> pa.Schema:
-    """Return the Arrow schema of the files."""
-    import pyarrow as pa
+@dataclass(frozen=True, slots=True)
+class SavepointTable:
+    """A table of a savepoint.
 
-    types = (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary())
-    return pa.schema(list(zip(COLUMNS, types, strict=True)))
+    Attributes:
+        id: What it holds.
+        folder: The folder of its files, within the savepoint.
+        key: The type of the column ``key``; None if there is none.
+        value: The type of the column ``value``; None if there is none.
+    """
+
+    id: TableId
+    folder: str
+    key: ColumnType | None
+    value: ColumnType | None
+
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema of the files."""
+        import pyarrow as pa
+
+        types = (pa.int32(), pa.string(), pa.string(), pa.binary(), pa.binary())
+        typed = [(name, arrow_type(kind)) for name, kind in (("key", self.key), ("value", self.value)) if kind]
+        return pa.schema([*zip(COLUMNS, types, strict=True), *typed])
+
+    def batch(self, rows: Sequence[StateRow], codec: Codec) -> pa.RecordBatch:
+        """Return ``rows`` of the table as Arrow columns. ``codec``: Decodes the values of typed columns."""
+        import pyarrow as pa
+
+        schema, owner = self.schema(), f"State of {self.id.uid}"
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
+        if self.key is not None:
+            arrays.append(to_array((_decoded(row.key, codec, owner) for row in rows), self.key))
+        if self.value is not None:
+            values = (_decoded(row.value, codec, owner) for row in rows)
+            arrays.append(to_array(map(_without_expiry, values) if self._expires else values, self.value))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    @property
+    def _expires(self) -> bool:
+        return self.id.kind == RowKind.EXPIRING
+
+    @staticmethod
+    def of(table: TableId, folder: str, first: StateRow, program: Description, codec: Codec) -> SavepointTable:
+        """Create a table.
+
+        Args:
+            table: What it holds.
+            folder: The folder of its files.
+            first: One of its rows. The type of keys is inferred from it, because it is not declared.
+            program: The description of the program, which has the types of states.
+            codec: Decodes the key.
+        """
+        key = None
+        if first.key is not None:
+            key = column_type_of_value(codec.loads(first.key, f"State of {table.uid}"))
+        if table.kind == RowKind.TIMERS:
+            return SavepointTable(table, folder, key, {"list": "int64"})
+        states = program["operators"].get(table.uid, {}).get("states", {})
+        value = states.get(table.state, {}).get("column") if table.state is not None else None
+        return SavepointTable(table, folder, key, value)
 
 
-def parquet_files(rows: Iterable[StateRow]) -> Iterator[bytes]:
+def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec) -> Iterator[bytes]:
     """Yield the contents of Parquet files with ``rows``. Memory is bounded by one file."""
     import pyarrow.parquet as pq
 
-    schema, left = row_schema(), iter(rows)
+    schema, left = table.schema(), iter(rows)
     while some := list(islice(left, _ROWS_PER_BATCH)):
         data = io.BytesIO()
         written = 0
         with pq.ParquetWriter(data, schema, compression="zstd") as writer:
             while some:
-                writer.write_batch(_batch(some, schema))
+                writer.write_batch(table.batch(some, codec))
                 written += len(some)
                 some = list(islice(left, _ROWS_PER_BATCH)) if written < _ROWS_PER_FILE else []
         yield data.getvalue()
-
-
-def _batch(rows: Sequence[StateRow], schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns = zip(*rows, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema
-    )
 
 
 def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
@@ -100,3 +150,16 @@ def rows_in(data: bytes, name: str) -> Iterator[StateRow]:
                 yield from map(StateRow, subtasks, map(RowKind, kinds), *others)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise CorruptDataError(f"{name} is damaged: {error}. Restore the savepoint from a backup.") from error
+
+
+def _decoded(data: bytes | None, codec: Codec, owner: str) -> Any:
+    return None if data is None else codec.loads(data, owner)
+
+
+def _without_expiry(value: Any) -> Any:
+    """A value of a state with time to live: a pair, a list of pairs, or a dict of pairs."""
+    if isinstance(value, list):
+        return [element for element, _ in value]
+    if isinstance(value, dict):
+        return {key: element for key, (element, _) in value.items()}
+    return value[0]

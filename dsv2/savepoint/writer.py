@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from uuid import uuid4
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder
+from dsv2.program.description import Description
+from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.rows import StateRow
 from dsv2.savepoint.metadata import JsonObject, Origin, SavepointFile, SavepointInfo, SourcePosition, write_info
-from dsv2.savepoint.tables import TableId, parquet_files
+from dsv2.savepoint.tables import SavepointTable, TableId, parquet_files
 
 __all__ = ("SavepointWriter", "check_unused", "folders_of")
 
@@ -32,15 +34,19 @@ class SavepointWriter:
 
     Args:
         folder: Where to write. Must be empty.
+        program: The description of the program.
+        codec: Decodes the values of typed columns.
 
     Raises:
         ConfigurationError: ``folder`` is not empty.
     """
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, program: Description, codec: Codec) -> None:
         check_unused(folder)
         self._folder = folder
-        self._tables: dict[TableId, str] = {}
+        self._program = program
+        self._codec = codec
+        self._tables: list[SavepointTable] = []
         self._files: dict[str, SavepointFile] = {}
 
     def write(self, rows: Iterable[tuple[str, StateRow]]) -> None:
@@ -48,21 +54,21 @@ class SavepointWriter:
         by_table: dict[TableId, list[StateRow]] = {}
         for uid, row in rows:
             by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
-        self._tables = folders_of(by_table)
-        for table, folder in self._tables.items():
-            for number, data in enumerate(parquet_files(by_table[table])):
-                file = f"{folder}/part-{number:05}.parquet"
-                self._folder.write(file, data)
-                self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
+        for table, folder in folders_of(by_table).items():
+            self._write_table(table, folder, by_table[table])
+
+    def _write_table(self, table_id: TableId, folder: str, rows: Sequence[StateRow]) -> None:
+        table = SavepointTable.of(table_id, folder, rows[0], self._program, self._codec)
+        self._tables.append(table)
+        for number, data in enumerate(parquet_files(table, rows, self._codec)):
+            file = f"{folder}/part-{number:05}.parquet"
+            self._folder.write(file, data)
+            self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
 
     def finish(
-        self,
-        origin: Origin,
-        program: JsonObject,
-        sources: Mapping[str, SourcePosition],
-        sinks: Mapping[str, JsonObject],
+        self, origin: Origin, sources: Mapping[str, SourcePosition], sinks: Mapping[str, JsonObject]
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it."""
-        info = SavepointInfo(str(uuid4()), origin, program, self._tables, sources, sinks, self._files)
+        info = SavepointInfo(str(uuid4()), origin, self._program, self._tables, sources, sinks, self._files)
         write_info(self._folder, info)
         return info

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
 from dsv2.folders import LocalFolder
 from dsv2.program.checked_json import from_json, to_json
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.metadata import Origin, SourcePosition
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import TableId
 from dsv2.savepoint.writer import SavepointWriter
 
+CODEC = Codec(TypeRegistry())
+dumped = CODEC.dumps
 ROWS = [
-    ("a", StateRow(0, RowKind.PART, "fields", None, b"1")),
-    ("a", StateRow(1, RowKind.KEYED, "count", b"k", b"2")),
-    ("a", StateRow(1, RowKind.KEYED, "Count", b"k", b"3")),
-    ("a", StateRow(0, RowKind.KEY, None, b"seen", None)),
-    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "event", b"k", b"4")),
-    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "expiry", b"", b"")),
+    ("a", StateRow(0, RowKind.PART, "fields", None, dumped(1))),
+    ("a", StateRow(1, RowKind.KEYED, "count", dumped("k"), dumped(2))),
+    ("a", StateRow(1, RowKind.KEYED, "count", dumped("l"), dumped(1 << 70))),
+    ("a", StateRow(1, RowKind.KEYED, "Count", dumped("k"), dumped(3))),
+    ("a", StateRow(1, RowKind.EXPIRING, "recent", dumped("k"), dumped([("x", 17), ("y", 18)]))),
+    ("a", StateRow(0, RowKind.KEY, None, dumped((1, "seen")), None)),
+    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "event", dumped(2.5), dumped([1, 2]))),
+    ("../b c%/ü", StateRow(0, RowKind.TIMERS, "expiry", dumped(2.5), dumped([]))),
 ]
+COLUMNS = {"count": "int64", "Count": None, "recent": {"list": "string"}}
+PROGRAM = {"operators": {"a": {"states": {name: {"column": column} for name, column in COLUMNS.items()}}}}
 POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": SourcePosition({})}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
-    writer = SavepointWriter(folder)
+    writer = SavepointWriter(folder, PROGRAM, CODEC)
     writer.write(ROWS)
-    writer.finish(Origin("a job", "its id", 7), {"a": [1, None, "ü"]}, POSITIONS, {"out": {"batch_id": 7}})
+    writer.finish(Origin("a job", "its id", 7), POSITIONS, {"out": {"batch_id": 7}})
     return folder
 
 
@@ -48,30 +56,47 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
         assert sorted(savepoint.rows(uid)) == sorted(row for of, row in ROWS if of == uid)
     assert list(savepoint.rows("another")) == []
     assert savepoint.info.origin == Origin("a job", "its id", 7)
-    assert savepoint.info.program == {"a": [1, None, "ü"]}
+    assert savepoint.info.program == PROGRAM
     assert savepoint.info.sources == POSITIONS
     assert savepoint.info.sinks == {"out": {"batch_id": 7}}
-    assert set(savepoint.info.tables) == {
-        TableId("a", "part", None),
-        TableId("a", "keyed", "count"),
-        TableId("a", "keyed", "Count"),
-        TableId("a", "key", None),
-        TableId("../b c%/ü", "timers", None),
+    assert {
+        (table.id, table.key and str(table.key), table.value and str(table.value)) for table in savepoint.info.tables
+    } == {
+        (TableId("a", "part", None), None, None),
+        (TableId("a", "keyed", "count"), "string", "int64"),
+        (TableId("a", "keyed", "Count"), "string", None),
+        (TableId("a", "expiring", "recent"), "string", "{'list': 'string'}"),
+        (TableId("a", "key", None), "{'struct': [['_1', 'int64'], ['_2', 'string']]}", None),
+        (TableId("../b c%/ü", "timers", None), "float64", "{'list': 'int64'}"),
     }
     assert all(Path(folder.path, "state") in file.parents for file in files(folder))
 
 
 def test_savepoint_without_state(tmp_path: Path) -> None:
-    writer = SavepointWriter(LocalFolder(str(tmp_path)))
+    writer = SavepointWriter(LocalFolder(str(tmp_path)), {}, CODEC)
     writer.write([])
-    written = writer.finish(Origin("a job", "its id", -1), {}, {}, {})
+    written = writer.finish(Origin("a job", "its id", -1), {}, {})
     assert SavepointReader(LocalFolder(str(tmp_path))).info == written
-    assert dataclasses.replace(written, savepoint_id="") != written
+
+
+def test_tables_have_typed_columns(folder: LocalFolder) -> None:
+    found = {}
+    for table in SavepointReader(folder).info.tables:
+        content = pq.read_table(Path(folder.path, table.folder)).to_pydict()
+        found[table.id.uid, table.id.state or table.id.kind] = content.get("key"), content.get("value")
+    assert found == {
+        ("a", "part"): (None, None),
+        ("a", "count"): (["k", "l"], [2, None]),  # the second one has more than 64 bits
+        ("a", "Count"): (["k"], None),
+        ("a", "recent"): (["k"], [["x", "y"]]),
+        ("a", "key"): ([{"_1": 1, "_2": "seen"}], None),
+        ("../b c%/ü", "timers"): ([2.5, 2.5], [[1, 2], []]),
+    }
 
 
 def test_folder_must_be_empty(folder: LocalFolder) -> None:
     with pytest.raises(ConfigurationError, match="savepoint is not empty"):
-        SavepointWriter(folder)
+        SavepointWriter(folder, PROGRAM, CODEC)
 
 
 def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None:

@@ -1,0 +1,166 @@
+"""Typed columns of savepoint tables: values as Arrow arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dsv2.program.column_types import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ("arrow_type", "to_array")
+
+_Convert: TypeAlias = Callable[[Any], Any]
+_INT64 = range(-(1 << 63), 1 << 63)
+_DECIMAL_DIGITS, _DECIMAL_SCALE = 38, 18
+_ENOUGH_DIGITS = Context(prec=2 * _DECIMAL_DIGITS)
+_LEAST_DECIMAL = Decimal(1).scaleb(-_DECIMAL_SCALE)
+
+
+class _MisfitError(Exception):
+    """A value does not fit its column type."""
+
+
+def arrow_type(column: ColumnType) -> pa.DataType:
+    """Return the Arrow type of a column type."""
+    import pyarrow as pa
+
+    if isinstance(column, str):
+        return {
+            "bool": pa.bool_(),
+            "int64": pa.int64(),
+            "float64": pa.float64(),
+            "string": pa.string(),
+            "binary": pa.binary(),
+            "date": pa.date32(),
+            "timestamp": pa.timestamp("us", "UTC"),
+            "time": pa.time64("us"),
+            "duration": pa.int64(),
+            "decimal": pa.decimal128(_DECIMAL_DIGITS, _DECIMAL_SCALE),
+        }[column]
+    if "list" in column:
+        return pa.list_(arrow_type(column["list"]))
+    if "map" in column:
+        return pa.map_(*map(arrow_type, column["map"]))
+    return pa.struct([(name, arrow_type(kind)) for name, kind in column["struct"]])
+
+
+def to_array(values: Iterable[Any], column: ColumnType) -> pa.Array:
+    """Return ``values`` as an array.
+
+    A value that does not fit its type, such as an int of more than 64 bits, is null; its bytes are in another column.
+    """
+    import pyarrow as pa
+
+    convert = _converter(column)
+
+    def converted(value: Any) -> Any:
+        try:
+            return None if value is None else convert(value)
+        except (_MisfitError, OverflowError):
+            return None
+
+    return pa.array(map(converted, values), arrow_type(column))
+
+
+def _converter(column: ColumnType) -> _Convert:
+    if isinstance(column, str):
+        return _PLAIN[column]
+    if "list" in column:
+        element = _nullable(_converter(column["list"]))
+        return lambda values: [element(value) for value in _checked(values, (list, set, frozenset, tuple))]
+    if "map" in column:
+        key, value = _converter(column["map"][0]), _nullable(_converter(column["map"][1]))
+        return lambda pairs: [(key(k), value(v)) for k, v in _checked(pairs, (dict,)).items()]
+    return _struct_converter([(name, _nullable(_converter(kind))) for name, kind in column["struct"]])
+
+
+def _struct_converter(fields: list[tuple[str, _Convert]]) -> _Convert:
+    def convert(value: Any) -> dict[str, Any]:
+        if isinstance(value, tuple) and not hasattr(value, "_fields"):
+            if len(value) != len(fields):
+                raise _MisfitError
+            parts: Any = value
+        elif isinstance(value, dict):
+            parts = [value.get(name) for name, _ in fields]
+        elif isinstance(value, tuple) or dataclasses.is_dataclass(value):
+            parts = [getattr(value, name, None) for name, _ in fields]
+        else:
+            raise _MisfitError
+        return {name: convert_part(part) for (name, convert_part), part in zip(fields, parts, strict=True)}
+
+    return convert
+
+
+def _nullable(convert: _Convert) -> _Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _checked(value: Any, kinds: tuple[type, ...]) -> Any:
+    if not isinstance(value, kinds):
+        raise _MisfitError
+    return value
+
+
+def _int(value: Any) -> int:
+    if value not in _INT64 if isinstance(value, int) else True:
+        raise _MisfitError
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    return float(_checked(value, (float, int)))
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, Enum):
+        return value.name
+    if value is None:
+        raise _MisfitError
+    text = str(value)
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise _MisfitError  # a surrogate, which UTF-8 cannot represent
+    return text
+
+
+def _timestamp(value: Any) -> datetime:
+    moment: datetime = _checked(value, (datetime,))
+    return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
+
+
+def _time(value: Any) -> time:
+    return _checked(value, (time,)).replace(tzinfo=None)  # type: ignore[no-any-return]
+
+
+def _duration(value: Any) -> int:
+    """Microseconds. Parquet has no durations."""
+    return int(_checked(value, (timedelta,)) / timedelta(microseconds=1))
+
+
+def _decimal(value: Any) -> Decimal:
+    number: Decimal = _checked(value, (Decimal,))
+    if not number.is_finite() or number.adjusted() >= _DECIMAL_DIGITS - _DECIMAL_SCALE:
+        raise _MisfitError
+    if number != number.quantize(_LEAST_DECIMAL, context=_ENOUGH_DIGITS):
+        raise _MisfitError
+    return number
+
+
+_PLAIN: dict[str, _Convert] = {
+    "bool": lambda value: _checked(value, (bool,)),
+    "int64": _int,
+    "float64": _float,
+    "string": _string,
+    "binary": lambda value: bytes(_checked(value, (bytes,))),
+    "date": lambda value: _checked(value, (date,)),
+    "timestamp": _timestamp,
+    "time": _time,
+    "duration": _duration,
+    "decimal": _decimal,
+}
