@@ -190,13 +190,11 @@ def test_damaged_notes_are_refused_with_their_file(spark: SparkSession, folder: 
 
 
 def test_manifest_is_readable_json(folder: Path) -> None:
-    manifest = json.loads(manifest_file(folder).read_text())
-    assert list(manifest["program"]["operators"]) == ["readings", "number", "double", "tag", "total"]
-    assert manifest["program"]["operators"]["tag"]["parallelism"] == 3
-    assert manifest["program"]["operators"]["tag"]["defined_at"].startswith(
-        str(Path(__file__).with_name("programs.py"))
-    )
-    assert manifest["program"]["job_name"] == "refused"
+    program = json.loads(manifest_file(folder).read_text())["program"]
+    assert list(program["operators"]) == ["readings", "number", "double", "tag", "total"]
+    assert program["operators"]["tag"]["parallelism"] == 3
+    assert program["operators"]["tag"]["defined_at"].startswith(str(Path(__file__).with_name("programs.py")))
+    assert program["job_name"] == "refused"
 
 
 @pytest.mark.parametrize(
