@@ -1,1 +1,5 @@
 """Savepoints: the state of a job in a folder, independent of the engine and of the parallelism."""
+
+from dsv2.savepoint.savepoint import Savepoint, StateTable
+
+__all__ = ("Savepoint", "StateTable")

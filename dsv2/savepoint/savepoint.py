@@ -1,0 +1,168 @@
+"""``Savepoint``: what a savepoint holds, as data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder, LocalFolder
+from dsv2.runtime.state.rows import RowKind
+from dsv2.savepoint.metadata import Origin, SavepointInfo
+from dsv2.savepoint.reader import SavepointReader
+from dsv2.savepoint.tables import SavepointTable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ("Savepoint", "StateTable")
+
+_OF_STATES = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
+
+
+class Savepoint:
+    """Reads a savepoint. Create one with ``open``.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._reader = SavepointReader(folder)
+        self._folder = folder
+        self.path = folder.path
+
+    @staticmethod
+    def open(path: str | PathLike[str], *, spark: SparkSession | None = None) -> Savepoint:
+        """Open a savepoint and check that its files are complete.
+
+        Args:
+            path: The folder.
+            spark: A session, for a path on another file system than the local disk. None (default): a local path.
+
+        Raises:
+            ConfigurationError: The folder is not a savepoint.
+            IncompatibleCheckpointError: A later version of dsv2 wrote it.
+            CorruptDataError: A file is damaged, missing or foreign; names it.
+        """
+        if spark is None:
+            return Savepoint(LocalFolder(os.path.abspath(fspath(path))))
+        open_folder = import_module("runtime_spark.folders").open_folder
+        return Savepoint(open_folder(spark, fspath(path)))
+
+    @property
+    def info(self) -> SavepointInfo:
+        """The description: versions, origin, program, files."""
+        return self._reader.info
+
+    @property
+    def origin(self) -> Origin:
+        """The job that the savepoint was taken from."""
+        return self.info.origin
+
+    @property
+    def operators(self) -> Mapping[str, Sequence[str]]:
+        """The names of the declared states of each operator, by uid."""
+        program: Mapping[str, Any] = self.info.program["operators"]
+        return {uid: tuple(sorted(operator["states"])) for uid, operator in program.items()}
+
+    @property
+    def positions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The offset of each source, by uid."""
+        return {uid: source.offset for uid, source in self.info.sources.items()}
+
+    def state(self, uid: str, name: str) -> StateTable:
+        """Return a declared state as a table.
+
+        Args:
+            uid: The uid of the operator.
+            name: The name of the state.
+
+        Raises:
+            ConfigurationError: There is no such operator or state.
+        """
+        if uid not in self.operators:
+            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+        if name not in self.operators[uid]:
+            raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
+        tables = [t for t in self.info.tables if (t.id.uid, t.id.state) == (uid, name) and t.id.kind in _OF_STATES]
+        return StateTable(self._folder, uid, name, tables[0] if tables else None)
+
+    def timers(self, uid: str) -> StateTable:
+        """Return the timers of an operator as a table: for each key and time domain, the times in ms.
+
+        Raises:
+            ConfigurationError: There is no such operator.
+        """
+        if uid not in self.operators:
+            raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
+        tables = [t for t in self.info.tables if t.id.uid == uid and t.id.kind == RowKind.TIMERS]
+        return StateTable(self._folder, uid, "timers", tables[0] if tables else None)
+
+    def verify(self) -> None:
+        """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
+        self._reader.verify()
+
+    def __repr__(self) -> str:
+        origin = self.origin
+        return f"<savepoint of {origin.job_name!r} after micro-batch {origin.batch_id}: {self.path}>"
+
+
+class StateTable:
+    """One state of a savepoint, as a table.
+
+    Columns: ``subtask``; for keyed state ``key``; and ``value``. Keys and values without a column type are bytes, in
+    ``key_bytes`` and ``value_bytes``. A value that does not fit the declared type of the state is null.
+
+    Attributes:
+        path: The folder of the Parquet files, for tools such as DuckDB; None if the state is empty.
+    """
+
+    def __init__(self, folder: Folder, uid: str, name: str, table: SavepointTable | None) -> None:
+        self._folder = folder
+        self._table = table
+        self._shown = f"state {name!r} of {uid!r}"
+        self.path = None if table is None else folder.place(table.folder)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table as a ``pyarrow.Table``. It is read into memory."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if self._table is None:
+            return pa.table({"subtask": pa.array([], pa.int32())})
+        names = [name for name in sorted(self._folder.sizes(self._table.folder)) if not name.startswith((".", "_"))]
+        contents = (self._folder.read(f"{self._table.folder}/{name}") for name in names)
+        columns = self._columns(self._table)
+        return pa.concat_tables(pq.read_table(pa.BufferReader(data), columns=columns) for data in contents)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as a pandas ``DataFrame``."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """Return the table as a Spark ``DataFrame``, which is read when it is used."""
+        if self._table is None:
+            return spark.createDataFrame([], "subtask int")
+        return spark.read.parquet(self._folder.uri(self._table.folder)).select(*self._columns(self._table))
+
+    def __repr__(self) -> str:
+        return f"<{self._shown}>"
+
+    @staticmethod
+    def _columns(table: SavepointTable) -> list[str]:
+        value = "value" if table.value is not None else "value_bytes"
+        if table.id.kind == RowKind.SUBTASK_STATE:
+            return ["subtask", value]
+        key = "key" if table.key is not None else "key_bytes"
+        return ["subtask", *(["state"] if table.id.kind == RowKind.TIMERS else []), key, value]
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

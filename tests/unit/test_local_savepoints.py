@@ -1,0 +1,189 @@
+"""Savepoints of local jobs: taken where a job stops, and continued by the same or another program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dsv2 import (
+    ConfigurationError,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobHandle,
+    JobStatus,
+    Trigger,
+)
+from dsv2.extension.event_time import EventTimeExtension
+from dsv2.extension.window import WindowStrategy, window
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.local import LocalRuntime
+from dsv2.savepoint import Savepoint
+from dsv2.sinks import CollectSink
+from dsv2.state import RedistributionStrategy, StateDeclarations
+from dsv2.testing import ManualClock, Stop, TestSource
+from tests.durations import ms
+from tests.windows import Told
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+SEEN = StateDeclarations.list_state_builder("seen", int).redistribute_by(RedistributionStrategy.SPLIT).build()
+RECORDS = [number * 7 % 50 for number in range(300)]
+
+
+class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
+    """Counts each key, with a timer for each and a list for each subtask."""
+
+    def uses_states(self) -> Any:
+        return [COUNT, SEEN]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        state = ctx.state_manager.get_state(COUNT)
+        state.update(state.value() + 1)
+        ctx.state_manager.get_state(SEEN).add(record)
+        ctx.processing_time_manager.register_timer(1000)
+        output.collect((record, state.value()))
+
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
+        output.collect((ctx.state_manager.current_key, -timestamp))
+
+
+class Program:
+    """A job that is stopped and continued. ``describe`` builds the pipeline between the source and the sink."""
+
+    def __init__(self, records: Iterable[Any], build: Callable[[Any, int], Any]) -> None:
+        self._records = list(records)
+        self._build = build
+        self.results: list[Any] = []
+
+    def run(
+        self,
+        *,
+        stop: int | None = None,
+        start: Path | None = None,
+        parallelism: int = 2,
+        source_parallelism: int = 1,
+        seed: int = 0,
+    ) -> JobHandle:
+        """Run until ``stop`` records have been read (None: all), and add to ``results``."""
+        items = self._records if stop is None else [*self._records[:stop], Stop(), *self._records[stop:]]
+        env = ExecutionEnvironment.get_instance(LocalRuntime(seed=seed, batches=[7], clock=ManualClock()))
+        sink = CollectSink[Any]()
+        stream = env.from_source(TestSource[Any](items), "in").with_uid("in").with_parallelism(source_parallelism)
+        self._build(stream, parallelism).to_sink(sink).with_uid("out")
+        job = env.execute_async("local", savepoint=start)
+        job.await_termination()
+        self.results += sink.results
+        return job
+
+
+def counting(stream: Any, parallelism: int) -> Any:
+    return stream.key_by(lambda number: number % 10).process(Counting()).with_uid("f").with_parallelism(parallelism)
+
+
+def windows(stream: Any, parallelism: int) -> Any:
+    generator = EventTimeExtension.new_watermark_generator_builder(float).per_event_watermark()
+    timed = stream.process(generator.build_as_process_function()).with_uid("g").with_parallelism(parallelism)
+    windowed = timed.key_by(lambda number: number % 10).process(window(WindowStrategy.tumbling(ms(20)), Told()))
+    return windowed.with_uid("f").with_parallelism(parallelism)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("parallelism", [(2, 2), (2, 3), (3, 1), (1, 4)])
+@pytest.mark.parametrize("sources", [(1, 1), (2, 3)])
+def test_job_continues_from_its_savepoint(
+    tmp_path: Path, seed: int, parallelism: tuple[int, int], sources: tuple[int, int]
+) -> None:
+    steady, moved = Program(RECORDS, counting), Program(RECORDS, counting)
+    steady.run()
+    stops = (0, 20, 111, 300)
+    for number, stop in enumerate(stops):
+        job = moved.run(
+            stop=stop,
+            start=tmp_path / str(number - 1) if number else None,
+            parallelism=parallelism[number % 2],
+            source_parallelism=sources[number % 2],
+            seed=seed,
+        )
+        assert job.status is JobStatus.STOPPED
+        assert job.savepoint(tmp_path / str(number)) == str(tmp_path / str(number))
+    moved.run(start=tmp_path / str(len(stops) - 1), parallelism=3)
+    assert Counter(moved.results) == Counter(steady.results)
+
+
+def test_windows_continue_from_a_savepoint(tmp_path: Path) -> None:
+    steady, moved = Program(range(300), windows), Program(range(300), windows)
+    steady.run()
+    moved.run(stop=105).savepoint(tmp_path / "a")
+    moved.run(start=tmp_path / "a", parallelism=3, stop=200).savepoint(tmp_path / "b")
+    moved.run(start=tmp_path / "b", parallelism=1)
+    assert Counter(moved.results) == Counter(steady.results)
+
+
+def test_state_is_readable_as_tables(tmp_path: Path) -> None:
+    Program(RECORDS, counting).run(stop=100).savepoint(tmp_path / "a")
+    savepoint = Savepoint.open(tmp_path / "a")
+    savepoint.verify()
+    assert savepoint.operators == {"f": ("count", "seen"), "in": ()}
+    assert savepoint.positions == {"in": {"position": 100}}
+    assert savepoint.origin.job_name == "local"
+    counts = savepoint.state("f", "count").to_pandas()
+    assert dict(zip(counts["key"], counts["value"], strict=True)) == dict.fromkeys(range(10), 10)
+    seen = savepoint.state("f", "seen").to_arrow().to_pydict()
+    assert sorted(number for numbers in seen["value"] for number in numbers) == sorted(RECORDS[:100])
+    timers = savepoint.timers("f").to_arrow().to_pydict()
+    assert sorted(timers["key"]) == list(range(10))
+    assert timers["value"] == [[1000]] * 10
+    with pytest.raises(ConfigurationError, match="Operator 'f' has no state 'sum'. It has: 'count', 'seen'"):
+        savepoint.state("f", "sum")
+    with pytest.raises(ConfigurationError, match="has no operator 'g'. It has: 'f', 'in'"):
+        savepoint.timers("g")
+
+
+def test_empty_state_is_an_empty_table(tmp_path: Path) -> None:
+    Program(RECORDS, counting).run(stop=0).savepoint(tmp_path / "a")
+    table = Savepoint.open(tmp_path / "a").state("f", "count")
+    assert table.path is None
+    assert table.to_arrow().num_rows == 0
+
+
+def test_job_that_has_ended_has_no_savepoint(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="has reached the end of its input"):
+        Program(RECORDS, counting).run().stop_with_savepoint(tmp_path / "a")
+
+
+def test_savepoint_needs_a_folder_of_its_own(tmp_path: Path) -> None:
+    job = Program(RECORDS, counting).run(stop=5)
+    job.savepoint(tmp_path / "a")
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        job.savepoint(tmp_path / "a")
+
+
+def test_start_from_something_else_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    program = Program(RECORDS, counting)
+    with pytest.raises(ConfigurationError, match="is not a savepoint"):
+        program.run(start=tmp_path)
+    assert program.results == []
+
+
+def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
+    class Changed(Counting):
+        def uses_states(self) -> Any:
+            return [StateDeclarations.value_state("count", str), SEEN]
+
+    def changed(stream: Any, parallelism: int) -> Any:
+        return stream.key_by(lambda number: number % 10).process(Changed()).with_uid("f")
+
+    Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
+    with pytest.raises(IncompatibleCheckpointError, match="state 'count'.*was builtins.int and is now builtins.str"):
+        Program(RECORDS, changed).run(start=tmp_path / "a")
+
+
+def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
+    env = ExecutionEnvironment.get_instance(runtime="local")
+    env.set_execution_mode("batch")
+    env.from_collection([1]).to_sink(CollectSink())
+    with pytest.raises(ConfigurationError, match="BATCH job has no state to restore"):
+        env.execute(savepoint=tmp_path, trigger=Trigger.available_now())
