@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
@@ -21,7 +22,7 @@ from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
 from runtime_spark.notes import NoteBook, Notes
-from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
+from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
 from runtime_spark.run_history import begin_run
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
@@ -117,6 +118,6 @@ class Checkpoint:
         self._note_book.read()
         now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
         notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)
-        dropped = dropped_state(self._plan, [before["program"], *notes.programs, now["program"]], notes.fields)
+        dropped = dropped_state(self._plan, [before["program"], *notes.programs], notes.fields)
         refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_non_restored_state)
         return notes

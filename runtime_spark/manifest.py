@@ -14,6 +14,7 @@ from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import describe
+from dsv2.program.difference import Difference
 from runtime_spark.layout import Layout
 
 __all__ = (
@@ -42,12 +43,12 @@ def manifest_of(plan: Plan, layout: Layout) -> Manifest:
     }
 
 
-def layout_differences(before: Manifest, now: Manifest) -> list[str]:
-    """List the differences of the layout on Spark, one sentence each."""
+def layout_differences(before: Manifest, now: Manifest) -> list[Difference]:
+    """List the differences of the layout on Spark. A savepoint does not depend on it."""
     old, new = before["layout"], now["layout"]
     return [
-        f"{what} was {old[name]} and is now {new[name]}"
-        for name, what in (("state", "the state layout"), ("partitions", "the number of state partitions"))
+        Difference(what, f"the {what} was {old[name]} and is now {new[name]}", carried=True)
+        for name, what in (("state", "state layout"), ("partitions", "number of state partitions"))
         if old[name] != new[name]
     ]
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
-from dsv2.graph import Operator, OperatorKind, Plan
-from dsv2.graph.stateful import mentioned_names
-from dsv2.program.description import Description, essence
+from dsv2.graph import Operator, Plan
+from dsv2.program.description import essence
+from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.key_samples import changed_keys, readable_samples
+from dsv2.program.operator_differences import at
 from dsv2.runtime.serde.codec import Codec
 from runtime_spark.manifest import Manifest, layout_differences
 from runtime_spark.notes import Notes
 
-__all__ = ("check_restart", "dropped_state", "refuse_or_warn_of_dropped")
+__all__ = ("check_restart", "refuse_or_warn_of_dropped")
 
 
 def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, notes: Notes, codec: Codec) -> Notes:
@@ -33,33 +35,18 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
     samples = readable_samples(plan, notes.keys, codec)
     found += changed_keys(plan, samples)
     if found:
-        listed = "\n".join(f"  - {difference}" for difference in found)
         raise IncompatibleCheckpointError(
-            f"This program cannot continue from the checkpoint {checkpoint}:\n{listed}\n"
-            f"Undo the changes, or start from a new checkpoint_location with empty state."
+            f"This program cannot continue from the checkpoint {checkpoint}:\n{listed(found)}\n{_ways_out(found)}"
         )
     known = any(essence(earlier) == essence(program) for earlier in programs)
     programs = notes.programs if known else [*notes.programs, program]
     return dataclasses.replace(notes, programs=programs, keys=[sample for sample, _ in samples])
 
 
-def dropped_state(plan: Plan, programs: list[Description], fields: dict[str, list[str]]) -> list[tuple[Operator, str]]:
-    """Return the operators with states or fields in the checkpoint that ``plan`` no longer uses, and describe these.
-
-    ``programs``: The programs that wrote the checkpoint, and last ``plan``. ``fields``: For each uid, the names of the
-    stored fields.
-    """
-    dropped = []
-    for operator in plan.operators:
-        if operator.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
-            continue
-        held = {name for program in programs for name in program["operators"].get(operator.uid, {}).get("states", ())}
-        declared = programs[-1]["operators"][operator.uid]["states"]
-        states = [f"the state {name.removesuffix(' (further)')!r}" for name in sorted(held - declared.keys())]
-        gone = sorted(set(fields.get(operator.uid, ())) - mentioned_names(operator.function))
-        if states or gone:
-            dropped.append((operator, ", ".join([*states, *(f"the field {name!r} of its function" for name in gone)])))
-    return dropped
+def _ways_out(found: Sequence[Difference]) -> str:
+    if all(difference.carried for difference in found):
+        return "Undo the changes, or start from a savepoint of this checkpoint, with a new checkpoint_location."
+    return "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location with empty state."
 
 
 def refuse_or_warn_of_dropped(checkpoint: str, dropped: list[tuple[Operator, str]], *, allowed: bool) -> None:
@@ -69,14 +56,14 @@ def refuse_or_warn_of_dropped(checkpoint: str, dropped: list[tuple[Operator, str
         IncompatibleCheckpointError: State is dropped, but this is not ``allowed``.
     """
     texts = [
-        f"operator {operator.uid!r} (defined at {operator.location}): the checkpoint holds {what}, which the program "
-        f"no longer uses. If it was renamed, the new name begins empty; change it back to the old name"
+        f"{at(operator.uid, operator.location)}: the checkpoint holds {what}, which the program no longer uses. If it "
+        f"was renamed, the new name begins empty; change it back to the old name"
         for operator, what in dropped
     ]
     if texts and not allowed:
-        listed = "\n".join(f"  - {text}" for text in texts)
+        lines = "\n".join(f"  - {text}" for text in texts)
         raise IncompatibleCheckpointError(
-            f"The program does not restore all state of the checkpoint {checkpoint}:\n{listed}\n"
+            f"The program does not restore all state of the checkpoint {checkpoint}:\n{lines}\n"
             f"To drop that state, remove allow_non_restored_state=False."
         )
     for (operator, _), text in zip(dropped, texts, strict=True):

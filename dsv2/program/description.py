@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Edge, KeySelector, Operator, OperatorKind, Plan
 from dsv2.graph.record_types import declared_type
+from dsv2.graph.stateful import may_keep_state
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
@@ -19,10 +20,14 @@ from dsv2.spi import WrappingFunction
 from dsv2.state import ListStateDeclaration, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("Description", "describe", "essence")
+__all__ = ("FURTHER", "Description", "declared_states", "describe", "essence")
 
 Description: TypeAlias = dict[str, Any]
 """The description of a program, as JSON values."""
+
+
+FURTHER = " (further)"
+"""Ends the names of states that a wrapping function keeps for the function that it wraps."""
 
 
 def describe(plan: Plan) -> Description:
@@ -58,12 +63,13 @@ def _describe(plan: Plan, operator: Operator) -> dict[str, Any]:
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
         "stateless": _is_stateless(plan, operator),
+        "keeps_state": may_keep_state(operator.body),
         "inputs": [_input(plan, operator, edge) for edge in plan.edges_into[operator.id]],
         "output_keys": [
             _key(plan, operator, output, select, operator.output_key_version)
             for output, select in enumerate(operator.output_keys)
         ],
-        "states": _states(operator),
+        "states": {name: _state(declaration) for name, declaration in declared_states(operator).items()},
         "needs_clock": plan.needs_clock(operator),
         "state_layout": operator.body.state_layout if isinstance(operator.body, WrappingFunction) else "",
     }
@@ -74,22 +80,24 @@ def _is_stateless(plan: Plan, operator: Operator) -> bool:
     return isinstance(operator.body, Source) or operator in plan.chained_to_sources
 
 
-def _states(operator: Operator) -> dict[str, Any]:
+def declared_states(operator: Operator) -> dict[str, StateDeclaration]:
+    """Return the states that ``operator`` declares, by the name that they have in the description."""
     if not isinstance(operator.body, ProcessFunction):
         return {}
     declared = {declaration.name: declaration for declaration in operator.body.uses_states()}
     if isinstance(operator.body, WrappingFunction):
-        declared |= {f"{declaration.name} (further)": declaration for declaration in operator.body.further_states()}
+        declared |= {f"{declaration.name}{FURTHER}": declaration for declaration in operator.body.further_states()}
+    return declared
+
+
+def _state(declaration: StateDeclaration) -> dict[str, Any]:
     return {
-        name: {
-            "kind": type(declaration).__name__.removesuffix("Declaration"),
-            "type": ", ".join(map(_type_name, declaration.types)),
-            "mode": declaration.redistribution_mode.name,
-            "time_to_live": declaration.time_to_live is not None,
-            "classes": classes_of(declaration.types),
-            "column": _column(declaration),
-        }
-        for name, declaration in declared.items()
+        "kind": type(declaration).__name__.removesuffix("Declaration"),
+        "type": ", ".join(map(_type_name, declaration.types)),
+        "mode": declaration.redistribution_mode.name,
+        "time_to_live": declaration.time_to_live is not None,
+        "classes": classes_of(declaration.types),
+        "column": _column(declaration),
     }
 
 

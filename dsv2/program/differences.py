@@ -2,110 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from dsv2.graph import Exchange, OperatorKind
-from dsv2.program.class_changes import class_changes
+from dsv2.graph import OperatorKind
 from dsv2.program.description import Description
+from dsv2.program.difference import Difference
+from dsv2.program.operator_differences import operator_differences
 
 __all__ = ("differences",)
 
-_PARALLELISM = (("parallelism", "its parallelism"), ("max_parallelism", "its max parallelism"))
 _SOURCE = OperatorKind.SOURCE.value
-_BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
+_OF_WATERMARKS = {  # part of a declaration -> whether a savepoint carries its change
+    "type": False,
+    "function": False,
+    "wait_for_all_channels": False,
+    "aligned": False,
+    "across_inputs": False,
+    "strategy": True,  # no state depends on it
+}
 
 
-def differences(before: Description, now: Description) -> list[str]:
-    """List the differences that prevent ``now`` from continuing after ``before``, one sentence each."""
-    if before["format_version"] != now["format_version"]:
-        return [
-            f"it was written with state format {before['format_version']}, but this version of dsv2 writes "
-            f"{now['format_version']}"
-        ]
-    found = []
-    old, new = before["operators"], now["operators"]
-    for uid in old.keys() - new.keys():
-        hint = f"; the operator that continues its state needs with_uid({uid!r})" if old[uid]["automatic_uid"] else ""
-        found.append(f"operator {uid!r} (defined at {old[uid]['defined_at']}) was removed, or has another uid{hint}")
-    for uid in new.keys() - old.keys():
-        found.append(f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid")
-    found.sort()
+def differences(before: Description, now: Description) -> list[Difference]:
+    """List the differences that prevent ``now`` from continuing after ``before`` in the same checkpoint."""
+    found = [*_of_format(before, now), *_removed_and_added(before, now)]
     same_python = before["python"] == now["python"]
+    old, new = before["operators"], now["operators"]
     for uid in (uid for uid in new if uid in old):
-        where = f"operator {uid!r} (defined at {new[uid]['defined_at']})"
-        found.extend(f"{where}: {change}" for change in _operator_changes(old[uid], new[uid], same_python))
-    sources = [[uid for uid, operator in program.items() if operator["kind"] == _SOURCE] for program in (old, new)]
-    if not found and sources[0] != sources[1]:  # Spark identifies them by their order
-        was, now_is = map(", ".join, sources)
-        found.append(f"the order of the sources was {was} and is now {now_is}")
+        found.extend(operator_differences(uid, old[uid], new[uid], same_python))
+    return [*found, *_of_order(before, now), *_of_watermarks(before, now)]
+
+
+def _of_format(before: Description, now: Description) -> Iterator[Difference]:
+    was, is_now = before["format_version"], now["format_version"]
+    if was != is_now:
+        text = f"it was written with state format {was}, but this version of dsv2 writes {is_now}"
+        yield Difference("format version", text, carried=True)
+
+
+def _removed_and_added(before: Description, now: Description) -> list[Difference]:
+    old, new = before["operators"], now["operators"]
+    found = []
+    for uid in old.keys() - new.keys():
+        operator = old[uid]
+        text = f"operator {uid!r} (defined at {operator['defined_at']}) was removed, or has another uid"
+        advice = f"the operator that continues its state needs with_uid({uid!r})" if operator["automatic_uid"] else None
+        found.append(Difference(uid, text, carried=True, advice=advice, drops_state=operator["keeps_state"]))
+    for uid in new.keys() - old.keys():
+        text = f"operator {uid!r} (defined at {new[uid]['defined_at']}) is new, or has another uid"
+        found.append(Difference(uid, text, carried=True))
+    return sorted(found, key=str)
+
+
+def _of_order(before: Description, now: Description) -> Iterator[Difference]:
+    """Spark identifies sources by their order."""
+    old, new = (
+        [uid for uid, operator in program["operators"].items() if operator["kind"] == _SOURCE]
+        for program in (before, now)
+    )
+    was, is_now = [uid for uid in old if uid in new], [uid for uid in new if uid in old]
+    if was != is_now:
+        text = f"the order of the sources was {', '.join(was)} and is now {', '.join(is_now)}"
+        yield Difference("order of the sources", text, carried=True)
+
+
+def _of_watermarks(before: Description, now: Description) -> Iterator[Difference]:
     old, new = before["watermarks"], now["watermarks"]
     for identifier in sorted(old.keys() | new.keys()):
-        found.extend(_watermark_changes(identifier, old.get(identifier), new.get(identifier)))
-    return found
+        yield from _of_watermark(identifier, old.get(identifier), new.get(identifier))
 
 
-def _operator_changes(old: dict[str, Any], new: dict[str, Any], same_python: bool) -> list[str]:
-    parallelism = () if old["stateless"] and new["stateless"] else _PARALLELISM
-    changes = [
-        f"{what} was {old[name]} and is now {new[name]}"
-        for name, what in (
-            ("kind", "its kind"),
-            *parallelism,
-            ("needs_clock", "its use of processing-time timers"),  # Spark stores timeouts with the state
-            ("state_layout", "the content of its state"),
-        )
-        if old[name] != new[name]
-    ]
-    if len(old["inputs"]) != len(new["inputs"]):
-        return changes  # the kind has changed, which is in the list
-    for number, (before, now) in enumerate(zip(old["inputs"], new["inputs"], strict=True)):
-        changes.extend(
-            f"{what} of input {number} was {before[name]!r} and is now {now[name]!r}"
-            for name, what in (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
-            if before[name] != now[name] and not (name == "exchange" and _may_change(before, now))
-        )
-        if (change := _key_change(before["key"], now["key"], same_python)) is not None:
-            changes.append(f"the key selector of input {number} {change}")
-    for name in (name for name in new["states"] if name in old["states"]):  # states may be added and removed
-        before, now = old["states"][name], new["states"][name]
-        changes.extend(
-            f"state {name!r}: its {part.replace('_', ' ')} was {before[part]} and is now {now[part]}"
-            for part in before
-            if part != "classes" and before[part] != now[part]
-        )
-        changes.extend(f"state {name!r}: {change}" for change in class_changes(before["classes"], now["classes"]))
-    if len(old["output_keys"]) != len(new["output_keys"]):
-        return changes  # the kind has changed
-    for number, (before, now) in enumerate(zip(old["output_keys"], new["output_keys"], strict=True)):
-        if (change := _key_change(before, now, same_python)) is not None:
-            changes.append(f"the key selector of output {number} {change}")
-    return changes
-
-
-def _key_change(before: dict[str, Any] | None, now: dict[str, Any] | None, same_python: bool) -> str | None:
-    if before is None or now is None:
-        return None if before is now else "has changed"
-    if now["version"] is not None:
-        # The user declares by it that the keys are unchanged. A selector without a version has version 1.
-        version = before["version"] or 1
-        return None if version == now["version"] else f"was version {version} and is now version {now['version']}"
-    if same_python and before["digest"] != now["digest"]:
-        return f"has changed; if all keys stay the same, give it version={before['version'] or 1}"
-    return None
-
-
-def _may_change(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether the partitioning differs only because the parallelism of a stateless operator has changed."""
-    return (
-        before["from_stateless"] and now["from_stateless"] and {before["exchange"], now["exchange"]} <= _BY_PARALLELISM
-    )
-
-
-def _watermark_changes(identifier: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str]:
+def _of_watermark(identifier: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[Difference]:
     if old is None or new is None:
-        return [f"watermark {identifier!r} is {'no longer' if new is None else 'newly'} declared"]
-    return [
-        f"watermark {identifier!r}: {name.replace('_', ' ')} was {old[name]} and is now {new[name]}"
-        for name in old
-        if old[name] != new[name]
-    ]
+        text = f"watermark {identifier!r} is {'no longer' if new is None else 'newly'} declared"
+        yield Difference(identifier, text, carried=True)
+        return
+    for part, carried in _OF_WATERMARKS.items():
+        if old[part] != new[part]:
+            text = f"watermark {identifier!r}: {part.replace('_', ' ')} was {old[part]} and is now {new[part]}"
+            yield Difference(identifier, text, carried)

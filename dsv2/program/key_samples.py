@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from dsv2.errors import CorruptDataError
-from dsv2.graph import Operator, Plan
+from dsv2.graph import Plan
+from dsv2.program.difference import Difference
+from dsv2.program.operator_differences import at
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import stable_hash
@@ -89,10 +91,10 @@ def readable_samples(plan: Plan, samples: Iterable[KeySample], codec: Codec) -> 
     return readable
 
 
-def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[str]:
-    """Return one sentence for each input with a sample that has another key in ``plan`` than before."""
+def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[Difference]:
+    """Return a difference for each input with a sample that has another key in ``plan`` than before."""
     targets = {(plan.operators[edge.target].uid, edge.input): edge for edge in plan.edges}
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[str, int], Difference] = {}
     for sample, record in samples:
         edge = targets[_place(sample)]
         if edge.key_selector is None or _place(sample) in found:
@@ -104,16 +106,15 @@ def changed_keys(plan: Plan, samples: Iterable[tuple[KeySample, Any]]) -> list[s
             now = f"returns {shorten(key)}"
         except Exception as error:
             now = f"raises {type(error).__name__}: {error}"
-        found[_place(sample)] = (
-            f"{_where(plan.operators[edge.target])}: the key selector of input {edge.input} returns another key than "
-            f"before: for {shorten(record)} it returned {sample['key']}, and now it {now}"
+        uid, location = plan.operators[edge.target].uid, plan.operators[edge.target].location
+        found[_place(sample)] = Difference(
+            uid,
+            f"{at(uid, location)}: the key selector of input {edge.input} returns another key than before: for "
+            f"{shorten(record)} it returned {sample['key']}, and now it {now}",
+            carried=False,
         )
     return list(found.values())
 
 
 def _place(sample: KeySample) -> tuple[str, int]:
     return sample["key_of"], sample["input"]
-
-
-def _where(operator: Operator) -> str:
-    return f"operator {operator.uid!r} (defined at {operator.location})"

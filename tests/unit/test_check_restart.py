@@ -18,6 +18,7 @@ from dsv2.graph import Plan
 from dsv2.graph.stateful import mentioned_names
 from dsv2.program.description import describe
 from dsv2.program.differences import differences
+from dsv2.program.dropped import dropped_state
 from dsv2.program.fingerprint import PYTHON
 from dsv2.program.key_samples import KeySample, KeySampler, add_samples, changed_keys, readable_samples
 from dsv2.runtime.serde.codec import Codec
@@ -28,7 +29,7 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark.layout import Layout
 from runtime_spark.manifest import Manifest, layout_differences, manifest_of
 from runtime_spark.notes import Notes
-from runtime_spark.restart import check_restart, dropped_state, refuse_or_warn_of_dropped
+from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
 from tests.durations import ms
 
 
@@ -91,7 +92,8 @@ PROGRAM = Program()
 
 
 def found(before: Program, now: Program) -> list[str]:
-    return [difference.partition("): ")[2] for difference in differences(describe(before.plan()), describe(now.plan()))]
+    found = differences(describe(before.plan()), describe(now.plan()))
+    return [str(difference).partition("): ")[2] for difference in found]
 
 
 class Letter(NamedTuple):
@@ -190,7 +192,9 @@ def samples_of(program: Program, *records: Any) -> list[KeySample]:
 
 def verdict(samples: list[KeySample], program: Program) -> list[str]:
     plan = program.plan()
-    return changed_keys(plan, readable_samples(plan, samples, codec_of(plan)))
+    found = changed_keys(plan, readable_samples(plan, samples, codec_of(plan)))
+    assert not any(difference.carried for difference in found)
+    return [difference.text for difference in found]
 
 
 def test_selector_must_return_the_sampled_keys() -> None:
@@ -249,9 +253,23 @@ def test_all_differences_are_listed() -> None:
         start(Program(key=author), PROGRAM, notes)
     head, digest, sample, advice = str(refused.value).splitlines()
     assert head == "This program cannot continue from the checkpoint /checkpoint:"
-    assert "has changed" in digest
+    assert digest.endswith(
+        "has changed; if all keys stay the same, give it version=1. A savepoint does not carry this change."
+    )
     assert "returns another key than before" in sample
-    assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
+    assert advice.startswith(
+        "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location"
+    )
+
+
+def test_savepoint_is_offered_if_it_carries_everything() -> None:
+    now = PROGRAM.manifest()
+    other = now | {"layout": {"partitions": 5, "state": "blob"}}
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), codec_of(PROGRAM.plan()))
+    _, difference, advice = str(refused.value).splitlines()
+    assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
+    assert advice.startswith("Undo the changes, or start from a savepoint of this checkpoint")
 
 
 def test_samples_count_whatever_the_version() -> None:
@@ -286,9 +304,9 @@ def test_selectors_are_compared_again_under_another_python() -> None:
 def test_layout_is_compared() -> None:
     now = PROGRAM.manifest()
     other = now | {"layout": {"partitions": 5, "state": "map"}}
-    assert layout_differences(other, now) == [
-        "the state layout was map and is now blob",
-        "the number of state partitions was 5 and is now 1",
+    assert [(difference.text, difference.carried) for difference in layout_differences(other, now)] == [
+        ("the state layout was map and is now blob", True),
+        ("the number of state partitions was 5 and is now 1", True),
     ]
     with pytest.raises(IncompatibleCheckpointError, match="partitions was 5 and is now 1"):
         check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), codec_of(PROGRAM.plan()))
@@ -302,7 +320,7 @@ def test_equal_program_is_not_noted() -> None:
 
 
 def dropped(program: Program, *before: Program, fields: tuple[str, ...] = ()) -> list[str]:
-    programs = [describe(other.plan()) for other in (*before, program)]
+    programs = [describe(other.plan()) for other in before]
     return [what for _, what in dropped_state(program.plan(), programs, {"count": [*fields], "again": ["seen"]})]
 
 
@@ -370,8 +388,8 @@ def test_fields_of_any_method_are_found() -> None:
 
 def test_dropped_state_is_a_warning_or_an_error() -> None:
     program = Program(count=Count(VALUE("sum", int)))
-    programs = [describe(Program(count=Count(VALUE("total", int))).plan()), describe(program.plan())]
-    what = dropped_state(program.plan(), programs, {})
+    before = describe(Program(count=Count(VALUE("total", int))).plan())
+    what = dropped_state(program.plan(), [before], {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         refuse_or_warn_of_dropped("/checkpoint", what, allowed=True)

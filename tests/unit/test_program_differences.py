@@ -28,6 +28,7 @@ from dsv2.functions import (
 from dsv2.program.description import Description, describe
 from dsv2.program.differences import differences
 from dsv2.program.fingerprint import PYTHON
+from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sinks import CollectSink, PrintSink
 from dsv2.sources import BaseSource, CollectionSource
 from dsv2.state import ListStateDeclaration, StateDeclaration, StateDeclarations, StateTtl
@@ -131,6 +132,7 @@ class Program:
     second_output: bool = False
     swapped: bool = False
     extra: str | None = None
+    audit: ProcessFunction = COUNT
     sinks: int = 1
 
     def described(self) -> Description:
@@ -149,7 +151,7 @@ class Program:
         if isinstance(self.count, TwoOutputStreamProcessFunction):
             count = count.second if self.second_output else count.first
         if self.extra is not None:
-            count.process(Count()).with_uid(self.extra)
+            count.process(self.audit).with_uid(self.extra)
         for _ in range(self.sinks - 1):
             count.to_sink(PrintSink())
         inputs = [count, streams["users"].key_by(topic)]
@@ -173,10 +175,10 @@ def long_watermark() -> Any:
 
 PROGRAM = Program()
 TWO_OUTPUTS = Program(count=CountAndLog())
+COUNTING = Program(count=CountIn(StateDeclarations.value_state("total", int)))
 
-WAY_OUT = "; if all keys stay the same, give it version=1"
-
-# The program before, the program after, and the messages. AT(uid) stands for the operator and its location.
+# The program before, the program after, and the messages: "+" if a savepoint carries the change, otherwise "-".
+# AT(uid) stands for the operator and its location.
 VALUE = StateDeclarations.value_state
 
 REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
@@ -184,162 +186,167 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
         PROGRAM,
         replace(PROGRAM, clean_uid="wash"),
         [
-            "AT(clean) was removed, or has another uid",
-            "AT(wash) is new, or has another uid",
-            "AT(count): the origin of input 0 was 'clean' and is now 'wash'",
+            "+ AT(clean) was removed, or has another uid",
+            "+ AT(wash) is new, or has another uid",
+            "+ AT(count): the origin of input 0 was 'clean' and is now 'wash'",
         ],
     ),
-    "an operator added": (PROGRAM, replace(PROGRAM, extra="audit"), ["AT(audit) is new, or has another uid"]),
-    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["AT(audit) was removed, or has another uid"]),
-    "kind": (PROGRAM, TWO_OUTPUTS, ["AT(count): its kind was one-input and is now two-output"]),
+    "an operator added": (PROGRAM, replace(PROGRAM, extra="audit"), ["+ AT(audit) is new, or has another uid"]),
+    "an operator removed": (replace(PROGRAM, extra="audit"), PROGRAM, ["+ AT(audit) was removed, or has another uid"]),
+    "kind": (PROGRAM, TWO_OUTPUTS, ["- AT(count): its kind was one-input and is now two-output"]),
     "parallelism": (
         PROGRAM,
         replace(PROGRAM, parallelism=3),
-        ["AT(count): its parallelism was 2 and is now 3", "AT(join): the partitioning of input 0 was 'forward' and is "
-         "now 'hash'"],
+        ["+ AT(count): its parallelism was 2 and is now 3",
+         "+ AT(join): the partitioning of input 0 was 'forward' and is now 'hash'"],
     ),
     "max parallelism": (
         PROGRAM,
         replace(PROGRAM, max_parallelism=256),
-        ["AT(count): its max parallelism was 128 and is now 256", "AT(join): the partitioning of input 0 was 'forward' "
-         "and is now 'hash'"],
+        ["+ AT(count): its max parallelism was 128 and is now 256",
+         "+ AT(join): the partitioning of input 0 was 'forward' and is now 'hash'"],
     ),
     "key": (
+        COUNTING,
+        replace(COUNTING, key=author),
+        ["- AT(count): the key selector of input 0 has changed"],
+    ),
+    "key of an operator without state": (
         PROGRAM,
         replace(PROGRAM, key=author),
-        ["AT(count): the key selector of input 0 has changed" + WAY_OUT],
+        ["+ AT(count): the key selector of input 0 has changed"],
     ),
     "key of the output": (
-        PROGRAM,
-        replace(PROGRAM, keeps_key=author),
-        ["AT(count): the key selector of output 0 has changed" + WAY_OUT,
-         "AT(join): the key selector of input 0 has changed" + WAY_OUT],
+        COUNTING,
+        replace(COUNTING, keeps_key=author),
+        ["- AT(count): the key selector of output 0 has changed",
+         "+ AT(join): the key selector of input 0 has changed"],
     ),
     "origin": (
         PROGRAM,
         replace(PROGRAM, swapped=True),
-        ["AT(join): the origin of input 0 was 'count' and is now 'users'",
-         "AT(join): the partitioning of input 0 was 'forward' and is now 'hash'",
-         "AT(join): the origin of input 1 was 'users' and is now 'count'",
-         "AT(join): the partitioning of input 1 was 'hash' and is now 'forward'"],
+        ["+ AT(join): the origin of input 0 was 'count' and is now 'users'",
+         "+ AT(join): the partitioning of input 0 was 'forward' and is now 'hash'",
+         "+ AT(join): the origin of input 1 was 'users' and is now 'count'",
+         "+ AT(join): the partitioning of input 1 was 'hash' and is now 'forward'"],
     ),
     "output": (
         TWO_OUTPUTS,
         replace(TWO_OUTPUTS, second_output=True),
-        ["AT(join): the output of input 0 was 0 and is now 1"],
+        ["+ AT(join): the output of input 0 was 0 and is now 1"],
     ),
     "partitioning": (
         PROGRAM,
         replace(PROGRAM, shuffled=True),
-        ["AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'"],
+        ["+ AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'"],
     ),
     "order": (
         PROGRAM,
         replace(PROGRAM, sources=("users", "tweets")),
-        ["the order of the sources was tweets, users and is now users, tweets"],
+        ["+ the order of the sources was tweets, users and is now users, tweets"],
     ),
     "type of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int), VALUE("seen", Tweet))),
         replace(PROGRAM, count=CountIn(VALUE("seen", Tweet), VALUE("total", str))),
-        ["AT(count): state 'total': its type was builtins.int and is now builtins.str"],
+        ["- AT(count): state 'total': its type was builtins.int and is now builtins.str"],
     ),
     "fields of a class of a state": (
         replace(PROGRAM, count=CountIn(VALUE("seen", seen_with(("at", int))))),
         replace(PROGRAM, count=CountIn(VALUE("seen", seen_with(("at", str), ("by", str))))),
-        ["AT(count): state 'seen': field 'at' of shop.Seen was int and is now str",
-         "AT(count): state 'seen': shop.Seen has a new field 'by' without a default. Give it one"],
+        ["- AT(count): state 'seen': field 'at' of shop.Seen was int and is now str",
+         "- AT(count): state 'seen': shop.Seen has a new field 'by' without a default. Give it one"],
     ),
     "kind and time to live of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int))),
         replace(PROGRAM, count=CountIn(ListStateDeclaration("total", int, ttl=StateTtl(timedelta(hours=1))))),
-        ["AT(count): state 'total': its kind was ValueState and is now ListState",
-         "AT(count): state 'total': its time to live was False and is now True"],
+        ["- AT(count): state 'total': its kind was ValueState and is now ListState",
+         "- AT(count): state 'total': its time to live was False and is now True"],
     ),
     "windows": (
         replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(10)), InWindows())),
         replace(PROGRAM, count=window(WindowStrategy.tumbling(ms(20)), InWindows())),
-        ["AT(count): the content of its state was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
+        ["- AT(count): the content of its state was windows of 10 ms every 10 ms from 0 ms in event time, 0 ms late, "
          "which hold records and is now windows of 20 ms every 20 ms from 0 ms in event time, 0 ms late, which hold "
          "records"],
     ),
     "interval join": (
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5), JoinType.LEFT)),
-        ["AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
+        ["- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the records that wait for partners in LEFT interval joins"],
     ),
     "join in windows": (
         replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair)),
         replace(PROGRAM, join=window_join(WindowStrategy.session(ms(5)), pair, JoinType.SEMI)),
-        ["AT(join): the content of its state was sessions in event time, which hold records of two inputs, "
+        ["- AT(join): the content of its state was sessions in event time, which hold records of two inputs, "
          "for INNER joins and is now sessions in event time, which hold records of two inputs, for SEMI joins"],
     ),
     "another join": (
         replace(PROGRAM, join=interval_join(pair, ms(-5), ms(5))),
         replace(PROGRAM, join=processing_time_temporal_join(pair)),
-        ["AT(join): its use of processing-time timers was False and is now True",
-         "AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
+        ["+ AT(join): its use of processing-time timers was False and is now True",
+         "- AT(join): the content of its state was the records that wait for partners in INNER interval joins and is "
          "now the latest row of each key of the build side, and the probe records that wait for its snapshot",
-         "watermark 'BUILTIN_API_EVENT_TIME_IDLE' is newly declared",
-         "watermark 'BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME' is newly declared"],
+         "+ watermark 'BUILTIN_API_EVENT_TIME_IDLE' is newly declared",
+         "+ watermark 'BUILTIN_API_EVENT_TIME_USE_PROCESSING_TIME' is newly declared"],
     ),
     "time to live of a join": (
         replace(PROGRAM, join=join(pair)),
         replace(PROGRAM, join=join(pair, ttl=StateTtl(ms(5)))),
-        ["AT(join): state 'left': its time to live was False and is now True",
-         "AT(join): state 'right': its time to live was False and is now True"],
+        ["- AT(join): state 'left': its time to live was False and is now True",
+         "- AT(join): state 'right': its time to live was False and is now True"],
     ),
     "what windows hold": (
         replace(PROGRAM, count=window(WindowStrategy.session(ms(10)), InWindows())),
         replace(PROGRAM, count=reduce(WindowStrategy.session(ms(20)), max)),
-        ["AT(count): the content of its state was sessions in event time, which hold records and is now sessions in "
+        ["- AT(count): the content of its state was sessions in event time, which hold records and is now sessions in "
          "event time, which hold reduced records"],
     ),
     "type of a window state": (
         replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", int)))),
         replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
-        ["AT(count): state 'total (further)': its type was builtins.int and is now builtins.str"],
+        ["- AT(count): state 'total (further)': its type was builtins.int and is now builtins.str"],
     ),
     "watermark MAX to MIN": (
         PROGRAM,
         declaring(long_watermark().combine_function_min()),
-        ["watermark 'newest': function was MAX and is now MIN"],
+        ["- watermark 'newest': function was MAX and is now MIN"],
     ),
     "watermark waits": (
         PROGRAM,
         declaring(long_watermark().combine_wait_for_all_channels(True)),
-        ["watermark 'newest': wait for all channels was False and is now True"],
+        ["- watermark 'newest': wait for all channels was False and is now True"],
     ),
     "watermark aligned": (
         declaring(long_watermark().combine_wait_for_all_channels(True)),
         declaring(long_watermark().combine_wait_for_all_channels(True).aligned()),
-        ["watermark 'newest': aligned was False and is now True"],
+        ["- watermark 'newest': aligned was False and is now True"],
     ),
     "watermark combined across inputs": (
         PROGRAM,
         declaring(long_watermark().combine_across_inputs(True)),
-        ["watermark 'newest': across inputs was False and is now True"],
+        ["- watermark 'newest': across inputs was False and is now True"],
     ),
     "watermark ignored": (
         PROGRAM,
         declaring(long_watermark().default_handling_strategy_ignore()),
-        ["watermark 'newest': strategy was FORWARD and is now IGNORE"],
+        ["+ watermark 'newest': strategy was FORWARD and is now IGNORE"],
     ),
     "watermark of another type": (
         PROGRAM,
         declaring(new_builder("newest").type_bool()),
-        ["watermark 'newest': type was LongWatermarkDeclaration and is now BoolWatermarkDeclaration",
-         "watermark 'newest': function was MAX and is now AND"],
+        ["- watermark 'newest': type was LongWatermarkDeclaration and is now BoolWatermarkDeclaration",
+         "- watermark 'newest': function was MAX and is now AND"],
     ),
-    "watermark added": (PROGRAM, declaring(NEWEST, DONE), ["watermark 'done' is newly declared"]),
-    "watermark removed": (PROGRAM, declaring(), ["watermark 'newest' is no longer declared"]),
+    "watermark added": (PROGRAM, declaring(NEWEST, DONE), ["+ watermark 'done' is newly declared"]),
+    "watermark removed": (PROGRAM, declaring(), ["+ watermark 'newest' is no longer declared"]),
     "several at once": (
         PROGRAM,
         replace(declaring(DONE), key=author, shuffled=True),
-        ["AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'",
-         "AT(count): the key selector of input 0 has changed" + WAY_OUT,
-         "watermark 'done' is newly declared",
-         "watermark 'newest' is no longer declared"],
+        ["+ AT(clean): the partitioning of input 0 was 'forward' and is now 'rebalance'",
+         "+ AT(count): the key selector of input 0 has changed",
+         "+ watermark 'done' is newly declared",
+         "+ watermark 'newest' is no longer declared"],
     ),
 }  # fmt: skip
 
@@ -355,18 +362,20 @@ ALLOWED: dict[str, Program] = {
 
 def in_words(sentence: str, before: Description, after: Description) -> str:
     """``sentence`` with AT(uid) replaced: the new location if there is one."""
-    if not sentence.startswith("AT("):
+    sign, text = sentence[:2], sentence[2:]
+    if not text.startswith("AT("):
         return sentence
-    uid, _, rest = sentence.removeprefix("AT(").partition(")")
+    uid, _, rest = text.removeprefix("AT(").partition(")")
     operators = before["operators"] | after["operators"]
-    return f"operator {uid!r} (defined at {operators[uid]['defined_at']}){rest}"
+    return f"{sign}operator {uid!r} (defined at {operators[uid]['defined_at']}){rest}"
 
 
 @pytest.mark.parametrize("change", REFUSED)
 def test_incompatible_change_is_described(change: str) -> None:
     before, after, sentences = REFUSED[change]
     old, new = before.described(), after.described()
-    assert differences(old, new) == [in_words(sentence, old, new) for sentence in sentences]
+    found = [f"{'+' if difference.carried else '-'} {difference.text}" for difference in differences(old, new)]
+    assert found == [in_words(sentence, old, new) for sentence in sentences]
 
 
 @pytest.mark.parametrize("change", ALLOWED)
@@ -415,17 +424,50 @@ def test_key_selectors_are_not_compared_across_pythons() -> None:
     old = PROGRAM.described() | {"python": "3.1"}
     assert differences(old, replace(PROGRAM, key=author, keeps_key=author).described()) == []
     old["operators"]["count"]["inputs"][0]["key"] = None
-    assert [d.partition(": ")[2] for d in differences(old, PROGRAM.described())] == [
+    assert [difference.text.partition(": ")[2] for difference in differences(old, PROGRAM.described())] == [
         "the key selector of input 0 has changed"
     ]
     assert PROGRAM.described()["python"] == PYTHON
 
 
-def test_unreadable_format_is_the_only_difference() -> None:
+def test_state_format_is_a_difference() -> None:
     now = PROGRAM.described()
-    assert differences({"format_version": 7}, now) == [
-        f"it was written with state format 7, but this version of dsv2 writes {now['format_version']}"
+    (difference,) = differences(now | {"format_version": 1}, now)
+    assert difference.carried
+    assert difference.text == f"it was written with state format 1, but this version of dsv2 writes {FORMAT_VERSION}"
+
+
+def advice(before: Program, now: Program) -> list[str | None]:
+    return [difference.advice for difference in differences(before.described(), now.described())]
+
+
+def test_advice_says_how_else_to_continue() -> None:
+    assert advice(COUNTING, replace(COUNTING, key=author)) == ["if all keys stay the same, give it version=1"]
+    assert advice(PROGRAM, TWO_OUTPUTS) == ["with another uid the operator begins with empty state"]
+    assert advice(COUNTING, replace(COUNTING, count=CountIn(VALUE("total", str)))) == [
+        "under another name the state begins empty"
     ]
+    assert advice(PROGRAM, replace(PROGRAM, parallelism=1))[0] is None
+
+
+def test_subject_is_what_has_changed() -> None:
+    now = replace(declaring(DONE), parallelism=3, sources=("users", "tweets"), extra="audit")
+    assert [difference.subject for difference in differences(PROGRAM.described(), now.described())] == [
+        *("audit", "count", "join", "order of the sources", "done", "newest")
+    ]
+
+
+def dropping(before: Program) -> list[str]:
+    found = differences(before.described(), PROGRAM.described())
+    return [difference.subject for difference in found if difference.drops_state]
+
+
+def test_removed_operators_drop_their_state() -> None:
+    assert dropping(replace(PROGRAM, extra="audit")) == []
+    assert dropping(replace(PROGRAM, extra="audit", audit=CountIn(VALUE("total", int)))) == ["audit"]
+    old, now = PROGRAM.described(), PROGRAM.described()
+    del now["operators"]["users"]
+    assert [difference.drops_state for difference in differences(old, now)] == [True]
 
 
 def test_sinks_are_not_listed() -> None:
@@ -457,9 +499,11 @@ def test_parallelism_of_split_sources_may_change(now: int, keyed: bool) -> None:
 
 def test_parallelism_of_counted_sources_may_not_change() -> None:
     found = differences(of_spans(2, CollectionSource([""])), of_spans(3, CollectionSource([""])))
-    assert [difference.partition(": ")[2] for difference in found[:2]] == ["its parallelism was 2 and is now 3"] * 2
+    assert [difference.text.partition(": ")[2] for difference in found[:2]] == [
+        "its parallelism was 2 and is now 3"
+    ] * 2
 
 
 def test_partitioning_may_not_change() -> None:
     (difference,) = differences(of_spans(2), of_spans(2, keyed=False))[:1]
-    assert difference.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")
+    assert difference.text.endswith("the partitioning of input 0 was 'hash' and is now 'forward'")

@@ -1,0 +1,106 @@
+"""Compares the descriptions of one operator in two programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dsv2.graph import Exchange
+from dsv2.program.class_changes import class_changes
+from dsv2.program.difference import Difference
+
+__all__ = ("at", "operator_differences")
+
+_BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
+_OF_INPUTS = (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
+_OTHER_UID = "with another uid the operator begins with empty state"
+_OTHER_NAME = "under another name the state begins empty"
+
+
+def at(uid: str, location: str) -> str:
+    """Name an operator in a difference."""
+    return f"operator {uid!r} (defined at {location})"
+
+
+def operator_differences(uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool) -> Iterator[Difference]:
+    """Compare two descriptions of operator ``uid``. ``same_python``: Whether digests can be compared."""
+    return _Comparison(uid, old, new, same_python).differences()
+
+
+class _Comparison:
+    def __init__(self, uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool) -> None:
+        self._uid = uid
+        self._old = old
+        self._new = new
+        self._same_python = same_python
+
+    def differences(self) -> Iterator[Difference]:
+        yield from self._of_parts()
+        if len(self._old["inputs"]) == len(self._new["inputs"]):  # otherwise the kind has changed
+            yield from self._of_inputs()
+        yield from self._of_states()
+        if len(self._old["output_keys"]) == len(self._new["output_keys"]):
+            yield from self._of_outputs()
+
+    def _found(self, text: str, carried: bool, advice: str | None = None) -> Difference:
+        return Difference(self._uid, f"{at(self._uid, self._new['defined_at'])}: {text}", carried, advice)
+
+    def _of_parts(self) -> Iterator[Difference]:
+        old, new = self._old, self._new
+        if old["kind"] != new["kind"]:
+            yield self._found(f"its kind was {old['kind']} and is now {new['kind']}", False, _OTHER_UID)
+        parallelism = () if old["stateless"] and new["stateless"] else ("parallelism", "max_parallelism")
+        for name in parallelism:
+            if old[name] != new[name]:
+                what = name.replace("_", " ")
+                yield self._found(f"its {what} was {old[name]} and is now {new[name]}", True)
+        name = "needs_clock"  # Spark stores timeouts with the state
+        if old[name] != new[name]:
+            yield self._found(f"its use of processing-time timers was {old[name]} and is now {new[name]}", True)
+        name = "state_layout"
+        if old[name] != new[name]:
+            text = f"the content of its state was {old[name]} and is now {new[name]}"
+            yield self._found(text, False, _OTHER_UID)
+
+    def _of_inputs(self) -> Iterator[Difference]:
+        for number, (old, new) in enumerate(zip(self._old["inputs"], self._new["inputs"], strict=True)):
+            for name, what in _OF_INPUTS:
+                if old[name] != new[name] and not (name == "exchange" and _follows_parallelism(old, new)):
+                    yield self._found(f"{what} of input {number} was {old[name]!r} and is now {new[name]!r}", True)
+            yield from self._of_key(f"input {number}", old["key"], new["key"])
+
+    def _of_outputs(self) -> Iterator[Difference]:
+        for number, (old, new) in enumerate(zip(self._old["output_keys"], self._new["output_keys"], strict=True)):
+            yield from self._of_key(f"output {number}", old, new)
+
+    def _of_key(self, place: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[Difference]:
+        """The state of the operator is stored under its keys. Without state, they may change."""
+        carried = not (self._old["keeps_state"] or self._new["keeps_state"])
+        what = f"the key selector of {place}"
+        if old is None or new is None:
+            if old is not new:
+                yield self._found(f"{what} has changed", carried)
+        elif new["version"] is not None:
+            # The user declares by it that the keys are unchanged. A selector without a version has version 1.
+            version = old["version"] or 1
+            if version != new["version"]:
+                yield self._found(f"{what} was version {version} and is now version {new['version']}", carried)
+        elif self._same_python and old["digest"] != new["digest"]:
+            advice = f"if all keys stay the same, give it version={old['version'] or 1}"
+            yield self._found(f"{what} has changed", carried, advice)
+
+    def _of_states(self) -> Iterator[Difference]:
+        old_states, new_states = self._old["states"], self._new["states"]
+        for name in (name for name in new_states if name in old_states):  # states may be added and removed
+            old, new = old_states[name], new_states[name]
+            for part in (part for part in old if part not in ("classes", "column")):
+                if old[part] != new[part]:
+                    text = f"state {name!r}: its {part.replace('_', ' ')} was {old[part]} and is now {new[part]}"
+                    yield self._found(text, False, _OTHER_NAME)
+            for change in class_changes(old["classes"], new["classes"]):
+                yield self._found(f"state {name!r}: {change}", False)
+
+
+def _follows_parallelism(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether the partitioning differs only because the parallelism of a stateless operator has changed."""
+    return old["from_stateless"] and new["from_stateless"] and {old["exchange"], new["exchange"]} <= _BY_PARALLELISM

@@ -1,0 +1,65 @@
+"""Checks before a job runs whether its program can start from a savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dsv2.errors import IncompatibleCheckpointError
+from dsv2.graph import Plan
+from dsv2.program.description import Description, describe
+from dsv2.program.difference import Difference, listed
+from dsv2.program.differences import differences
+from dsv2.program.dropped import dropped_state
+from dsv2.program.operator_differences import at
+
+__all__ = ("check_savepoint",)
+
+
+def check_savepoint(
+    savepoint: str,
+    plan: Plan,
+    programs: Sequence[Description],
+    *,
+    allow_dropped_state: bool,
+    fields: Mapping[str, Sequence[str]] | None = None,
+    changed_keys: Iterable[Difference] = (),
+) -> list[Difference]:
+    """Check that ``plan`` can start from a savepoint. Called before anything runs.
+
+    Args:
+        savepoint: Names the savepoint in errors.
+        plan: The program that is to start.
+        programs: The programs that wrote the state in the savepoint, oldest first.
+        allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
+        fields: For each uid, the names of the stored fields of its function.
+        changed_keys: The result of ``changed_keys`` for the samples of keys in the savepoint.
+
+    Returns:
+        All differences, which the start carries.
+
+    Raises:
+        IncompatibleCheckpointError: A change is not carried, or state would be dropped; the message lists every
+            difference.
+    """
+    now = describe(plan)
+    found = list(dict.fromkeys(difference for program in programs for difference in differences(program, now)))
+    found += changed_keys
+    found += [
+        Difference(
+            operator.uid,
+            f"{at(operator.uid, operator.location)}: the savepoint holds {what}, which the program no longer uses",
+            carried=True,
+            advice="if it was renamed, the new name begins empty",
+            drops_state=True,
+        )
+        for operator, what in dropped_state(plan, programs, fields or {})
+    ]
+    if not all(difference.carried for difference in found):
+        advice = "Undo the changes that a savepoint does not carry."
+    elif not allow_dropped_state and any(difference.drops_state for difference in found):
+        advice = "State would be dropped. To allow this, start with allow_dropped_state=True."
+    else:
+        return found
+    raise IncompatibleCheckpointError(
+        f"This program cannot start from the savepoint {savepoint}:\n{listed(found)}\n{advice}"
+    )

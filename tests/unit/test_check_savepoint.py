@@ -1,0 +1,123 @@
+"""Programs that a start from a savepoint accepts, and those that it refuses with a list of all differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import Plan
+from dsv2.program.description import describe
+from dsv2.program.difference import Difference
+from dsv2.program.savepoint_check import check_savepoint
+from dsv2.sinks import PrintSink
+from dsv2.state import StateDeclaration, StateDeclarations
+
+
+class Keep(OneInputStreamProcessFunction[Any, Any]):
+    def __init__(self, *states: StateDeclaration) -> None:
+        self.states = states
+        self.seen = 0
+
+    def uses_states(self) -> tuple[StateDeclaration, ...]:
+        return self.states
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        self.seen += 1
+
+
+TOTAL, LAST = StateDeclarations.value_state("total", int), StateDeclarations.value_state("last", str)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Words that are kept by two functions."""
+
+    key: Callable[[str], object] = len
+    states: tuple[StateDeclaration, ...] = (TOTAL,)
+    parallelism: int = 1
+    is_audited: bool = True
+
+    def plan(self) -> Plan:
+        env = ExecutionEnvironment.get_instance("local")
+        words = env.from_collection(["a"]).with_uid("words")
+        kept = words.key_by(self.key).process(Keep(*self.states)).with_uid("keep").with_parallelism(self.parallelism)
+        if self.is_audited:
+            kept.process(Keep()).with_uid("audit")
+        kept.to_sink(PrintSink())
+        return env.build_plan("job")
+
+
+PROGRAM = Program()
+
+
+def carried(now: Program, *before: Program, **options: Any) -> list[Difference]:
+    programs = [describe(program.plan()) for program in before or (PROGRAM,)]
+    return check_savepoint("/savepoint", now.plan(), programs, **{"allow_dropped_state": False, **options})
+
+
+def refusal(now: Program, *before: Program, **options: Any) -> list[str]:
+    with pytest.raises(IncompatibleCheckpointError) as refused:
+        carried(now, *before, **options)
+    return str(refused.value).splitlines()
+
+
+def test_equal_program_has_no_differences() -> None:
+    assert carried(PROGRAM) == []
+
+
+def test_carried_differences_are_returned() -> None:
+    assert [difference.subject for difference in carried(replace(PROGRAM, parallelism=3))] == ["keep", "audit"]
+
+
+def test_refusal_lists_all_differences() -> None:
+    head, *differences, advice = refusal(Program(key=str.upper, parallelism=3, is_audited=False))
+    assert head == "This program cannot start from the savepoint /savepoint:"
+    assert len(differences) == 3
+    assert "'audit'" in differences[0]
+    assert differences[0].endswith("A savepoint carries this change with allow_dropped_state=True.")
+    assert differences[1].endswith("its parallelism was 1 and is now 3. A savepoint carries this change.")
+    assert "operator 'keep' (defined at " in differences[2]
+    assert "the key selector of input 0 has changed" in differences[2]
+    assert differences[2].endswith("A savepoint does not carry this change.")
+    assert advice == "Undo the changes that a savepoint does not carry."
+
+
+def test_dropped_operator_needs_permission() -> None:
+    now = replace(PROGRAM, is_audited=False)
+    _, difference, advice = refusal(now)
+    assert "operator 'audit' (defined at " in difference
+    assert advice == "State would be dropped. To allow this, start with allow_dropped_state=True."
+    assert [difference.subject for difference in carried(now, allow_dropped_state=True)] == ["audit"]
+
+
+def test_dropped_state_needs_permission() -> None:
+    now = replace(PROGRAM, states=(LAST,))
+    _, difference, _ = refusal(now)
+    assert f"operator 'keep' (defined at {__file__}:" in difference
+    assert "the savepoint holds the state 'total', which the program no longer uses" in difference
+    assert [difference.drops_state for difference in carried(now, allow_dropped_state=True)] == [True]
+
+
+def test_dropped_field_needs_permission() -> None:
+    assert carried(PROGRAM, fields={"keep": ["seen"]}) == []
+    _, difference, _ = refusal(PROGRAM, fields={"keep": ["seen", "count"]})
+    assert "the savepoint holds the field 'count' of its function" in difference
+
+
+def test_states_of_every_earlier_program_count() -> None:
+    both = replace(PROGRAM, states=(TOTAL, LAST))
+    _, difference, _ = refusal(PROGRAM, PROGRAM, both, PROGRAM)
+    assert "the state 'last'" in difference
+
+
+def test_permission_to_drop_state_allows_nothing_else() -> None:
+    changed = Difference("keep", "the keys have changed", carried=False)
+    assert refusal(PROGRAM, allow_dropped_state=True, changed_keys=[changed])[1:] == [
+        "  - the keys have changed. A savepoint does not carry this change.",
+        "Undo the changes that a savepoint does not carry.",
+    ]
