@@ -234,7 +234,7 @@ class ExecutionEnvironment:
         *,
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
-        allow_non_restored_state: bool = True,
+        allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
@@ -245,9 +245,9 @@ class ExecutionEnvironment:
                 location resumes the job.
             trigger: When micro-batches run. Default: ``Trigger.available_now()`` if all sources are bounded, otherwise
                 ``Trigger.processing_time()``.
-            allow_non_restored_state: Whether the checkpoint may have states or function fields that the program does
-                not use, for example after they were renamed. True (default) warns with ``DroppedStateWarning``, False
-                refuses to start (Flink ``--allowNonRestoredState``).
+            allow_dropped_state: Whether the checkpoint or savepoint may have operators, states or function fields that
+                the program does not use, for example after they were renamed. False (default) refuses to start, True
+                drops them with a ``DroppedStateWarning`` (Flink ``--allowNonRestoredState``).
             savepoint: A savepoint to start from, instead of empty state. On Spark, ``checkpoint_location`` must then
                 be new, or have been started from the same savepoint.
 
@@ -257,7 +257,7 @@ class ExecutionEnvironment:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        return self._start(job_name, checkpoint_location, trigger, allow_non_restored_state, savepoint).result()
+        return self._start(job_name, checkpoint_location, trigger, allow_dropped_state, savepoint).result()
 
     @short_traceback
     def execute_async(
@@ -266,7 +266,7 @@ class ExecutionEnvironment:
         *,
         checkpoint_location: str | PathLike[str] | None = None,
         trigger: Trigger | None = None,
-        allow_non_restored_state: bool = True,
+        allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
@@ -275,7 +275,7 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        job = self._start(job_name, checkpoint_location, trigger, allow_non_restored_state, savepoint)
+        job = self._start(job_name, checkpoint_location, trigger, allow_dropped_state, savepoint)
         watch(job, job_name, caller_location())
         return job
 
@@ -284,7 +284,7 @@ class ExecutionEnvironment:
         job_name: str,
         checkpoint_location: str | PathLike[str] | None,
         trigger: Trigger | None,
-        allow_non_restored_state: bool,
+        allow_dropped_state: bool,
         savepoint: str | PathLike[str] | None,
     ) -> JobHandle:
         checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
@@ -293,7 +293,7 @@ class ExecutionEnvironment:
             raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
         plan = self.build_plan(job_name)
         warn_of_unread_streams(plan)
-        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_non_restored_state, origin))
+        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_dropped_state, origin))
         self._begin_new_pipeline()
         return job
 

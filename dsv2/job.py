@@ -227,7 +227,7 @@ class RunOptions:
 
     checkpoint_location: str | None = None
     trigger: Trigger | None = None
-    allow_non_restored_state: bool = True
+    allow_dropped_state: bool = False
     savepoint: str | None = None
 
 

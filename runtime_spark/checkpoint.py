@@ -43,7 +43,7 @@ class Checkpoint:
     """
 
     def __init__(
-        self, spark: SparkSession, location: str, plan: Plan, layout: Layout, *, allow_non_restored_state: bool = True
+        self, spark: SparkSession, location: str, plan: Plan, layout: Layout, *, allow_dropped_state: bool = False
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -55,7 +55,7 @@ class Checkpoint:
         self._beginning = beginning_of(self.folder)
         check_state_metadata(self.folder)
         self._note_book = NoteBook(self.folder)
-        self._notes = Notes() if before is None else self._compare(before, allow_non_restored_state)
+        self._notes = Notes() if before is None else self._compare(before, allow_dropped_state)
         self.id = uuid4() if self._is_new else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
@@ -113,11 +113,11 @@ class Checkpoint:
             if ended
         }
 
-    def _compare(self, before: Manifest, allow_non_restored_state: bool) -> Notes:
+    def _compare(self, before: Manifest, allow_dropped_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""
         self._note_book.read()
         now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
         notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)
         dropped = dropped_state(self._plan, [before["program"], *notes.programs], notes.fields)
-        refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_non_restored_state)
+        refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_dropped_state)
         return notes

@@ -64,7 +64,7 @@ def refuse_or_warn_of_dropped(checkpoint: str, dropped: list[tuple[Operator, str
         lines = "\n".join(f"  - {text}" for text in texts)
         raise IncompatibleCheckpointError(
             f"The program does not restore all state of the checkpoint {checkpoint}:\n{lines}\n"
-            f"To drop that state, remove allow_non_restored_state=False."
+            f"To drop that state, start with allow_dropped_state=True."
         )
     for (operator, _), text in zip(dropped, texts, strict=True):
         file, _, line = operator.location.rpartition(":")

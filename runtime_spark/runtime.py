@@ -168,20 +168,18 @@ class SparkRuntime:
         with ExitStack() as stack:
             folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
             reports = stack.enter_context(folder)
-            job, compiled = self._prepare(plan, location, trigger, reports, options.allow_non_restored_state)
+            job, compiled = self._prepare(plan, location, trigger, reports, options.allow_dropped_state)
             self._start_query(job, compiled, plan.job_name, location, trigger)
             weakref.finalize(job, stack.pop_all().close)
         return job
 
     def _prepare(
-        self, plan: Plan, location: str, trigger: Trigger, reports: str, allow_non_restored_state: bool
+        self, plan: Plan, location: str, trigger: Trigger, reports: str, allow_dropped_state: bool
     ) -> tuple[StreamingJob, CompiledPlan]:
         """Check the checkpoint, compile the plan and acquire the lease. ``reports``: The folder for reader reports."""
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
-            checkpoint = Checkpoint(
-                self._spark, location, plan, layout, allow_non_restored_state=allow_non_restored_state
-            )
+            checkpoint = Checkpoint(self._spark, location, plan, layout, allow_dropped_state=allow_dropped_state)
             archive = ReportArchive(checkpoint.folder, plan, reports)
             archive.restore()
         compiled = self.compile(plan, SourceOptions(reports, trigger.target_batch_ms), checkpoint.history)

@@ -102,6 +102,14 @@ class LocalRun:
             owner = f"State of {self._plan.operators[head]}, subtask {index}"
             yield from rows_of(subtask.snapshot(), index, self._job.codec, owner)
 
+    def kept_fields(self) -> dict[str, list[str]]:
+        """Return the names of the function fields in the last snapshots, by uid."""
+        names: dict[str, set[str]] = {}
+        for subtask in self._subtasks.values():
+            for uid, kept in subtask.kept_fields().items():
+                names.setdefault(uid, set()).update(kept)
+        return {uid: sorted(names[uid]) for uid in sorted(names)}
+
     def positions(self) -> dict[str, SourcePosition]:
         """Return where the sources continue, by uid."""
         return {
@@ -164,10 +172,13 @@ class LocalRun:
         for source in self._split_sources.values():
             if source.bounded:  # a new enumerator of an unbounded source would look for new data, without end
                 source.restart()
-        for (head, index), subtask in list(self._subtasks.items()):
-            blob = subtask.snapshot()
-            self._subtasks[head, index] = self._new_subtask(head, index)
-            self._subtasks[head, index].restore(blob)
+        for place, blob in {place: subtask.snapshot() for place, subtask in self._subtasks.items()}.items():
+            self._subtasks[place] = self._new_subtask(*place)
+            self._subtasks[place].restore(blob)
+
+    def replace_subtasks(self) -> None:
+        """Replace every subtask with a new one, which must be restored."""
+        self._subtasks = {place: self._new_subtask(*place) for place in self._subtasks}
 
     def close(self) -> None:
         """Close every open function after a failure."""

@@ -18,10 +18,9 @@ from dsv2.folders import LocalFolder
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
-from dsv2.local.savepoints import restore, take
+from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
-from dsv2.program.description import describe
-from dsv2.program.differences import check_savepoint
+from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.report.progress import job_progress
@@ -38,6 +37,7 @@ from dsv2.unfinished import asked
 __all__ = ("LocalRuntime",)
 
 _POLL_SECONDS = 0.01  # how often sources without new data are polled
+_RESTARTS_BY_ROWS = 4  # every fourth restart is like a start from a savepoint, which is slower
 _RUNS = itertools.count()  # the runs of this process
 
 
@@ -109,8 +109,7 @@ class LocalRuntime:
                 if savepoint is None:
                     run.open()
                 else:
-                    restore(plan, run, savepoint, codec)
-                    run.flush()
+                    restore(plan, run, savepoint.info.program, savepoint.rows)
                 self._run_batches(run, plan, job, time)
         except BaseException:
             run.close()
@@ -120,7 +119,7 @@ class LocalRuntime:
     def _run_batches(self, run: LocalRun, plan: Plan, job: FinishedJob, time: BatchTime) -> None:
         keeps_state = plan.mode is RuntimeExecutionMode.STREAMING and not self._fast
         if keeps_state:
-            run.restart()
+            restart(plan, run)
         bounded = all(operator.body.bounded for operator in plan.operators if isinstance(operator.body, BaseSource))
         sizes = self._sizes(plan)
         sinks = LocalSinks(job.job_id)
@@ -143,8 +142,10 @@ class LocalRuntime:
             run.commit()
             job.progress = job_progress(plan, batch_id, run.progress())
             exhausted = not bounded and run.is_exhausted
-            if keeps_state:
+            if keeps_state and batch_id % _RESTARTS_BY_ROWS:
                 run.restart()
+            elif keeps_state:
+                restart(plan, run)
             if not more:
                 break
             if exhausted:
@@ -238,7 +239,9 @@ class FinishedJob:
 def _open(plan: Plan, options: RunOptions) -> SavepointReader:
     assert options.savepoint is not None
     savepoint = SavepointReader(LocalFolder(os.path.abspath(options.savepoint)))
-    check_savepoint(savepoint.info.program, describe(plan), allow_dropped_state=options.allow_dropped_state)
+    info = savepoint.info
+    allowed = options.allow_dropped_state
+    check_savepoint(options.savepoint, plan, info.programs, allow_dropped_state=allowed, fields=info.fields)
     return savepoint
 
 

@@ -66,7 +66,9 @@ class SavepointInfo:
     Attributes:
         savepoint_id: Unique.
         origin: What it was taken from.
-        program: The description of the program (``dsv2.program``).
+        programs: The descriptions of the programs that wrote the state (``dsv2.program``), the last one last.
+        keys: Samples of keys (``KeySample``), with which a changed key selector is noticed.
+        fields: The names of the function fields in the state, by uid.
         tables: The tables with the state of operators. An operator without tables has no state.
         sources: The positions of the sources, by uid.
         sinks: What the sinks recorded about their positions, by uid.
@@ -78,14 +80,21 @@ class SavepointInfo:
 
     savepoint_id: str
     origin: Origin
-    program: JsonObject
+    programs: Sequence[JsonObject]
     tables: Sequence[SavepointTable]
     sources: Mapping[str, SourcePosition]
     sinks: Mapping[str, JsonObject]
     files: Mapping[str, SavepointFile]
+    keys: Sequence[JsonObject] = field(default_factory=list)
+    fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dsv2: str = __version__
     python: str = "{}.{}.{}".format(*sys.version_info[:3])
     spark: str | None = None
+
+    @property
+    def program(self) -> JsonObject:
+        """The last program."""
+        return self.programs[-1]
 
 
 def write_info(folder: Folder, info: SavepointInfo) -> None:

@@ -69,7 +69,7 @@ class Savepoint:
     def operators(self) -> Mapping[str, Sequence[str]]:
         """The names of the declared states of each operator, by uid."""
         program: Mapping[str, Any] = self.info.program["operators"]
-        return {uid: tuple(sorted(operator["states"])) for uid, operator in program.items()}
+        return {uid: tuple(sorted(program[uid]["states"])) for uid in sorted(program)}
 
     @property
     def positions(self) -> Mapping[str, Mapping[str, Any]]:

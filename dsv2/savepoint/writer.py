@@ -34,17 +34,17 @@ class SavepointWriter:
 
     Args:
         folder: Where to write. Must be empty.
-        program: The description of the program.
+        programs: The programs that wrote the state, the last one last.
         codec: Decodes the values of typed columns.
 
     Raises:
         ConfigurationError: ``folder`` is not empty.
     """
 
-    def __init__(self, folder: Folder, program: Description, codec: Codec) -> None:
+    def __init__(self, folder: Folder, programs: Sequence[Description], codec: Codec) -> None:
         check_unused(folder)
         self._folder = folder
-        self._program = program
+        self._programs = programs
         self._codec = codec
         self._tables: list[SavepointTable] = []
         self._files: dict[str, SavepointFile] = {}
@@ -58,7 +58,7 @@ class SavepointWriter:
             self._write_table(table, folder, by_table[table])
 
     def _write_table(self, table_id: TableId, folder: str, rows: Sequence[StateRow]) -> None:
-        table = SavepointTable.of(table_id, folder, rows[0], self._program, self._codec)
+        table = SavepointTable.of(table_id, folder, rows[0], self._programs[-1], self._codec)
         self._tables.append(table)
         for number, data in enumerate(parquet_files(table, rows, self._codec)):
             file = f"{folder}/part-{number:05}.parquet"
@@ -66,9 +66,14 @@ class SavepointWriter:
             self._files[file] = SavepointFile(len(data), sha256(data).hexdigest())
 
     def finish(
-        self, origin: Origin, sources: Mapping[str, SourcePosition], sinks: Mapping[str, JsonObject]
+        self,
+        origin: Origin,
+        sources: Mapping[str, SourcePosition],
+        sinks: Mapping[str, JsonObject],
+        fields: Mapping[str, Sequence[str]],
     ) -> SavepointInfo:
         """Write the description (see ``SavepointInfo``) and return it."""
-        info = SavepointInfo(str(uuid4()), origin, self._program, self._tables, sources, sinks, self._files)
+        tables, files = self._tables, self._files
+        info = SavepointInfo(str(uuid4()), origin, self._programs, tables, sources, sinks, files, fields=fields)
         write_info(self._folder, info)
         return info

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from signal import SIGINT, getsignal, raise_signal
 
@@ -96,6 +97,12 @@ class Endless:
 
     def stop(self, timeout: timedelta | None = None) -> None:
         self.status = JobStatus.STOPPED
+
+    def savepoint(self, path: str | PathLike[str]) -> str:
+        raise NotImplementedError
+
+    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
+        raise NotImplementedError
 
     def exception(self) -> Dsv2Error | None:
         return None

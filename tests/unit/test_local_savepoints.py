@@ -136,9 +136,9 @@ def test_state_is_readable_as_tables(tmp_path: Path) -> None:
     timers = savepoint.timers("f").to_arrow().to_pydict()
     assert sorted(timers["key"]) == list(range(10))
     assert timers["value"] == [[1000]] * 10
-    with pytest.raises(ConfigurationError, match="Operator 'f' has no state 'sum'. It has: 'count', 'seen'"):
+    with pytest.raises(ConfigurationError, match=r"Operator 'f' has no state 'sum'\. It has: 'count', 'seen'"):
         savepoint.state("f", "sum")
-    with pytest.raises(ConfigurationError, match="has no operator 'g'. It has: 'f', 'in'"):
+    with pytest.raises(ConfigurationError, match=r"has no operator 'g'\. It has: 'f', 'in'"):
         savepoint.timers("g")
 
 
@@ -177,7 +177,7 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
         return stream.key_by(lambda number: number % 10).process(Changed()).with_uid("f")
 
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
-    with pytest.raises(IncompatibleCheckpointError, match="state 'count'.*was builtins.int and is now builtins.str"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*was builtins\.int and is now builtins\.str"):
         Program(RECORDS, changed).run(start=tmp_path / "a")
 
 

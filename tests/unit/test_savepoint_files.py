@@ -39,9 +39,9 @@ POSITIONS = {"in": SourcePosition({"position": 3}, [{"batch": 1}]), "other": Sou
 @pytest.fixture
 def folder(tmp_path: Path) -> LocalFolder:
     folder = LocalFolder(str(tmp_path / "savepoint"))
-    writer = SavepointWriter(folder, PROGRAM, CODEC)
+    writer = SavepointWriter(folder, [{}, PROGRAM], CODEC)
     writer.write(ROWS)
-    writer.finish(Origin("a job", "its id", 7), POSITIONS, {"out": {"batch_id": 7}})
+    writer.finish(Origin("a job", "its id", 7), POSITIONS, {"out": {"batch_id": 7}}, {"a": ["b"]})
     return folder
 
 
@@ -56,7 +56,8 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
         assert sorted(savepoint.rows(uid)) == sorted(row for of, row in ROWS if of == uid)
     assert list(savepoint.rows("another")) == []
     assert savepoint.info.origin == Origin("a job", "its id", 7)
-    assert savepoint.info.program == PROGRAM
+    assert savepoint.info.programs == [{}, PROGRAM]
+    assert savepoint.info.fields == {"a": ["b"]}
     assert savepoint.info.sources == POSITIONS
     assert savepoint.info.sinks == {"out": {"batch_id": 7}}
     assert {
@@ -73,9 +74,9 @@ def test_rows_and_description_are_read_back(folder: LocalFolder) -> None:
 
 
 def test_savepoint_without_state(tmp_path: Path) -> None:
-    writer = SavepointWriter(LocalFolder(str(tmp_path)), {}, CODEC)
+    writer = SavepointWriter(LocalFolder(str(tmp_path)), [{}], CODEC)
     writer.write([])
-    written = writer.finish(Origin("a job", "its id", -1), {}, {})
+    written = writer.finish(Origin("a job", "its id", -1), {}, {}, {})
     assert SavepointReader(LocalFolder(str(tmp_path))).info == written
 
 
@@ -96,7 +97,7 @@ def test_tables_have_typed_columns(folder: LocalFolder) -> None:
 
 def test_folder_must_be_empty(folder: LocalFolder) -> None:
     with pytest.raises(ConfigurationError, match="savepoint is not empty"):
-        SavepointWriter(folder, PROGRAM, CODEC)
+        SavepointWriter(folder, [{}, PROGRAM], CODEC)
 
 
 def test_folder_without_description_is_no_savepoint(folder: LocalFolder) -> None:
@@ -121,7 +122,7 @@ def test_changed_bytes_of_the_description_are_noticed(folder: LocalFolder) -> No
             SavepointReader(folder)
 
 
-@pytest.mark.parametrize("part", ["origin", "sources", "files", "tables", "program"])
+@pytest.mark.parametrize("part", ["origin", "sources", "files", "tables", "programs"])
 def test_description_without_a_part_is_damaged(folder: LocalFolder, part: str) -> None:
     entry = from_json(folder.read("savepoint.json"))
     del entry[part]

@@ -1,0 +1,53 @@
+"""Decides which new subtask needs a row of a savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
+from dsv2.graph import Operator
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.rows import StateRow
+
+__all__ = ("RowRouter",)
+
+
+class RowRouter:
+    """Routes the rows of one operator to the subtasks of a new program.
+
+    Args:
+        operator: The operator in the new program.
+        codec: Decodes keys.
+    """
+
+    def __init__(self, operator: Operator, codec: Codec) -> None:
+        self._operator = operator
+        self._codec = codec
+        self._owner = f"Keyed state of {operator}, defined at {operator.location}"
+        self._all = range(operator.parallelism)
+
+    def subtasks_of(self, row: StateRow) -> Sequence[int]:
+        """Return the subtasks that need ``row``: the owner of its key, or all if it has none.
+
+        Raises:
+            IncompatibleCheckpointError: The row belongs to a subtask that does not exist any more.
+            CorruptDataError: The key cannot be decoded.
+        """
+        if row.key is None:
+            if row.kind.has_key:
+                raise CorruptDataError(f"{self._owner}: a row has no key.")
+            return self._all
+        if self._operator.keyed:
+            return (self._owner_of(row.key),)
+        if row.subtask not in self._all:
+            raise IncompatibleCheckpointError(
+                f"{self._operator}, defined at {self._operator.location}, runs on a stream without keys, and its "
+                f"subtask {row.subtask} has open windows, which no other subtask can continue. Start it with "
+                f"with_parallelism({row.subtask + 1}) or more until these windows have ended."
+            )
+        return (row.subtask,)
+
+    def _owner_of(self, encoded: bytes) -> int:
+        key = self._codec.loads(encoded, self._owner)
+        return subtask_of(key, self._operator.max_parallelism, self._operator.parallelism)
