@@ -84,7 +84,7 @@ def counting(stream: Any, parallelism: int) -> Any:
 
 
 def windows(stream: Any, parallelism: int) -> Any:
-    generator = EventTimeExtension.new_watermark_generator_builder(float).per_event_watermark()
+    generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("g").with_parallelism(parallelism)
     windowed = timed.key_by(lambda number: number % 10).process(window(WindowStrategy.tumbling(ms(20)), Told()))
     return windowed.with_uid("f").with_parallelism(parallelism)

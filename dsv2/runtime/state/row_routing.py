@@ -38,7 +38,7 @@ class RowRouter:
             if row.kind.has_key:
                 raise CorruptDataError(f"{self._owner}: a row has no key.")
             return self._all
-        if self._operator.keyed:
+        if not self._operator.keys_stay:
             return (self._owner_of(row.key),)
         if row.subtask not in self._all:
             raise IncompatibleCheckpointError(
