@@ -147,11 +147,3 @@ def _redistributed(declaration: StateDeclaration, values: Sequence[Any], paralle
     if isinstance(declaration, ListStateDeclaration) and declaration.strategy is RedistributionStrategy.UNION:
         return [elements] * parallelism
     return [elements[index::parallelism] for index in range(parallelism)]
-
-
-class ProgramSuccession:
-    def __init__(self, plan: Any, program: Any, codec: Codec) -> None:
-        pass
-
-    def parts(self, operator: Operator, subtask: int, old: Sequence[Any]) -> Any:
-        return old[subtask]
