@@ -286,7 +286,7 @@ def test_state_added_later_keeps_its_type() -> None:
     with_total = Program(count=Count(VALUE("total", int)))
     notes = start(with_total, PROGRAM, Notes())
     notes = start(PROGRAM, PROGRAM, notes)
-    with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was builtins\.int and is now"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was int and is now"):
         start(Program(count=Count(VALUE("total", str))), PROGRAM, notes)
     assert start(with_total, PROGRAM, notes) == notes
 
