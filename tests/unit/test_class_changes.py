@@ -30,8 +30,8 @@ def held(**fields: Any) -> Any:
 
 
 def changes(before: Any, now: Any) -> list[str]:
-    described = [json.loads(json.dumps(classes_of([kind]))) for kind in (before, now)]
-    return [change.replace(f"{before.__module__}.", "") for change in class_changes(*described, str)]
+    old, new = (json.loads(json.dumps(classes_of([kind]))) for kind in (before, now))
+    return [change.replace(f"{before.__module__}.", "") for change in class_changes(old, new, str)]
 
 
 def test_classes_within_the_type_are_described() -> None:

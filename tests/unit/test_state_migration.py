@@ -11,13 +11,14 @@ import pytest
 
 from dsv2 import ExecutionEnvironment, StateDeclarationError, UserFunctionError
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
-from dsv2.functions import OneInputStreamProcessFunction, ProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.runtime.rescale import rescale
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.sinks import CollectSink
 from dsv2.state import (
+    AggregateFunction,
     AggregatingStateDeclaration,
     BroadcastStateDeclaration,
     ListStateDeclaration,
@@ -33,7 +34,7 @@ from dsv2.state import (
 from tests.support import Driver, KeptEntries, operator_named
 
 TTL = StateTtl(timedelta(seconds=10))
-SUM = aggregate_of(int, lambda value, total: total + value, lambda total: total)
+SUM: AggregateFunction[int, int, int] = aggregate_of(int, lambda value, total: total + value, lambda total: total)
 
 
 class Function(OneInputStreamProcessFunction[Any, Any]):
@@ -53,10 +54,10 @@ class Job:
 
     def __init__(self, *states: StateDeclaration, entries: KeptEntries | None = None) -> None:
         self._entries = entries
-        self.driver = self._new_driver(Function(*states)).open()
+        self.driver = self.new_driver(Function(*states)).open()
         self.driver.pass_time(0)
 
-    def _new_driver(self, function: ProcessFunction) -> Driver:
+    def new_driver(self, function: Any) -> Driver:
         env = ExecutionEnvironment.get_instance("local")
         words = env.from_collection(list[str](), "in")
         words.key_by(str).process(function).with_uid("f").with_parallelism(1).to_sink(CollectSink()).with_uid("out")
@@ -66,7 +67,7 @@ class Job:
         self.restart_from(self.driver.subtask.snapshot(), *states)
 
     def restart_from(self, blob: bytes, *states: StateDeclaration) -> None:
-        self.driver = self._new_driver(Function(*states))
+        self.driver = self.new_driver(Function(*states))
         self.driver.subtask.restore(blob)
 
     def use(self, state: StateDeclaration, key: str, action: Callable[[Any], Any]) -> Any:
@@ -240,11 +241,11 @@ def test_states_of_windows_are_converted() -> None:
     seen = StateDeclarations.list_state("seen", str)
     strategy = WindowStrategy.tumbling(timedelta(seconds=1), TimeType.PROCESSING)
     job = Job()
-    job.driver = job._new_driver(window(strategy, Windows(seen))).open()
+    job.driver = job.new_driver(window(strategy, Windows(seen))).open()
     job.driver.pass_time(0)
     job.driver.send("a", "a")
     blob = job.driver.subtask.snapshot()
-    job.driver = job._new_driver(window(strategy, Windows(replace(seen, version=2, migrate=noting))))
+    job.driver = job.new_driver(window(strategy, Windows(replace(seen, version=2, migrate=noting))))
     job.driver.subtask.restore(blob)
     job.driver.pass_time(0)
     job.driver.send("a")
