@@ -97,7 +97,7 @@ class StateDeclaration(ABC):
 
     name: str
     version: int = field(default=1, kw_only=True)
-    migrate: Migrate | None = field(default=None, kw_only=True, metadata=_CODE)
+    migrate: Migrate | None = field(default=None, kw_only=True, repr=False, metadata=_CODE)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:

@@ -20,6 +20,8 @@ from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.program.description import describe
 from dsv2.program.differences import differences
+from dsv2.program.unknown_classes import unknown_classes
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
 from dsv2.state import StateDeclaration, StateDeclarations
@@ -75,8 +77,9 @@ def function_of(driver: Driver) -> Any:
 
 
 def found(before: Program, now: Program) -> list[str]:
-    described = [json.loads(json.dumps(describe(program.plan))) for program in (before, now)]
-    return [difference.text.partition("): ")[2] for difference in differences(*described)]
+    old, new = (json.loads(json.dumps(describe(program.plan))) for program in (before, now))
+    unknown = unknown_classes([old], new, TypeRegistry.of(now.plan))
+    return [difference.text.partition("): ")[2] for difference in [*differences(old, new), *unknown]]
 
 
 def named(name: str, kind: Any) -> Any:
@@ -199,8 +202,9 @@ def test_renamed_class_is_compared() -> None:
 
 
 def test_class_that_was_not_registered_under_its_former_name_is_refused() -> None:
-    (difference,) = found(Program(list[Shop.OLD]), Program(list[Shop.MOVED]))  # type: ignore[valid-type]
-    assert difference == "state 'held': its type was list[shop.Order] and is now list[shop.Bought]"
+    of_type, unknown = found(Program(list[Shop.OLD]), Program(list[Shop.MOVED]))
+    assert of_type == "state 'held': its type was list[shop.Order] and is now list[shop.Bought]"
+    assert unknown == "state 'held': it may hold values of shop.Order, a class that the program does not use"
     blob = Program(Shop.OLD).write(Shop.OLD(1, "x"))
     with pytest.raises(CorruptDataError, match=r"register its new class with formerly='shop\.Order'"):
         Program(Shop.MOVED).read(blob)
@@ -315,6 +319,9 @@ def test_version_must_not_decrease() -> None:
 
 def test_converter_gets_values_of_an_earlier_class() -> None:
     old = Program(Shop.OLD)
+    assert found(old, Program(str, version=2, migrate=keep)) == [
+        "state 'held': it may hold values of shop.Order, a class that the program does not use"
+    ]
     new = Program(Shop.MOVED, (Shop.OLD, ()), version=2, migrate=lambda value, version: Shop.MOVED(value.a, value.b))
     assert found(old, new) == []
     assert new.read(old.write(Shop.OLD(1, "x")))[0] == Shop.MOVED(1, "x")
