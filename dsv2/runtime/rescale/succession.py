@@ -14,6 +14,7 @@ from dsv2.runtime.rescale.fields import succeeding_fields
 from dsv2.runtime.rescale.gates import GateState, InputChange, succeeding_gate
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.migrations import split_name
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 
 __all__ = ("ProgramSuccession",)
@@ -111,13 +112,15 @@ class ProgramSuccession:
         return merged
 
     def _subtask_state(self, operator: Operator, subtask: int, old: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
+        declared = {declaration.name: declaration for declaration in operator.function.uses_states()}
         new: dict[str, bytes] = {}
-        for declaration in operator.function.uses_states():
-            name = declaration.name
+        for stored in sorted({stored for state in old for stored in state}):
+            declaration = declared.get(split_name(stored)[0])
+            if declaration is None:
+                continue
             owner = f"{declaration} of {operator}"
-            values = [self._codec.loads(state[name], owner) for state in old if name in state]
-            if values:
-                new[name] = self._codec.dumps(_redistributed(declaration, values, subtask, operator.parallelism))
+            values = [self._codec.loads(state[stored], owner) for state in old if stored in state]
+            new[stored] = self._codec.dumps(_redistributed(declaration, values, subtask, operator.parallelism))
         return new
 
 
