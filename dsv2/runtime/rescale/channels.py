@@ -76,7 +76,8 @@ def _aligned(state: CombinerState, sources: Sources, declaration: WatermarkDecla
     new_rounds = []
     for channel, replaced in enumerate(sources):
         live = [one for one in replaced if one not in inactive]
-        sent = [rounds.get(one, ()) for one in live or replaced]
+        waited_for = live or [one for one in replaced if one in rounds]  # rounds do not wait for inactive channels
+        sent = [rounds.get(one, ()) for one in waited_for]
         complete = min(map(len, sent), default=0)
         if complete:
             of_round = zip(*(one[:complete] for one in sent), strict=True)
