@@ -13,7 +13,17 @@ from dsv2.errors import ConfigurationError, PlanError, WatermarkDeclarationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph.callbacks import check_callbacks
 from dsv2.graph.keys import check_keys
-from dsv2.graph.plan import AtSource, Edge, Exchange, KeySelector, Operator, OperatorKind, Plan, RegisteredType
+from dsv2.graph.plan import (
+    AtSource,
+    Edge,
+    Exchange,
+    KeySelector,
+    Operator,
+    OperatorKind,
+    Plan,
+    RegisteredType,
+    one_partition,
+)
 from dsv2.graph.states import check_states
 from dsv2.graph.uids import Uid, uids_of
 from dsv2.sinks import Sink
@@ -171,7 +181,7 @@ def _operator(node: Node, uid: Uid, default_parallelism: int) -> Operator:
     if isinstance(node.body, ProcessFunction):
         _check_position(node, node.body, input_keys)
         if node.body.dsv2_partition_by_constant and not any(input_keys):
-            input_keys = (_one_partition,) * len(input_keys)
+            input_keys = (one_partition,) * len(input_keys)
     elif isinstance(node.body, Sink):
         _check_sink(node, node.body)
     return Operator(
@@ -230,10 +240,6 @@ def _at_source(
     if isinstance(body, BaseSource) or (isinstance(body, BatchFunction) and body.keeps_within_portions):
         return AtSource.MICRO_BATCHES
     return AtSource.NOTHING
-
-
-def _one_partition(record: Any) -> int:
-    return 0
 
 
 def _inherited_parallelism(node: Node) -> int | None:

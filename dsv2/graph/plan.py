@@ -16,9 +16,24 @@ from dsv2.sources import BaseSource, WatermarkStrategy
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.event_time import USE_PROCESSING_TIME
 
-__all__ = ("AtSource", "Edge", "Exchange", "KeySelector", "Operator", "OperatorKind", "Plan", "RegisteredType")
+__all__ = (
+    "AtSource",
+    "Edge",
+    "Exchange",
+    "KeySelector",
+    "Operator",
+    "OperatorKind",
+    "Plan",
+    "RegisteredType",
+    "one_partition",
+)
 
 KeySelector: TypeAlias = Callable[[Any], Hashable]
+
+
+def one_partition(record: object) -> int:
+    """The key selector of functions that treat each subtask of a stream without keys as one partition."""
+    return 0
 
 
 class OperatorKind(Enum):
@@ -111,6 +126,11 @@ class Operator:
     def keyed(self) -> bool:
         """Whether the operator is partitioned by key."""
         return any(selector is not None for selector in self.input_keys)
+
+    @property
+    def keys_stay(self) -> bool:
+        """Whether state belongs to the subtask rather than the key, because each subtask is one partition."""
+        return any(selector is one_partition for selector in self.input_keys)
 
     @property
     def function(self) -> ProcessFunction:

@@ -56,7 +56,7 @@ MAY_IMPORT = {
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
-    "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
+    "runtime.rescale": RUNTIME | RUNTIMES - {"runtime.operator", "runtime.sources"},
     "local": RUNTIME | RUNTIMES | {"arguments", "unfinished"},
     "testing": RUNTIME | RUNTIMES | {"arguments", "environment", "local"},
     "runtime_spark": RUNTIME

@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from dsv2.errors import IncompatibleCheckpointError, InternalError
+from dsv2.errors import InternalError
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
@@ -53,7 +54,8 @@ class InputGate:
         listener: GateListener,
     ) -> None:
         self._input = input_index
-        self._channels = channels
+        self._channels_of_plan = channels
+        self._channels = channels  # and the former channels of ``restore``
         self._declarations = declarations
         self._listener = listener
         self._combiners: dict[str, Combiner] = {}
@@ -83,6 +85,9 @@ class InputGate:
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Receive elements of ``channel``: records, with controls at positions between them."""
         self._accept(channel, (batch, controls, 0))
+        self._process_released()
+
+    def _process_released(self) -> None:
         while self._released:
             self._accept(*self._released.popleft())
 
@@ -191,7 +196,7 @@ class InputGate:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values and blocked records."""
         return (
-            self._channels,
+            self._channels_of_plan,
             {identifier: combiner.snapshot() for identifier, combiner in self._combiners.items()},
             sorted(self._ended),
             sorted(self._idle_channels),
@@ -206,12 +211,11 @@ class InputGate:
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Restore a ``snapshot``.
-
-        Raises:
-            IncompatibleCheckpointError: The number of channels has changed while records were blocked.
-        """
-        channels, combiners, ended, idle_channels, self._idle, held = state
+        """Restore a ``snapshot``. The number of channels may have changed since. Then ``settle`` must follow."""
+        if state[0] != self._channels:
+            state = with_new_channels(state, self._channels, self._declarations)
+        _, combiners, ended, idle_channels, self._idle, held = state
+        self._channels += len(former_channels(state))
         self._held = {
             channel: (
                 identifier,
@@ -219,26 +223,15 @@ class InputGate:
             )
             for channel, (identifier, pieces) in held.items()
         }
-        if channels == self._channels:
-            self._ended, self._idle_channels = set(ended), set(idle_channels)
-        else:
-            self._replace_channels(channels, all_ended=len(ended) == channels)
+        self._ended, self._idle_channels = set(ended), set(idle_channels)
         self._combiners = {}
         for identifier, combiner_state in combiners.items():
-            combiner = self._combiner(identifier)
-            if channels == self._channels:
-                combiner.restore(combiner_state)
-            else:
-                combiner.restore_delivered(combiner_state)
+            self._combiner(identifier).restore(combiner_state)
 
-    def _replace_channels(self, before: int, *, all_ended: bool) -> None:
-        """The upstream parallelism has changed: reset the channels, as idle if all of them were idle."""
-        if self._held:
-            raise IncompatibleCheckpointError(
-                f"Input {self._input} had {before} channels and now has {self._channels}, and records are blocked by "
-                f"an aligned watermark. Resume with the previous parallelism until all channels have sent the "
-                f"watermark."
-            )
-        everyone = set(range(self._channels))
-        self._ended = everyone if all_ended else set()
-        self._idle_channels = everyone if self._idle else set()
+    def settle(self) -> None:
+        """Report what has become true because the channels changed between ``snapshot`` and ``restore``."""
+        for identifier, combiner in list(self._combiners.items()):
+            if combiner.aligned:
+                self._deliver(identifier, combiner.following())
+        self._process_released()
+        self._report_idle()

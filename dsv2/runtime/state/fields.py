@@ -6,8 +6,8 @@ threshold passed to the constructor. If a function defines ``__getstate__``, its
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator
@@ -18,7 +18,7 @@ from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("FunctionFields", "difference_of_fields")
+__all__ = ("DecodedFields", "FunctionFields", "decode_fields", "difference_of_fields", "encode_fields")
 
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
@@ -56,7 +56,7 @@ class FunctionFields:
         self._operator = operator
         self._codec = codec
         self._references = references
-        self._custom = type(function).__getstate__ is not object.__getstate__
+        self._custom = _is_custom(function)
         self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
         self._changed: set[str] = set()
@@ -153,17 +153,63 @@ class FunctionFields:
             ) from error
 
 
-def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:
-    """Describe the difference between two different snapshots of the fields of ``function``."""
-    function = function.wrapped if isinstance(function, WrappingFunction) else function
-    if type(function).__getstate__ is not object.__getstate__:
+class DecodedFields(NamedTuple):
+    """The content of ``FunctionFields.snapshot``.
+
+    Attributes:
+        state: The changed fields by name, or what ``__getstate__`` returned.
+        removed: The names of removed fields.
+        of_wrapping: The fields of the extension that wraps the function, by name.
+        is_custom: Whether the function defines ``__getstate__``.
+    """
+
+    state: Any
+    removed: Sequence[str]
+    of_wrapping: Mapping[str, Any]
+    is_custom: bool
+
+
+def decode_fields(operator: Operator, data: bytes, codec: Codec, references: References) -> DecodedFields:
+    """Decode the fields of a function of ``operator``. For tools; ``FunctionFields.restore`` does it for a job."""
+    function, owner = operator.function, f"Fields of {operator}"
+    of_wrapping: Mapping[str, Any] = {}
+    if isinstance(function, WrappingFunction):
+        if function.kept_fields:
+            data, of_wrapping = codec.loads(data, owner, references)
+        function = function.wrapped  # type: ignore[assignment]
+    state = codec.loads(data, owner, references)
+    if _is_custom(function):
+        return DecodedFields(state, (), of_wrapping, is_custom=True)
+    changed, removed = state
+    return DecodedFields(changed, removed, of_wrapping, is_custom=False)
+
+
+def encode_fields(fields: DecodedFields, codec: Codec) -> bytes:
+    """Encode what ``decode_fields`` decodes. Raises ``SerializationError`` if a field is not data."""
+    data = codec.dumps(fields.state if fields.is_custom else (fields.state, list(fields.removed)))
+    return codec.dumps((data, dict(fields.of_wrapping))) if fields.of_wrapping else data
+
+
+def difference_of_fields(
+    function: object, first: bytes, second: bytes, codec: Codec, ignored: Collection[str] = ()
+) -> str:
+    """Describe the difference between two different snapshots of the fields of ``function``, except ``ignored``."""
+    if isinstance(function, WrappingFunction):
+        if function.kept_fields:
+            first, second = (codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second))
+        function = function.wrapped
+    if _is_custom(function):
         return "what __getstate__ returned"
     kept = [codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second)]
-    for name in sorted({*kept[0], *kept[1]}):
+    for name in sorted({*kept[0], *kept[1]} - {*ignored}):
         values = [shorten(fields[name]) if name in fields else "its initial value" for fields in kept]
         if values[0] != values[1]:
             return f"the field {name!r} of the function: {values[0]} and {values[1]}"
     return "fields of the function"
+
+
+def _is_custom(function: object) -> bool:
+    return type(function).__getstate__ is not object.__getstate__
 
 
 def _as_dict(state: Any) -> dict[str, Any]:
