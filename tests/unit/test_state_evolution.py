@@ -202,7 +202,8 @@ def test_renamed_class_is_compared() -> None:
 
 
 def test_class_that_was_not_registered_under_its_former_name_is_refused() -> None:
-    of_type, unknown = found(Program(list[Shop.OLD]), Program(list[Shop.MOVED]))
+    kinds: list[Any] = [Shop.OLD, Shop.MOVED]
+    of_type, unknown = found(*(Program(list[kind]) for kind in kinds))  # type: ignore[valid-type]
     assert of_type == "state 'held': its type was list[shop.Order] and is now list[shop.Bought]"
     assert unknown == "state 'held': it may hold values of shop.Order, a class that the program does not use"
     blob = Program(Shop.OLD).write(Shop.OLD(1, "x"))
