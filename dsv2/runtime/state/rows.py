@@ -147,17 +147,18 @@ def part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterat
 def key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
     """Return the rows of one page of keys."""
     keys, names, *columns = codec.loads_columns(payload, owner)
-    encoded = {key: codec.dumps(key) for key in keys}
-    without_value = dict.fromkeys(keys)
+    encoded = list(map(codec.dumps, keys))
+    without_value = dict.fromkeys(encoded)
     for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
-        for key, value in zip(holders or keys, values, strict=True):
+        of_values = map(codec.dumps, holders) if holders else encoded
+        for key, value in zip(of_values, values, strict=True):
             without_value.pop(key, None)
             if name is None:
-                yield from _entry_rows(value, subtask, codec, encoded[key])
+                yield from _entry_rows(value, subtask, codec, key)
             else:
-                yield StateRow(subtask, RowKind.KEYED, name, encoded[key], codec.dumps(value))
+                yield StateRow(subtask, RowKind.KEYED, name, key, codec.dumps(value))
     for key in without_value:
-        yield StateRow(subtask, RowKind.KEY, None, encoded[key], None)
+        yield StateRow(subtask, RowKind.KEY, None, key, None)
 
 
 def pane_rows(payload: bytes, slot: int, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
