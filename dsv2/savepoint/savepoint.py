@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, LocalFolder
 from dsv2.runtime.state.rows import RowKind
+from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
 from dsv2.savepoint.reader import SavepointReader
 from dsv2.savepoint.tables import SavepointTable
@@ -107,6 +108,10 @@ class Savepoint:
     def verify(self) -> None:
         """Read all files and compare their digests. Raises ``CorruptDataError`` for the first that has changed."""
         self._reader.verify()
+
+    def diff(self, other: Savepoint) -> SavepointDifference:
+        """Compare with a second savepoint. Returns how ``other`` differs from this one; falsy if it does not."""
+        return difference(self._reader, other._reader)
 
     def __repr__(self) -> str:
         origin = self.origin

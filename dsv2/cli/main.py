@@ -1,0 +1,48 @@
+"""Parses the command line and runs a command."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from dsv2.cli import savepoint, state
+from dsv2.cli.report import Report
+from dsv2.errors import Dsv2Error
+from dsv2.version import __version__
+
+__all__ = ("main",)
+
+_ERROR = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    The code is 0 for success, 1 if ``diff`` finds differences, and 2 for an error, which is printed to standard error.
+
+    Args:
+        arguments: The arguments. None: those of the process.
+    """
+    chosen = _parser().parse_args(arguments)
+    try:
+        report: Report = chosen.run(chosen)
+        report.print(as_json=chosen.json)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Dsv2Error, OSError) as error:
+        print(f"dsv2: {error}", file=sys.stderr)
+        return _ERROR
+    return report.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dsv2", description="Inspects the savepoints of dsv2 jobs.")
+    parser.add_argument("--version", action="version", version=f"dsv2 {__version__}")
+    groups = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in (savepoint, state):
+        module.add_commands(groups)
+    return parser

@@ -1,0 +1,98 @@
+"""``dsv2 savepoint``: shows, verifies and compares savepoints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from dsv2.cli.report import Report, table
+from dsv2.savepoint import Savepoint
+
+__all__ = ("add_commands",)
+
+
+def add_commands(groups: Any) -> None:
+    """Add the commands to those of ``dsv2``."""
+    group = groups.add_parser("savepoint", help="show, verify and compare savepoints")
+    commands = group.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, paths, text in (
+        ("show", _show, ["path"], "show what a savepoint holds"),
+        ("verify", _verify, ["path"], "read all files of a savepoint and compare their digests"),
+        ("diff", _diff, ["first", "second"], "compare two savepoints; the exit code is 1 if they differ"),
+    ):
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        for path in paths:
+            command.add_argument(path, help="the folder of the savepoint")
+        command.add_argument("--json", action="store_true", help="print JSON")
+        command.set_defaults(run=run)
+
+
+def _show(arguments: argparse.Namespace) -> Report:
+    info = Savepoint.open(arguments.path).info
+    program = info.program
+    operators = [
+        {
+            "operator": uid,
+            "kind": operator["kind"],
+            "parallelism": operator["parallelism"],
+            "states": ", ".join(sorted(operator["states"])),
+            "bytes": sum(info.files[name].size for name in info.files if name.startswith(_folders(info, uid))),
+        }
+        for uid, operator in sorted(program["operators"].items())
+    ]
+    positions = [{"source": uid, "offset": json.dumps(source.offset)} for uid, source in sorted(info.sources.items())]
+    versions = f"dsv2 {info.dsv2}, Python {info.python}" + (f", Spark {info.spark}" if info.spark else "")
+    text = [
+        f"Savepoint {info.savepoint_id}",
+        f"of the job {info.origin.job_name!r} ({info.origin.job_id}) after micro-batch {info.origin.batch_id},",
+        f"written by {versions}",
+        "",
+        *table(operators),
+        "",
+        *table(positions),
+    ]
+    origin = {"job_name": info.origin.job_name, "job_id": info.origin.job_id, "batch_id": info.origin.batch_id}
+    versions_data = {"dsv2": info.dsv2, "python": info.python, "spark": info.spark}
+    offsets = {uid: source.offset for uid, source in info.sources.items()}
+    data = {"id": info.savepoint_id, "origin": origin, **versions_data, "operators": operators, "positions": offsets}
+    return Report(text, data)
+
+
+def _folders(info: Any, uid: str) -> tuple[str, ...]:
+    return tuple(f"{found.folder}/" for found in info.tables if found.id.uid == uid)
+
+
+def _verify(arguments: argparse.Namespace) -> Report:
+    savepoint = Savepoint.open(arguments.path)
+    savepoint.verify()
+    files = savepoint.info.files
+    size = sum(file.size for file in files.values())
+    return Report(
+        [f"{len(files)} files with {size} bytes are as they were written."], {"files": len(files), "bytes": size}
+    )
+
+
+def _diff(arguments: argparse.Namespace) -> Report:
+    found = Savepoint.open(arguments.first).diff(Savepoint.open(arguments.second))
+    if not found:
+        return Report(["The savepoints do not differ."], {"program": [], "positions": {}, "tables": []})
+    tables = [
+        {
+            "operator": each.uid,
+            "rows": each.kind,
+            "state": each.state,
+            "added": counts.added,
+            "removed": counts.removed,
+            "changed": counts.changed,
+        }
+        for each, counts in found.tables.items()
+    ]
+    positions = [
+        {"source": uid, "first": json.dumps(before), "second": json.dumps(after)}
+        for uid, (before, after) in found.positions.items()
+    ]
+    text = ["Program:", *(f"  {change}" for change in found.program or ["(no difference)"])]
+    text += ["", "Positions:", *table(positions), "", "State:", *table(tables)]
+    data = {"program": list(found.program), "positions": dict(found.positions), "tables": tables}
+    return Report(text, data, exit_code=1)
