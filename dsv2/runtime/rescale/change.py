@@ -1,0 +1,144 @@
+"""What has changed around an operator: its parallelism, and the senders of its inputs.
+
+Computed on the driver from the plan and a description of the earlier program. It is small and can be pickled, so the
+tasks that restore subtasks get it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from dsv2.graph import Edge, Exchange, Operator, OperatorKind, Plan
+
+__all__ = ("EarlierInput", "EarlierOperator", "InputChange", "OperatorChange", "Senders", "changes")
+
+
+class EarlierInput(NamedTuple):
+    """One input of an operator in the earlier program.
+
+    Attributes:
+        sender: The uid of the upstream operator.
+        output: The number of its output.
+        exchange: How records were distributed.
+    """
+
+    sender: str
+    output: int
+    exchange: Exchange
+
+
+class EarlierOperator(NamedTuple):
+    """An operator in the earlier program.
+
+    Attributes:
+        parallelism: Its number of subtasks.
+        inputs: Its inputs, in order. Empty for a source.
+    """
+
+    parallelism: int
+    inputs: tuple[EarlierInput, ...] = ()
+
+
+class Senders(Enum):
+    """What has become of the upstream subtasks of an input.
+
+    ``SAME``: each continues with its own state, and has the same channel as before. ``MERGED``: their number or their
+    own inputs have changed, so the state of each is that of all. ``NEW``: it is another operator or another output.
+    """
+
+    SAME = "same"
+    MERGED = "merged"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class InputChange:
+    """One input, before and after.
+
+    Attributes:
+        senders: What has become of the upstream subtasks.
+        before: The earlier exchange; None if ``senders`` is ``NEW``.
+        after: The exchange now.
+        senders_before: The earlier number of upstream subtasks; 0 if ``senders`` is ``NEW``.
+        senders_after: The number of upstream subtasks now.
+    """
+
+    senders: Senders
+    before: Exchange | None
+    after: Exchange
+    senders_before: int
+    senders_after: int
+
+    @property
+    def channels(self) -> int:
+        """The number of channels into each subtask now."""
+        return 1 if self.after is Exchange.FORWARD else self.senders_after
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether every channel is the same as before."""
+        return self.senders is Senders.SAME and self.before is self.after
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorChange:
+    """An operator, before and after.
+
+    Attributes:
+        before: Its earlier parallelism.
+        after: Its parallelism now.
+        inputs: Its inputs now, in order.
+    """
+
+    before: int
+    after: int
+    inputs: tuple[InputChange, ...]
+
+    @property
+    def keeps_subtasks(self) -> bool:
+        """Whether each subtask continues exactly as it was."""
+        return self.before == self.after and all(change.unchanged for change in self.inputs)
+
+
+def changes(plan: Plan, before: Mapping[str, EarlierOperator]) -> dict[str, OperatorChange]:
+    """Compare ``plan`` with the operators of an earlier program, which are given by uid.
+
+    Returns:
+        The change of each operator that existed before, by uid.
+    """
+    kept: set[int] = set()
+    found: dict[str, OperatorChange] = {}
+    for operator in plan.operators:  # upstream first
+        earlier = before.get(operator.uid)
+        if earlier is None:
+            continue
+        edges = plan.edges_into[operator.id]
+        inputs = tuple(_input_change(plan, edge, earlier.inputs, before, kept) for edge in edges)
+        change = OperatorChange(earlier.parallelism, operator.parallelism, inputs)
+        found[operator.uid] = change
+        if change.keeps_subtasks and _had_inputs(operator, earlier, edges):
+            kept.add(operator.id)
+    return found
+
+
+def _had_inputs(operator: Operator, earlier: EarlierOperator, edges: Sequence[Edge]) -> bool:
+    return operator.kind is OperatorKind.SOURCE or len(earlier.inputs) == len(edges)
+
+
+def _input_change(
+    plan: Plan,
+    edge: Edge,
+    earlier_inputs: Sequence[EarlierInput],
+    before: Mapping[str, EarlierOperator],
+    kept: set[int],
+) -> InputChange:
+    sender = plan.operators[edge.source]
+    earlier = earlier_inputs[edge.input] if edge.input < len(earlier_inputs) else None
+    if earlier is None or (earlier.sender, earlier.output) != (sender.uid, edge.output):
+        return InputChange(Senders.NEW, None, edge.exchange, 0, sender.parallelism)
+    senders = Senders.SAME if edge.source in kept else Senders.MERGED
+    number = before[sender.uid].parallelism
+    return InputChange(senders, earlier.exchange, edge.exchange, number, sender.parallelism)
