@@ -57,8 +57,8 @@ class Placement:
         data = checkpoint.read(_NAME)
         if data is None:
             raise IncompatibleCheckpointError(
-                f"The checkpoint {checkpoint.path} has no {_NAME}, which this version of dsv2 writes when a job starts. "
-                f"Start the job once from this checkpoint, and stop it with a savepoint."
+                f"The checkpoint {checkpoint.path} has no {_NAME}, which this version of dsv2 writes when a job "
+                f"starts. Start the job once from this checkpoint, and stop it with a savepoint."
             )
         try:
             entry = from_json(data)

@@ -20,17 +20,15 @@ EXPECTED, IN_JOURNAL, BLOB, PAGE = range(4)
 def state_entries(spark: SparkSession, basis: SavepointBasis) -> DataFrame:
     """Return the stored state of all slots.
 
-    Columns: ``slot``, ``kind``, ``map`` and ``number`` of a page or a place of the journal, and ``data``. The entries of
-    a slot are together in one partition, in the order of these columns.
+    Columns: ``slot``, ``kind``, ``map`` and ``number`` of a page or a place of the journal, and ``data``. The entries
+    of a slot are together in one partition, in the order of these columns.
     """
     slots = sorted(basis.placement.addresses)
     expected = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     found = [expected.select("slot", *_entry(F.lit(EXPECTED), F.lit(None), F.lit(None), F.lit(None)))]
     layout = basis.manifest["layout"]
     for level in basis.checkpoint.numbers("state"):
-        reader = (
-            spark.read.format("statestore").option("operatorId", level).option("batchId", basis.batch_id)
-        )
+        reader = spark.read.format("statestore").option("operatorId", level).option("batchId", basis.batch_id)
         if layout["state"] == StateLayout.BLOB.value:
             states = reader.load(basis.checkpoint.path)
             found.append(_blobs(states, F.col("value.groupState.blob")))

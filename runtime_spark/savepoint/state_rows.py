@@ -105,7 +105,8 @@ class _SlotReader:
         blob: bytes | None = None
         for entry in entries:
             if entry.kind == IN_JOURNAL:
-                assert entry.number is not None and entry.data is not None
+                assert entry.number is not None
+                assert entry.data is not None
                 self._journal.add(entry.number, entry.data)
             elif entry.kind == BLOB:
                 blob = self._seal.open(entry.data)

@@ -2,7 +2,7 @@
 
 from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, InputChange, OperatorChange, Senders, changes
 from dsv2.runtime.rescale.operator_states import OperatorState, owner_of, rescaled_states
-from dsv2.runtime.rescale.snapshots import rescale
+from dsv2.runtime.rescale.snapshots import ProgramSuccession, rescale
 
 __all__ = (
     "EarlierInput",
@@ -10,6 +10,7 @@ __all__ = (
     "InputChange",
     "OperatorChange",
     "OperatorState",
+    "ProgramSuccession",
     "Senders",
     "changes",
     "owner_of",
