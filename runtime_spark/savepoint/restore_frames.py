@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.folders import literal_path
 from dsv2.graph import Operator
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.row_routing import RowRouter
@@ -20,7 +21,6 @@ from runtime_spark.rows import COLUMNS as FRAME_COLUMNS
 from runtime_spark.rows import MAX_FRAME_BYTES, OUTPUT_BYTES, RESTORE_CHANNEL, ROW_SCHEMA, Row, literal_rows, to_arrow
 from runtime_spark.savepoint.restoration import OpenSavepoint
 from runtime_spark.savepoint.row_payload import encode_rows
-from runtime_spark.savepoint.tables import literal_path
 from runtime_spark.worker import load_job
 
 __all__ = ("restore_frames",)

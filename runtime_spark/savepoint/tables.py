@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dsv2.folders import Folder
+from dsv2.folders import Folder, literal_path
 from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.stand_ins import StandIns
@@ -23,12 +22,11 @@ from dsv2.savepoint.tables import SavepointTable, TableId
 from runtime_spark.failures import marked_failures
 from runtime_spark.session import settings
 
-__all__ = ("file_digests", "literal_path", "write_tables")
+__all__ = ("file_digests", "write_tables")
 
 _TABLE = "table"
 _ROWS_PER_FILE = 1 << 20
 _HAVE_STATE = [kind.value for kind in RowKind if TableId.of("", kind, "one").state is not None]
-_PATTERN = re.compile(r"([\\*?\[\]{}^])")
 
 
 def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[SavepointTable]:
@@ -112,8 +110,3 @@ def file_digests(spark: SparkSession, folder: Folder, tables: Iterable[Savepoint
     digests = files.select("path", "length", F.sha2("content", 256)).collect()
     found = {f"state/{path.rpartition('/state/')[2]}": SavepointFile(size, sha256) for path, size, sha256 in digests}
     return dict(sorted(found.items()))
-
-
-def literal_path(path: str) -> str:
-    """Return a path that Spark reads literally, although it reads paths as patterns."""
-    return _PATTERN.sub(r"\\\1", path)
