@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
@@ -192,6 +192,7 @@ class ExecutionEnvironment:
         *,
         take_apart: Callable[[T], object] | None = None,
         build: Callable[[Any], T] | None = None,
+        formerly: str | Sequence[str] = (),
     ) -> None:
         """Allow values of a class in records and checkpoints.
 
@@ -203,9 +204,12 @@ class ExecutionEnvironment:
             record_type: The class.
             take_apart: Converts a value to plain values.
             build: Creates an equal value from the result of ``take_apart``, which may come from a checkpoint.
+            formerly: The name that the class had when values were stored, such as ``"shop.orders.Order"``, or several
+                such names. Classes that are nested in it are renamed with it.
 
         Raises:
-            ConfigurationError: ``record_type`` is not a class, or only one of ``take_apart`` and ``build`` is given.
+            ConfigurationError: ``record_type`` is not a class, only one of ``take_apart`` and ``build`` is given, or
+                ``formerly`` is not a name with its module, is the current name, or belongs to another class.
         """
         if not isinstance(record_type, type):
             raise ConfigurationError(f"register_type takes a class, not {record_type!r}.")
@@ -214,7 +218,20 @@ class ExecutionEnvironment:
                 f"register_type({record_type.__qualname__}) requires both take_apart and build, as functions, or "
                 f"neither."
             )
-        self._registered_types.append(RegisteredType(record_type, take_apart, build))
+        names = (formerly,) if isinstance(formerly, str) else tuple(formerly)
+        for name in names:
+            self._check_former_name(record_type, name)
+        self._registered_types.append(RegisteredType(record_type, take_apart, build, names))
+
+    def _check_former_name(self, record_type: type, name: object) -> None:
+        call = f"register_type({record_type.__qualname__}, formerly={name!r})"
+        if not isinstance(name, str) or "." not in name:
+            raise ConfigurationError(f"{call}: give the module and the name of the class, such as 'shop.orders.Order'.")
+        if name == f"{record_type.__module__}.{record_type.__qualname__}":
+            raise ConfigurationError(f"{call}: the class still has this name.")
+        for other in self._registered_types:
+            if other.kind is not record_type and name in other.formerly:
+                raise ConfigurationError(f"{call}: {other.kind.__qualname__} was registered with this former name.")
 
     @short_traceback
     def build_plan(self, job_name: str = "dsv2 job") -> Plan:

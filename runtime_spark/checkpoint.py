@@ -13,7 +13,6 @@ from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
-from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import beginning_of
@@ -126,8 +125,8 @@ class Checkpoint:
     def _compare(self, before: Manifest, allow_dropped_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""
         self._note_book.read()
-        now, codec = manifest_of(self._plan, self._layout), Codec(TypeRegistry.of(self._plan))
-        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, codec)
+        now, types = manifest_of(self._plan, self._layout), TypeRegistry.of(self._plan)
+        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, types)
         dropped = dropped_state(self._plan, [before["program"], *notes.programs], notes.fields)
         refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_dropped_state)
         return notes

@@ -13,15 +13,21 @@ from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.operator_differences import at
+from dsv2.program.unknown_classes import unknown_classes
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.manifest import Manifest, layout_differences
 from runtime_spark.notes import Notes
 
 __all__ = ("check_restart", "refuse_or_warn_of_dropped")
 
 
-def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, notes: Notes, codec: Codec) -> Notes:
+def check_restart(
+    checkpoint: str, plan: Plan, before: Manifest, now: Manifest, notes: Notes, types: TypeRegistry
+) -> Notes:
     """Compare ``now``, the manifest of ``plan``, with the manifest of the first start and with ``notes``.
+
+    ``types``: The classes of the program.
 
     Returns:
         The notes to continue with.
@@ -32,7 +38,8 @@ def check_restart(checkpoint: str, plan: Plan, before: Manifest, now: Manifest, 
     programs, program = [before["program"], *notes.programs], now["program"]
     found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
     found += layout_differences(before, now)
-    samples = readable_samples(plan, notes.keys, codec)
+    found += unknown_classes(programs, program, types)
+    samples = readable_samples(plan, notes.keys, Codec(types))
     found += changed_keys(plan, samples)
     if found:
         raise IncompatibleCheckpointError(

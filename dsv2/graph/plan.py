@@ -144,11 +144,19 @@ class Operator:
 
 @dataclass(frozen=True)
 class RegisteredType:
-    """A class that the program registered for records and state, optionally with functions that convert its values."""
+    """A class that the program registered for records and state.
+
+    Attributes:
+        kind: The class.
+        take_apart: Converts a value to plain values, or None.
+        build: Creates a value from the result of ``take_apart``, or None.
+        formerly: The names (module and qualified name, with dots) that the class had in earlier programs.
+    """
 
     kind: type
     take_apart: Callable[[Any], object] | None = None
     build: Callable[[Any], Any] | None = None
+    formerly: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,8 @@ def _open(plan: Plan, options: RunOptions) -> SavepointReader:
     savepoint = SavepointReader(LocalFolder(os.path.abspath(options.savepoint)))
     info = savepoint.info
     allowed = options.allow_dropped_state
-    check_savepoint(options.savepoint, plan, info.programs, allow_dropped_state=allowed, fields=info.fields)
+    types = TypeRegistry.of(plan)
+    check_savepoint(options.savepoint, plan, info.programs, types, allow_dropped_state=allowed, fields=info.fields)
     return savepoint
 
 

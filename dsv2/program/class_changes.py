@@ -1,53 +1,80 @@
 """Describes the classes of state values, and checks whether values written earlier can be read.
 
-Values are read field by field, by name (``dsv2.runtime.serde``). Only the annotation of a field shows whether its
-meaning has changed.
+Fields of dataclasses and NamedTuples are read by name, and so are members of enumerations (``dsv2.runtime.serde``).
+Only the annotation of a field shows whether its meaning has changed.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from enum import Enum, Flag
 from typing import Any, TypeAlias
 
 from typing_extensions import Format, get_annotations
 
+from dsv2.program.type_shapes import Renamed, fits_into, name_of, shape_of, shown
 from dsv2.state.types import classes_in
 
-__all__ = ("ClassFields", "class_changes", "classes_of")
+__all__ = ("Classes", "class_changes", "classes_of")
 
-ClassFields: TypeAlias = dict[str, dict[str, dict[str, Any]]]
-"""For each class and field, as JSON values: the types that the field may have, and whether it has a default."""
-
-_ANYTHING = {"typing.Any", "builtins.object"}
-_NARROWER = {"builtins.float": "builtins.int", "builtins.complex": "builtins.float"}  # as in type checkers
+Classes: TypeAlias = dict[str, dict[str, Any]]
+"""For each class, as JSON values: ``fields`` (the type of each field, and whether it has a default), or ``members`` of
+an enumeration (with the numbers of flags, otherwise null)."""
 
 
-def classes_of(forms: Iterable[object]) -> ClassFields:
-    """Describe the dataclasses and NamedTuples that values of the types ``forms`` may contain."""
+def classes_of(forms: Iterable[object]) -> Classes:
+    """Describe the dataclasses, NamedTuples and enumerations that values of the types ``forms`` may contain."""
     kinds = set[type]().union(*map(classes_in, forms))
-    return {_name(kind): fields for kind in sorted(kinds, key=_name) if (fields := _fields(kind))}
+    return {name_of(kind): described for kind in sorted(kinds, key=name_of) if (described := _class(kind))}
 
 
-def class_changes(before: ClassFields, now: ClassFields) -> list[str]:
+def class_changes(before: Classes, now: Classes, renamed: Renamed) -> list[str]:
     """List why values written as ``before`` cannot be read as ``now``. Classes may be added and removed."""
-    changes = []
-    for kind in sorted(before.keys() & now.keys()):
-        for name, field in now[kind].items():
-            old = before[kind].get(name)
-            if old is None and not field["has_default"]:
-                changes.append(f"{kind} has a new field {name!r} without a default. Give it one")
-            elif old is not None and not _widens(old["types"], field["types"]):
-                was, is_now = (" | ".join(types_).replace("builtins.", "") for types_ in (old["types"], field["types"]))
-                changes.append(f"field {name!r} of {kind} was {was} and is now {is_now}")
+    changes: list[str] = []
+    for kind in sorted(before):
+        name = renamed(kind)
+        if name not in now:
+            continue
+        old, new = before[kind], now[name]
+        if old.keys() != new.keys():
+            changes.append(f"{name} was {_kind(old)} and is now {_kind(new)}")
+        elif "fields" in new:
+            changes.extend(_of_fields(name, old["fields"], new["fields"], renamed))
+        else:
+            changes.extend(_of_members(name, old["members"], new["members"]))
     return changes
 
 
-def _widens(old: list[str], new: list[str]) -> bool:
-    accepted = {*new, *(_NARROWER[form] for form in new if form in _NARROWER)}
-    return bool(_ANYTHING & {*old, *new}) or set(old) <= accepted
+def _kind(described: dict[str, Any]) -> str:
+    return "a class with fields" if "fields" in described else "an enumeration"
+
+
+def _of_fields(kind: str, old: dict[str, Any], new: dict[str, Any], renamed: Renamed) -> Iterator[str]:
+    for name, field in new.items():
+        if name not in old:
+            if not field["has_default"]:
+                yield f"{kind} has a new field {name!r} without a default. Give it one"
+        elif not fits_into(old[name]["type"], field["type"], renamed):
+            yield f"field {name!r} of {kind} was {shown(old[name]['type'])} and is now {shown(field['type'])}"
+
+
+def _of_members(kind: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for name, number in old.items():
+        if name not in new:
+            yield f"{kind} no longer has the member {name!r}"
+        elif number != new[name]:
+            yield f"the number of the flag {name!r} of {kind} was {number} and is now {new[name]}"
+
+
+def _class(kind: type) -> dict[str, Any]:
+    if issubclass(kind, Flag):
+        return {"members": {name: member.value for name, member in kind.__members__.items()}}
+    if issubclass(kind, Enum):
+        return {"members": dict.fromkeys(kind.__members__)}
+    fields = _fields(kind)
+    return {"fields": fields} if fields else {}
 
 
 def _fields(kind: type) -> dict[str, dict[str, Any]]:
@@ -65,16 +92,4 @@ def _fields(kind: type) -> dict[str, dict[str, Any]]:
         hints: dict[str, Any] = typing.get_type_hints(kind)
     except Exception:  # a name that only a type checker can resolve
         hints = get_annotations(kind, format=Format.FORWARDREF)
-    return {name: {"types": _types(hints.get(name, Any)), "has_default": name in defaults} for name in names}
-
-
-def _types(form: object) -> list[str]:
-    if typing.get_origin(form) in (typing.Union, types.UnionType):
-        return sorted(name for part in typing.get_args(form) for name in _types(part))
-    return [_name(form)]
-
-
-def _name(form: object) -> str:
-    if isinstance(form, type) and typing.get_origin(form) is None:
-        return f"{form.__module__}.{form.__qualname__}"
-    return str(form)
+    return {name: {"type": shape_of(hints.get(name, Any)), "has_default": name in defaults} for name in names}

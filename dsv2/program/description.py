@@ -14,6 +14,7 @@ from dsv2.graph.stateful import may_keep_state
 from dsv2.program.class_changes import classes_of
 from dsv2.program.column_types import ColumnType, column_type
 from dsv2.program.fingerprint import PYTHON, fingerprint
+from dsv2.program.type_shapes import name_of, shape_of
 from dsv2.runtime.serde.codec import FORMAT_VERSION
 from dsv2.sources import Source
 from dsv2.spi import WrappingFunction
@@ -42,6 +43,9 @@ def describe(plan: Plan) -> Description:
             if operator.kind is not OperatorKind.SINK
         },
         "watermarks": {identifier: _declared(d) for identifier, d in sorted(plan.declarations.items())},
+        "former_names": {
+            former: name_of(registered.kind) for registered in plan.registered_types for former in registered.formerly
+        },
     }
 
 
@@ -93,7 +97,9 @@ def declared_states(operator: Operator) -> dict[str, StateDeclaration]:
 def _state(declaration: StateDeclaration) -> dict[str, Any]:
     return {
         "kind": type(declaration).__name__.removesuffix("Declaration"),
-        "type": ", ".join(map(_type_name, declaration.types)),
+        "types": list(map(shape_of, declaration.types)),
+        "version": declaration.version,
+        "has_converter": declaration.migrate is not None,
         "mode": declaration.redistribution_mode.name,
         "time_to_live": declaration.time_to_live is not None,
         "classes": classes_of(declaration.types),
@@ -109,10 +115,6 @@ def _column(declaration: StateDeclaration) -> ColumnType | None:
     if isinstance(declaration, ListStateDeclaration):
         return {"list": columns[0]}
     return {"map": columns} if len(columns) == 2 else columns[0]
-
-
-def _type_name(form: object) -> str:
-    return f"{form.__module__}.{form.__qualname__}" if isinstance(form, type) else str(form)
 
 
 def _input(plan: Plan, operator: Operator, edge: Edge) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from dsv2.graph import OperatorKind
 from dsv2.program.description import Description
 from dsv2.program.difference import Difference
 from dsv2.program.operator_differences import operator_differences
+from dsv2.runtime.serde.former_names import current_name
 
 __all__ = ("differences",)
 
@@ -27,9 +29,10 @@ def differences(before: Description, now: Description) -> list[Difference]:
     """List the differences that prevent ``now`` from continuing after ``before`` in the same checkpoint."""
     found = [*_of_format(before, now), *_removed_and_added(before, now)]
     same_python = before["python"] == now["python"]
+    renamed = partial(current_name, former_names=now["former_names"])
     old, new = before["operators"], now["operators"]
     for uid in (uid for uid in new if uid in old):
-        found.extend(operator_differences(uid, old[uid], new[uid], same_python))
+        found.extend(operator_differences(uid, old[uid], new[uid], same_python, renamed))
     return [*found, *_of_order(before, now), *_of_watermarks(before, now)]
 
 

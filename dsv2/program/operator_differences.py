@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from dsv2.graph import Exchange
-from dsv2.program.class_changes import class_changes
 from dsv2.program.difference import Difference
+from dsv2.program.state_differences import state_differences
+from dsv2.program.type_shapes import Renamed
 
 __all__ = ("at", "operator_differences")
 
 _BY_PARALLELISM = {Exchange.FORWARD.value, Exchange.REBALANCE.value}  # the parallelism decides between the two
 _OF_INPUTS = (("from", "the origin"), ("output", "the output"), ("exchange", "the partitioning"))
 _OTHER_UID = "with another uid the operator begins with empty state"
-_OTHER_NAME = "under another name the state begins empty"
 
 
 def at(uid: str, location: str) -> str:
@@ -22,23 +22,28 @@ def at(uid: str, location: str) -> str:
     return f"operator {uid!r} (defined at {location})"
 
 
-def operator_differences(uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool) -> Iterator[Difference]:
+def operator_differences(
+    uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool, renamed: Renamed
+) -> Iterator[Difference]:
     """Compare two descriptions of operator ``uid``. ``same_python``: Whether digests can be compared."""
-    return _Comparison(uid, old, new, same_python).differences()
+    return _Comparison(uid, old, new, same_python, renamed).differences()
 
 
 class _Comparison:
-    def __init__(self, uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool) -> None:
+    def __init__(self, uid: str, old: dict[str, Any], new: dict[str, Any], same_python: bool, renamed: Renamed) -> None:
         self._uid = uid
         self._old = old
         self._new = new
         self._same_python = same_python
+        self._renamed = renamed
 
     def differences(self) -> Iterator[Difference]:
         yield from self._of_parts()
         if len(self._old["inputs"]) == len(self._new["inputs"]):  # otherwise the kind has changed
             yield from self._of_inputs()
-        yield from self._of_states()
+        for name in (name for name in self._new["states"] if name in self._old["states"]):  # others start empty
+            for text, advice in state_differences(self._old["states"][name], self._new["states"][name], self._renamed):
+                yield self._found(f"state {name!r}: {text}", False, advice)
         if len(self._old["output_keys"]) == len(self._new["output_keys"]):
             yield from self._of_outputs()
 
@@ -88,17 +93,6 @@ class _Comparison:
         elif self._same_python and old["digest"] != new["digest"]:
             advice = f"if all keys stay the same, give it version={old['version'] or 1}"
             yield self._found(f"{what} has changed", carried, advice)
-
-    def _of_states(self) -> Iterator[Difference]:
-        old_states, new_states = self._old["states"], self._new["states"]
-        for name in (name for name in new_states if name in old_states):  # states may be added and removed
-            old, new = old_states[name], new_states[name]
-            for part in (part for part in old if part not in ("classes", "column")):
-                if old[part] != new[part]:
-                    text = f"state {name!r}: its {part.replace('_', ' ')} was {old[part]} and is now {new[part]}"
-                    yield self._found(text, False, _OTHER_NAME)
-            for change in class_changes(old["classes"], new["classes"]):
-                yield self._found(f"state {name!r}: {change}", False)
 
 
 def _follows_parallelism(old: dict[str, Any], new: dict[str, Any]) -> bool:

@@ -11,6 +11,8 @@ from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.operator_differences import at
+from dsv2.program.unknown_classes import unknown_classes
+from dsv2.runtime.serde.type_registry import TypeRegistry
 
 __all__ = ("check_savepoint",)
 
@@ -19,6 +21,7 @@ def check_savepoint(
     savepoint: str,
     plan: Plan,
     programs: Sequence[Description],
+    types: TypeRegistry,
     *,
     allow_dropped_state: bool,
     fields: Mapping[str, Sequence[str]] | None = None,
@@ -30,6 +33,7 @@ def check_savepoint(
         savepoint: Names the savepoint in errors.
         plan: The program that is to start.
         programs: The programs that wrote the state in the savepoint, oldest first.
+        types: The classes of ``plan``.
         allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
         fields: For each uid, the names of the stored fields of its function.
         changed_keys: The result of ``changed_keys`` for the samples of keys in the savepoint.
@@ -43,7 +47,7 @@ def check_savepoint(
     """
     now = describe(plan)
     found = list(dict.fromkeys(difference for program in programs for difference in differences(program, now)))
-    found += changed_keys
+    found += [*unknown_classes(programs, now, types), *changed_keys]
     found += [
         Difference(
             operator.uid,

@@ -13,6 +13,7 @@ from dsv2.errors import CorruptDataError
 from dsv2.program.column_types import ColumnType, column_type_of_value
 from dsv2.program.description import Description
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind, StateRow
 from dsv2.savepoint.columns import arrow_type, to_array
 
@@ -40,7 +41,8 @@ class TableId:
     @staticmethod
     def of(uid: str, kind: RowKind, state: str | None) -> TableId:
         """Return the table of a row."""
-        return TableId(uid, kind.value, state if kind in _OF_ONE_STATE else None)
+        name = split_name(state)[0] if state is not None and kind in _OF_ONE_STATE else None
+        return TableId(uid, kind.value, name)
 
     def folder(self, number: int) -> str:
         """Return the name of a folder for the table. ``number`` makes it unique.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
@@ -38,6 +38,10 @@ class ProcessFunction:
     with the subtask's state and restored in the next micro-batch and after a restart. Fields that never change take
     their value from the program. Define ``__getstate__`` and ``__setstate__`` to choose what is stored.
     """
+
+    keyed_fields: Collection[str] = ()
+    """The names of dict fields whose keys are the keys of the stream. When the parallelism changes, each entry moves to
+    the subtask that owns its key."""
 
     dsv2_remember_keys = True
     """Whether ``apply_to_all_partitions`` visits every key ever seen, or only keys with state or timers.
@@ -79,6 +83,25 @@ class ProcessFunction:
         mode of a state.
         """
         return ()
+
+    def redistribute_fields(
+        self, parts: Sequence[Mapping[str, Any]], parallelism: int
+    ) -> Sequence[Mapping[str, Any]] | None:
+        """Divide the instance fields of all subtasks among the subtasks of another parallelism.
+
+        Called on a new instance for each new subtask of a job that starts from a savepoint, if the fields of the old
+        subtasks differ. It must return equal results for equal arguments. Fields that are missing in a part had the
+        value that the constructor gave them.
+
+        Args:
+            parts: The fields of each old subtask that had changed since construction, by name, ordered by subtask. If
+                the function defines ``__getstate__``, its results.
+            parallelism: The number of new subtasks.
+
+        Returns:
+            A part for each new subtask. None (default): the fields cannot be redistributed, except ``keyed_fields``.
+        """
+        return None
 
     def close(self) -> None:
         """Release resources acquired in ``open``. Called once, after the last input ended or a callback failed.

@@ -14,6 +14,7 @@ from dsv2.state.declaration import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
     MapStateDeclaration,
+    Migrate,
     RedistributionMode,
     RedistributionModeChoice,
     RedistributionStrategyChoice,
@@ -37,8 +38,8 @@ class StateDeclarations:
 
     Types are given as in an annotation: ``int``, ``list[str]``, ``Order | None``. They are not checked while the job
     runs. Type checkers use them, and their classes are allowed when a checkpoint is read. ``ttl`` is how long a value
-    is kept; by default it is kept until it is removed. All methods raise ``StateDeclarationError`` for invalid
-    arguments.
+    is kept; by default it is kept until it is removed. ``version`` and ``migrate`` convert values that an earlier
+    program has stored; see ``StateDeclaration``. All methods raise ``StateDeclarationError`` for invalid arguments.
 
     Examples:
         >>> StateDeclarations.value_state("count", int, default=0).default
@@ -48,46 +49,99 @@ class StateDeclarations:
     @overload
     @staticmethod
     def value_state(
-        name: str, value_type: TypeForm[T], default: None = None, *, ttl: StateTtl | None = None
+        name: str,
+        value_type: TypeForm[T],
+        default: None = None,
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
     ) -> ValueStateDeclaration[T]: ...
     @overload
     @staticmethod
     def value_state(
-        name: str, value_type: TypeForm[T], default: T, *, ttl: StateTtl | None = None
+        name: str,
+        value_type: TypeForm[T],
+        default: T,
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
     ) -> ValueStateDeclaration[T, T]: ...
     @staticmethod
-    def value_state(name: str, value_type: Any, default: Any = None, *, ttl: StateTtl | None = None) -> Any:
+    def value_state(
+        name: str,
+        value_type: Any,
+        default: Any = None,
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
+    ) -> Any:
         """Declare one value per key. ``default`` is returned if no value is stored."""
-        return ValueStateDeclaration(name, value_type, default, ttl=ttl)
+        return ValueStateDeclaration(name, value_type, default, ttl=ttl, version=version, migrate=migrate)
 
     @staticmethod
-    def list_state(name: str, element_type: TypeForm[T], *, ttl: StateTtl | None = None) -> ListStateDeclaration[T]:
+    def list_state(
+        name: str,
+        element_type: TypeForm[T],
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
+    ) -> ListStateDeclaration[T]:
         """Declare a list per key."""
-        return ListStateDeclaration(name, element_type, ttl=ttl)
+        return ListStateDeclaration(name, element_type, ttl=ttl, version=version, migrate=migrate)
 
     @staticmethod
-    def list_state_builder(name: str, element_type: TypeForm[T], *, ttl: StateTtl | None = None) -> ListStateBuilder[T]:
+    def list_state_builder(
+        name: str,
+        element_type: TypeForm[T],
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
+    ) -> ListStateBuilder[T]:
         """Start the declaration of a list of any mode. The default mode is NONE: a list per key."""
-        return ListStateBuilder(ListStateDeclaration(name, element_type, ttl=ttl))
+        return ListStateBuilder(ListStateDeclaration(name, element_type, ttl=ttl, version=version, migrate=migrate))
 
     @staticmethod
     def map_state(
-        name: str, key_type: TypeForm[K], value_type: TypeForm[V], *, ttl: StateTtl | None = None
+        name: str,
+        key_type: TypeForm[K],
+        value_type: TypeForm[V],
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
     ) -> MapStateDeclaration[K, V]:
         """Declare a map per key of the stream."""
-        return MapStateDeclaration(name, key_type, value_type, ttl=ttl)
+        return MapStateDeclaration(name, key_type, value_type, ttl=ttl, version=version, migrate=migrate)
 
     @staticmethod
-    def map_state_builder(name: str, key_type: TypeForm[K], value_type: TypeForm[V]) -> MapStateBuilder[K, V]:
+    def map_state_builder(
+        name: str,
+        key_type: TypeForm[K],
+        value_type: TypeForm[V],
+        *,
+        version: int = 1,
+        migrate: Migrate | None = None,
+    ) -> MapStateBuilder[K, V]:
         """Start the declaration of a map, per key or as broadcast state."""
-        return MapStateBuilder(name, key_type, value_type)
+        return MapStateBuilder(name, key_type, value_type, version, migrate)
 
     @staticmethod
     def reducing_state(
-        name: str, value_type: TypeForm[T], reduce: Callable[[T, T], T], *, ttl: StateTtl | None = None
+        name: str,
+        value_type: TypeForm[T],
+        reduce: Callable[[T, T], T],
+        *,
+        ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
     ) -> ReducingStateDeclaration[T]:
         """Declare one value per key that added values are reduced to: ``reduce(current, added)``."""
-        return ReducingStateDeclaration(name, value_type, reduce, ttl=ttl)
+        return ReducingStateDeclaration(name, value_type, reduce, ttl=ttl, version=version, migrate=migrate)
 
     @staticmethod
     def aggregating_state(
@@ -96,9 +150,11 @@ class StateDeclarations:
         function: AggregateFunction[IN, ACC, OUT],
         *,
         ttl: StateTtl | None = None,
+        version: int = 1,
+        migrate: Migrate | None = None,
     ) -> AggregatingStateDeclaration[IN, ACC, OUT]:
         """Declare one accumulator per key. ``function`` is an ``AggregateFunction`` or ``aggregate_of(...)``."""
-        return AggregatingStateDeclaration(name, accumulator_type, function, ttl=ttl)
+        return AggregatingStateDeclaration(name, accumulator_type, function, ttl=ttl, version=version, migrate=migrate)
 
 
 class ListStateBuilder(Generic[T]):
@@ -130,11 +186,17 @@ class MapStateBuilder(Generic[K, V]):
     name: str
     key_type: TypeForm[K]
     value_type: TypeForm[V]
+    version: int = 1
+    migrate: Migrate | None = None
 
     def build(self) -> MapStateDeclaration[K, V]:
         """Build the declaration of a map per key of the stream, as ``map_state``."""
-        return MapStateDeclaration(self.name, self.key_type, self.value_type)
+        return MapStateDeclaration(
+            self.name, self.key_type, self.value_type, version=self.version, migrate=self.migrate
+        )
 
     def build_broadcast(self) -> BroadcastStateDeclaration[K, V]:
         """Build the declaration of broadcast state: a map with a copy in each subtask (IDENTICAL)."""
-        return BroadcastStateDeclaration(self.name, self.key_type, self.value_type)
+        return BroadcastStateDeclaration(
+            self.name, self.key_type, self.value_type, version=self.version, migrate=self.migrate
+        )

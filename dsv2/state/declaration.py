@@ -6,11 +6,12 @@ dataclass. ``StateDeclarations`` has a shorter way to create them.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, final, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = (
     "BroadcastStateDeclaration",
     "ListStateDeclaration",
     "MapStateDeclaration",
+    "Migrate",
     "RedistributionMode",
     "RedistributionModeChoice",
     "RedistributionStrategy",
@@ -43,6 +45,10 @@ ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
 R_co = TypeVar("R_co", covariant=True, default=T | None)
 
+Migrate: TypeAlias = Callable[[Any, int], Any]
+"""Converts a stored value: ``(old_value, old_version) -> new value``."""
+
+_VERSIONED = re.compile(r".*@\d+", re.DOTALL)  # how values are stored in later versions
 _CODE = {"is_code": True}  # marks fields that hold functions, which are different objects in every process
 
 
@@ -79,16 +85,31 @@ class StateDeclaration(ABC):
 
     Args:
         name: Case-sensitive and unique within a function.
+        version: The version of the stored values. Increase it when ``migrate`` has to convert earlier ones.
+        migrate: Converts what an earlier program has stored: ``migrate(old_value, old_version)`` returns the new value.
+            Called for the value of a key, for each element of a list, and for each value of a map, when it is first
+            read, and again if that micro-batch is repeated. If it returns None for the value of a key, the key has no
+            value any more. None: no conversion.
 
     Raises:
         StateDeclarationError: The declaration is invalid.
     """
 
     name: str
+    version: int = field(default=1, kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True, repr=False, metadata=_CODE)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise StateDeclarationError(f"The name of a state must be a non-empty string, not {self.name!r}.")
+        if _VERSIONED.fullmatch(self.name):
+            raise StateDeclarationError(f"{self}: the name must not end with @ and a number. Use version=...")
+        if type(self.version) is not int or self.version < 1:
+            raise StateDeclarationError(f"{self}: version must be a whole number of at least 1, not {self.version!r}.")
+        if self.migrate is not None and not takes(self.migrate, 2):
+            raise StateDeclarationError(
+                f"{self}: migrate must be a callable (old_value, old_version) -> value, not {self.migrate!r}."
+            )
         for form in self.types:
             check_type(form, str(self))
         if self.time_to_live is not None and not isinstance(self.time_to_live, StateTtl):
@@ -132,6 +153,8 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
         default: The result of ``value()`` if no value is stored. A mutable default is copied each time. None: no
             default.
         ttl: How long a value is kept. None: until it is removed.
+        version: See ``StateDeclaration``.
+        migrate: See ``StateDeclaration``.
     """
 
     value_type: TypeForm[T]
@@ -148,6 +171,8 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
             default: None = None,
             *,
             ttl: StateTtl | None = None,
+            version: int = 1,
+            migrate: Migrate | None = None,
         ) -> None: ...
         @overload
         def __init__(
@@ -157,9 +182,18 @@ class ValueStateDeclaration(StateDeclaration, Generic[T, R_co]):
             default: T,
             *,
             ttl: StateTtl | None = None,
+            version: int = 1,
+            migrate: Migrate | None = None,
         ) -> None: ...
         def __init__(
-            self, name: str, value_type: TypeForm[T], default: T | None = None, *, ttl: StateTtl | None = None
+            self,
+            name: str,
+            value_type: TypeForm[T],
+            default: T | None = None,
+            *,
+            ttl: StateTtl | None = None,
+            version: int = 1,
+            migrate: Migrate | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -187,6 +221,8 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
         mode: How the list is redistributed. Default: NONE, a list per key.
         strategy: How the elements of a REDISTRIBUTABLE list are redistributed.
         ttl: How long an element is kept. Only for mode NONE. None: until it is removed.
+        version: See ``StateDeclaration``.
+        migrate: See ``StateDeclaration``.
     """
 
     element_type: TypeForm[T]
@@ -204,6 +240,8 @@ class ListStateDeclaration(StateDeclaration, Generic[T]):
             strategy: RedistributionStrategyChoice = RedistributionStrategy.SPLIT,
             *,
             ttl: StateTtl | None = None,
+            version: int = 1,
+            migrate: Migrate | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:

@@ -12,9 +12,9 @@ from typing_extensions import TypeAliasType, is_typeddict
 
 from dsv2.errors import StateDeclarationError
 
-__all__ = ("check_type", "classes_in", "fits")
+__all__ = ("UNIONS", "check_type", "classes_in", "fits")
 
-_UNIONS = (typing.Union, types.UnionType)
+UNIONS = (typing.Union, types.UnionType)
 
 
 def check_type(form: object, owner: str) -> None:
@@ -50,7 +50,7 @@ def fits(value: object, form: object) -> bool:
     origin = typing.get_origin(form) or form
     if origin is typing.Annotated:
         return fits(value, typing.get_args(form)[0])
-    if origin in _UNIONS:
+    if origin in UNIONS:
         return any(fits(value, part) for part in typing.get_args(form))
     if origin is typing.Literal:
         return value in typing.get_args(form)
@@ -67,7 +67,7 @@ def _parts(form: object) -> Iterator[object]:
     if origin is typing.Annotated:
         yield args[0]
         return
-    if isinstance(origin, type) and origin not in _UNIONS:
+    if isinstance(origin, type) and origin not in UNIONS:
         yield origin
     for arg in args:
         if isinstance(arg, list):  # the parameters of a Callable

@@ -26,7 +26,7 @@ from dsv2.watermark.declaration import (
 )
 from dsv2.watermark.event_time import EventTimeCombiner
 
-__all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "new_combiner")
+__all__ = ("AlignedWatermarkCombiner", "Combiner", "WatermarkCombiner", "combination_of", "new_combiner")
 
 V = TypeVar("V", bound=int)
 
@@ -37,6 +37,11 @@ _FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] =
     BoolWatermarkCombinationFunction.AND: all,
     BoolWatermarkCombinationFunction.OR: any,
 }
+
+
+def combination_of(declaration: WatermarkDeclaration) -> Callable[[Iterable[Any]], Any]:
+    """Return the function that combines values of ``declaration``. They must not be empty."""
+    return _FUNCTIONS[declaration.combination_policy.combination_function]
 
 
 class WatermarkCombiner(Generic[V]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -61,6 +61,10 @@ def declared(kind: str, ttl: StateTtl | None) -> Any:
             return StateDeclarations.aggregating_state("s", list[str], aggregate_of(list, with_value, joined), ttl=ttl)
 
 
+def _fail(state: StateDeclaration, key: Any, error: BaseException) -> NoReturn:
+    raise AssertionError(f"{state}, key {key}") from error
+
+
 class Held:
     """The states of one operator, as a subtask holds them. A micro-batch begins whenever time passes."""
 
@@ -75,7 +79,7 @@ class Held:
         self.store = PagedKeyedStore(self._codec, "Keyed state", self._remember)
         self.partition = PartitionState(True, self.store)
         function = one_input(uses_states=lambda: self._declarations)
-        self.states = FunctionStates(function, self.store, self.partition, self._codec, self.time, "State")
+        self.states = FunctionStates(function, self.store, self.partition, self._codec, self.time, "State", _fail)
 
     def handle(self, declaration: StateDeclaration, key: Any) -> Any:
         self.partition.key = key

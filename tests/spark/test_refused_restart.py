@@ -89,7 +89,9 @@ def test_changed_program_is_refused_before_any_batch(spark: SparkSession, folder
     assert difference.startswith("  - operator 'total' (defined at ")
     assert "): the key selector of input 0 has changed; if all keys" in difference
     assert "): the key selector of input 0 returns another key than before: for Reading(sensor='sensor-" in sample
-    assert advice.startswith("Undo the changes, or start from a new checkpoint_location")
+    assert advice.startswith(
+        "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location"
+    )
     # The original program continues.
     run(spark, folder, key=sensor_of)
     assert {row[0] for row in read_back(folder / "out")} == {0, 1}

@@ -243,7 +243,7 @@ def test_unreadable_samples_are_ignored() -> None:
 def start(program: Program, before: Program, notes: Notes) -> Notes:
     """Start ``program`` from the checkpoint of ``before`` and return the notes as they are read back."""
     plan = program.plan()
-    notes = check_restart("/checkpoint", plan, before.manifest(), program.manifest(), notes, codec_of(plan))
+    notes = check_restart("/checkpoint", plan, before.manifest(), program.manifest(), notes, TypeRegistry.of(plan))
     return Notes(**json.loads(json.dumps(vars(notes))))
 
 
@@ -266,7 +266,7 @@ def test_savepoint_is_offered_if_it_carries_everything() -> None:
     now = PROGRAM.manifest()
     other = now | {"layout": {"partitions": 5, "state": "blob"}}
     with pytest.raises(IncompatibleCheckpointError) as refused:
-        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), codec_of(PROGRAM.plan()))
+        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), TypeRegistry.of(PROGRAM.plan()))
     _, difference, advice = str(refused.value).splitlines()
     assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
     assert advice.startswith("Undo the changes, or start from a savepoint of this checkpoint")
@@ -286,7 +286,7 @@ def test_state_added_later_keeps_its_type() -> None:
     with_total = Program(count=Count(VALUE("total", int)))
     notes = start(with_total, PROGRAM, Notes())
     notes = start(PROGRAM, PROGRAM, notes)
-    with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was builtins\.int and is now"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was int and is now"):
         start(Program(count=Count(VALUE("total", str))), PROGRAM, notes)
     assert start(with_total, PROGRAM, notes) == notes
 
@@ -294,11 +294,11 @@ def test_state_added_later_keeps_its_type() -> None:
 def test_selectors_are_compared_again_under_another_python() -> None:
     plan, old = PROGRAM.plan(), PROGRAM.manifest()
     old["program"]["python"] = "3.1"
-    notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), codec_of(plan))
+    notes = check_restart("/checkpoint", plan, old, PROGRAM.manifest(), Notes(), TypeRegistry.of(plan))
     assert [program["python"] for program in notes.programs] == [PYTHON]
     changed = Program(key=author)
     with pytest.raises(IncompatibleCheckpointError, match="has changed"):
-        check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, codec_of(plan))
+        check_restart("/checkpoint", changed.plan(), old, changed.manifest(), notes, TypeRegistry.of(plan))
 
 
 def test_layout_is_compared() -> None:
@@ -309,7 +309,7 @@ def test_layout_is_compared() -> None:
         ("the number of state partitions was 5 and is now 1", True),
     ]
     with pytest.raises(IncompatibleCheckpointError, match="partitions was 5 and is now 1"):
-        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), codec_of(PROGRAM.plan()))
+        check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), TypeRegistry.of(PROGRAM.plan()))
 
 
 def test_equal_program_is_not_noted() -> None:

@@ -14,6 +14,7 @@ from dsv2.graph import Plan
 from dsv2.program.description import describe
 from dsv2.program.difference import Difference
 from dsv2.program.savepoint_check import check_savepoint
+from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import PrintSink
 from dsv2.state import StateDeclaration, StateDeclarations
 
@@ -57,7 +58,9 @@ PROGRAM = Program()
 
 def carried(now: Program, *before: Program, **options: Any) -> list[Difference]:
     programs = [describe(program.plan()) for program in before or (PROGRAM,)]
-    return check_savepoint("/savepoint", now.plan(), programs, **{"allow_dropped_state": False, **options})
+    plan = now.plan()
+    types = TypeRegistry.of(plan)
+    return check_savepoint("/savepoint", plan, programs, types, **{"allow_dropped_state": False, **options})
 
 
 def refusal(now: Program, *before: Program, **options: Any) -> list[str]:

@@ -30,16 +30,18 @@ def held(**fields: Any) -> Any:
 
 
 def changes(before: Any, now: Any) -> list[str]:
-    described = [json.loads(json.dumps(classes_of([kind]))) for kind in (before, now)]
-    return [change.replace(f"{before.__module__}.", "") for change in class_changes(*described)]
+    old, new = (json.loads(json.dumps(classes_of([kind]))) for kind in (before, now))
+    return [change.replace(f"{before.__module__}.", "") for change in class_changes(old, new, str)]
 
 
 def test_classes_within_the_type_are_described() -> None:
     described = classes_of([dict[str, list[Inner | None]]])
     assert described == {
         f"{__name__}.Inner": {
-            "number": {"types": ["builtins.int"], "has_default": False},
-            "label": {"types": ["builtins.str"], "has_default": True},
+            "fields": {
+                "number": {"type": ["builtins.int"], "has_default": False},
+                "label": {"type": ["builtins.str"], "has_default": True},
+            }
         }
     }
     assert classes_of([int, list[str], Any]) == {}
@@ -47,8 +49,8 @@ def test_classes_within_the_type_are_described() -> None:
 
 def test_unresolvable_annotations_are_compared_as_text() -> None:
     assert changes(Held, Held) == []
-    described = classes_of([Held])[f"{__name__}.Held"]
-    assert described["later"] == {"types": ["Unknown"], "has_default": True}
+    described = classes_of([Held])[f"{__name__}.Held"]["fields"]
+    assert described["later"] == {"type": ["Unknown"], "has_default": True}
 
 
 @pytest.mark.parametrize(
@@ -86,4 +88,4 @@ def test_incompatible_changes(before: dict[str, Any], now: dict[str, Any], said:
 
 
 def test_added_or_removed_classes_are_no_class_change() -> None:
-    assert class_changes(classes_of([Inner]), classes_of([Held])) == []
+    assert class_changes(classes_of([Inner]), classes_of([Held]), str) == []

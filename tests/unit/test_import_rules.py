@@ -57,7 +57,7 @@ MAY_IMPORT = {
     "runtime.exchange": RUNTIME | {"runtime.serde", "runtime.report", "runtime.state"},
     "runtime.operator": RUNTIME | RUNTIMES - {"runtime.sources", "runtime.rescale"},
     "runtime.sources": RUNTIME | RUNTIMES - {"runtime.rescale"},
-    "runtime.rescale": RUNTIME | {"runtime.serde", "runtime.state"},
+    "runtime.rescale": RUNTIME | {"program"} | RUNTIMES - {"runtime.sources"},
     "program": PLAN | {"runtime.serde", "runtime.report", "runtime.state"},
     "savepoint": {"errors", "folders", "program", "runtime.serde", "runtime.state", "version"},
     "local": RUNTIME | RUNTIMES | {"arguments", "folders", "program", "savepoint", "unfinished"},

@@ -44,7 +44,7 @@ class Counting(OneInputStreamProcessFunction[int, tuple[int, int]]):
         state.update(state.value() + 1)
         ctx.state_manager.get_state(SEEN).add(record)
         ctx.processing_time_manager.register_timer(1000)
-        output.collect((record, state.value()))
+        output.collect((record % 10, state.value()))
 
     def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None:
         output.collect((ctx.state_manager.current_key, -timestamp))

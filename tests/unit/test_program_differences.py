@@ -248,7 +248,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "type of a state": (
         replace(PROGRAM, count=CountIn(VALUE("total", int), VALUE("seen", Tweet))),
         replace(PROGRAM, count=CountIn(VALUE("seen", Tweet), VALUE("total", str))),
-        ["- AT(count): state 'total': its type was builtins.int and is now builtins.str"],
+        ["- AT(count): state 'total': its type was int and is now str"],
     ),
     "fields of a class of a state": (
         replace(PROGRAM, count=CountIn(VALUE("seen", seen_with(("at", int))))),
@@ -305,7 +305,7 @@ REFUSED: dict[str, tuple[Program, Program, list[str]]] = {
     "type of a window state": (
         replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", int)))),
         replace(PROGRAM, count=window(WindowStrategy.global_(), InWindows(VALUE("total", str)))),
-        ["- AT(count): state 'total (further)': its type was builtins.int and is now builtins.str"],
+        ["- AT(count): state 'total (further)': its type was int and is now str"],
     ),
     "watermark MAX to MIN": (
         PROGRAM,
@@ -444,7 +444,10 @@ def advice(before: Program, now: Program) -> list[str | None]:
 def test_advice_says_how_else_to_continue() -> None:
     assert advice(COUNTING, replace(COUNTING, key=author)) == ["if all keys stay the same, give it version=1"]
     assert advice(PROGRAM, TWO_OUTPUTS) == ["with another uid the operator begins with empty state"]
-    assert advice(COUNTING, replace(COUNTING, count=CountIn(VALUE("total", str)))) == [
+    (of_type,) = advice(COUNTING, replace(COUNTING, count=CountIn(VALUE("total", str))))
+    assert of_type is not None
+    assert of_type.startswith("convert the stored values with a higher version and migrate=..., or")
+    assert advice(COUNTING, replace(COUNTING, count=CountIn(ListStateDeclaration("total", int)))) == [
         "under another name the state begins empty"
     ]
     assert advice(PROGRAM, replace(PROGRAM, parallelism=1))[0] is None

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted(file for package in ("dsv2", "runtime_spark") for file in (ROOT / package).rglob("*.py"))
 # In these modules, ``__all__`` is for the other modules of the runtime.
-INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
+INNER = {ROOT / "dsv2" / "runtime", ROOT / "dsv2" / "program", ROOT / "dsv2" / "local", ROOT / "runtime_spark"}
 RUNTIMES = {ROOT / "dsv2" / "local" / "__init__.py", ROOT / "runtime_spark" / "__init__.py"}
 PUBLIC = [file for file in FILES if file in RUNTIMES or INNER.isdisjoint(file.parents)]
 CONNECTORS = sorted(file.parent.name for file in (ROOT / "dsv2" / "connectors").glob("*/__init__.py"))

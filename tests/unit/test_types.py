@@ -216,7 +216,8 @@ def test_unknown_class_is_named_with_a_remedy() -> None:
         registry_of(lambda env, numbers: numbers.map(str)).find("app.records", "Tweet")
     assert str(caught.value) == (
         "The bytes name app.records.Tweet, which this job does not use. If it is the class of a record, of a value "
-        "in a state or of a function's field, call env.register_type(Tweet)."
+        "in a state or of a function's field, call env.register_type(Tweet). If it was renamed or moved, register its "
+        "new class with formerly='app.records.Tweet'."
     )
 
 

@@ -7,10 +7,10 @@ not subtract 1 ms and loses such records.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from dsv2.arguments import as_milliseconds
 from dsv2.callables import takes
@@ -213,6 +213,20 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
             self._moves(greatest_timestamp(records, stamps))
         emit(RecordBatch(records, stamps))
 
+    def redistribute_fields(self, parts: Sequence[Mapping[str, Any]], parallelism: int) -> list[dict[str, Any]]:
+        """Let new subtasks continue with what all old ones have reached."""
+        active = [part["_last_active"] for part in parts if part.get("_last_active") is not None]
+        return [
+            {
+                "_next": _least(parts, "_next"),
+                "_last": _least(parts, "_last"),
+                "_due": _least(parts, "_due"),
+                "_idle": all(part.get("_idle", False) for part in parts),
+                "_active_since_tick": any(part.get("_active_since_tick", False) for part in parts),
+                "_last_active": max(active, default=None),
+            }
+        ] * parallelism
+
     def dsv2_uses_processing_timers(self) -> bool:
         return self._periodic or self._idle_after > 0
 
@@ -260,6 +274,13 @@ class WatermarkGenerator(OneInputStreamProcessFunction[T, T], BatchFunction, Tic
         self._last = self._next
         watermarks.emit_watermark(declarations.EVENT_TIME.new_watermark(self._next))
         return True
+
+
+def _least(parts: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """The least value of a field, or None if a subtask has none."""
+    values = [part.get(name) for part in parts]
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) else None
 
 
 def _declared(mode: Mode, idle_after: int) -> tuple[WatermarkDeclaration, ...]:

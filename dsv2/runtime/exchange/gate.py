@@ -62,6 +62,8 @@ class InputGate:
         self._idle = False
         # channel -> (the aligned watermark that blocks it, the elements that arrived after that)
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
+        # channel -> the same for a sender that replaces several, of which not all have sent the watermark
+        self._deferred: dict[int, tuple[str, list[_Piece]]] = {}
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
 
@@ -78,7 +80,8 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records blocked by aligned watermarks."""
-        return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
+        behind = (*self._held.values(), *self._deferred.values())
+        return sum(len(batch) for _, pieces in behind for batch, _, _ in pieces)
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Receive elements of ``channel``: records, with controls at positions between them."""
@@ -102,6 +105,11 @@ class InputGate:
                 rest = batch.slice(done), controls[index + 1 :], gone + done
                 self._align(channel, identifier, value, rest)
                 return
+            if kind == END and channel in self._deferred:
+                _, pieces = self._deferred.pop(channel)
+                pieces = [*pieces, (batch.slice(done), controls[index:], gone + done)]
+                self._released.extendleft((channel, piece) for piece in reversed(pieces))
+                return
             self.control(channel, kind, identifier, value)
         if done < len(batch):
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
@@ -120,7 +128,10 @@ class InputGate:
             raise InternalError(f"Unknown control element {kind}.")
 
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
-        self._held[channel] = (identifier, [rest])
+        deferred: list[_Piece] = []
+        if channel in self._deferred and self._deferred[channel][0] == identifier:
+            _, deferred = self._deferred.pop(channel)
+        self._held[channel] = (identifier, [*deferred, rest])
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
         self._check_crossing()
 
@@ -196,13 +207,8 @@ class InputGate:
             sorted(self._ended),
             sorted(self._idle_channels),
             self._idle,
-            {
-                channel: (
-                    identifier,
-                    [(batch.records, controls, batch.timestamps, gone) for batch, controls, gone in pieces],
-                )
-                for channel, (identifier, pieces) in self._held.items()
-            },
+            _plain(self._held),
+            _plain(self._deferred),
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
@@ -211,14 +217,8 @@ class InputGate:
         Raises:
             IncompatibleCheckpointError: The number of channels has changed while records were blocked.
         """
-        channels, combiners, ended, idle_channels, self._idle, held = state
-        self._held = {
-            channel: (
-                identifier,
-                [(RecordBatch(records, timestamps), controls, gone) for records, controls, timestamps, gone in pieces],
-            )
-            for channel, (identifier, pieces) in held.items()
-        }
+        channels, combiners, ended, idle_channels, self._idle, held, deferred = state
+        self._held, self._deferred = _pieces(held), _pieces(deferred)
         if channels == self._channels:
             self._ended, self._idle_channels = set(ended), set(idle_channels)
         else:
@@ -233,7 +233,7 @@ class InputGate:
 
     def _replace_channels(self, before: int, *, all_ended: bool) -> None:
         """The upstream parallelism has changed: reset the channels, as idle if all of them were idle."""
-        if self._held:
+        if self._held or self._deferred:
             raise IncompatibleCheckpointError(
                 f"Input {self._input} had {before} channels and now has {self._channels}, and records are blocked by "
                 f"an aligned watermark. Resume with the previous parallelism until all channels have sent the "
@@ -242,3 +242,23 @@ class InputGate:
         everyone = set(range(self._channels))
         self._ended = everyone if all_ended else set()
         self._idle_channels = everyone if self._idle else set()
+
+
+_Plain: TypeAlias = dict[int, tuple[str, list[tuple[Any, ...]]]]
+
+
+def _plain(blocked: Mapping[int, tuple[str, list[_Piece]]]) -> _Plain:
+    return {
+        channel: (identifier, [(batch.records, controls, batch.timestamps, gone) for batch, controls, gone in pieces])
+        for channel, (identifier, pieces) in blocked.items()
+    }
+
+
+def _pieces(plain: _Plain) -> dict[int, tuple[str, list[_Piece]]]:
+    return {
+        channel: (
+            identifier,
+            [(RecordBatch(records, timestamps), controls, gone) for records, controls, timestamps, gone in pieces],
+        )
+        for channel, (identifier, pieces) in plain.items()
+    }

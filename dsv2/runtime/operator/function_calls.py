@@ -42,6 +42,7 @@ from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.runtime.state.partition import EventTimers, PartitionState, PartitionTimers, SubtaskStates
 from dsv2.runtime.state.timers import TimerService
 from dsv2.spi import BatchFunction, ColumnarFunction, KeyedBatchFunction, PaneFunction, TickingFunction, check_returned
+from dsv2.state import StateDeclaration
 from dsv2.watermark import Watermark, WatermarkHandlingResult
 from dsv2.watermark.event_time import EventTimeOfInputs
 
@@ -122,7 +123,7 @@ class FunctionCalls:
         self._failed_visit: tuple[BaseException | None, Any] = (None, NO_KEY)
         self._partition = PartitionState(operator.keyed, store)
         owner = f"State of {operator}, defined at {operator.location}, subtask {instance.subtask}"
-        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner)
+        self.states = FunctionStates(function, store, self._partition, job.codec, job.time, owner, self._fail_migration)
         self._current = CurrentTimestamp()
         self._event_time_manager = EventTimers(self._partition, timing.event_timers, timing.event_time)
         self._emitters = [
@@ -312,6 +313,9 @@ class FunctionCalls:
             first, second = self._collectors
             return lambda record, output, ctx: process(record, first, second, ctx)
         return process
+
+    def _fail_migration(self, state: StateDeclaration, key: Any, error: BaseException) -> NoReturn:
+        self._instance.fail(f"migrate of {state}", error, key=key)
 
     def _new_fail(self, callback: str, *, keyed: bool = False) -> Fail:
         def fail(error: BaseException, record: Any, key: Any) -> NoReturn:

@@ -334,6 +334,12 @@ class OperatorTask:
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
 
+    def settle(self) -> None:
+        """Process changes of status that the restore has caused: an input is active again because subtasks merged."""
+        for index, gate in enumerate(self.gates):
+            if index in self._idle_inputs and not gate.idle:
+                self.on_status(index, False)
+
     def _page_store(self, name: str, owner: str) -> PageStore:
         return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # each operator of the chain has its own
 

@@ -95,6 +95,7 @@ class SubtaskRestore:
             else:
                 in_order = [old[index] for index in sorted(old)]
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
+                self._guarded(task.settle)
         for name, positions in self._positions.items():
             if name in self._edges:
                 self._edges[name].succeed([positions[index] for index in sorted(positions)], self._subtask)

@@ -1,19 +1,6 @@
-"""The rules by which the state of an operator's subtasks is carried to another program."""
+"""The state of the subtasks of a new program from that of the subtasks of an old one, at any parallelism."""
 
-from dsv2.runtime.rescale.change import EarlierInput, EarlierOperator, InputChange, OperatorChange, Senders, changes
-from dsv2.runtime.rescale.operator_states import OperatorState, owner_of, rescaled_states
-from dsv2.runtime.rescale.snapshots import ProgramSuccession, rescale
+from dsv2.runtime.rescale.snapshots import rescale
+from dsv2.runtime.rescale.succession import ProgramSuccession
 
-__all__ = (
-    "EarlierInput",
-    "EarlierOperator",
-    "InputChange",
-    "OperatorChange",
-    "OperatorState",
-    "ProgramSuccession",
-    "Senders",
-    "changes",
-    "owner_of",
-    "rescale",
-    "rescaled_states",
-)
+__all__ = ("ProgramSuccession", "rescale")

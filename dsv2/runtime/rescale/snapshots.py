@@ -16,6 +16,7 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.fields import difference_of_fields
 from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.migrations import stored_name
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 
 __all__ = ("rescale",)
@@ -132,7 +133,7 @@ def _subtask_states(
 ) -> list[dict[str, bytes]]:
     new: list[dict[str, bytes]] = [{} for _ in range(parallelism)]
     for declaration in operator.function.uses_states():
-        name = declaration.name
+        name = stored_name(declaration)
         values = [codec.loads(state[name], f"{declaration} of {operator}") for state in old if name in state]
         if values:
             for value, of_subtask in zip(_redistributed(declaration, values, parallelism), new, strict=True):
@@ -147,11 +148,3 @@ def _redistributed(declaration: StateDeclaration, values: Sequence[Any], paralle
     if isinstance(declaration, ListStateDeclaration) and declaration.strategy is RedistributionStrategy.UNION:
         return [elements] * parallelism
     return [elements[index::parallelism] for index in range(parallelism)]
-
-
-class ProgramSuccession:
-    def __init__(self, plan: Any, program: Any, codec: Codec) -> None:
-        pass
-
-    def parts(self, operator: Operator, subtask: int, old: Sequence[Any]) -> Any:
-        return old[subtask]

@@ -18,10 +18,11 @@ from typing import Any
 import cloudpickle
 from typing_extensions import is_protocol
 
-from dsv2.errors import CorruptDataError, SerializationError
+from dsv2.errors import ConfigurationError, CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
 from dsv2.runtime.serde.data_types import L
+from dsv2.runtime.serde.former_names import current_name
 from dsv2.runtime.serde.layouts import (
     ClassLayout,
     EnumLayout,
@@ -77,6 +78,7 @@ class TypeRegistry:
         self._classes = {(c.__module__, c.__qualname__): c for c in (*_OURS, *classes)}
         self._modules = sorted(set(modules) - {"__main__"})
         self._registered = tuple(registered)
+        self._current_names = {former: name_of(r.kind) for r in self._registered for former in r.formerly}
         self._converters = {
             name_of(r.kind): Converter(name_of(r.kind), r.take_apart, r.build, any_parts=True)
             for r in self._registered
@@ -91,6 +93,7 @@ class TypeRegistry:
 
         Raises:
             SerializationError: A function or selector cannot be pickled, or a state cannot be checkpointed.
+            ConfigurationError: The job uses a class under the former name of another one.
         """
         recorder = _Recorder()
         for operator in plan.operators:
@@ -101,6 +104,7 @@ class TypeRegistry:
                 recorder.record(edge.key_selector, f"the key selector of {owner}, defined at {owner.location},")
         recorder.classes.update(registered.kind for registered in plan.registered_types)
         registry = TypeRegistry(recorder.classes, recorder.modules, plan.registered_types)
+        registry.check_former_names()
         for operator in plan.operators:
             if isinstance(operator.body, ProcessFunction):
                 _check_states(registry, operator.body, f"{operator}, defined at {operator.location},")
@@ -124,7 +128,7 @@ class TypeRegistry:
         """
         found = self._by_name.get(name)
         if found is None:
-            kind = self.find(*name.partition(":")[::2])
+            kind = self.find(*self._current(name).partition(":")[::2])
             try:
                 found = self._by_name[name] = layout_of(kind)
             except SerializationError as error:
@@ -135,7 +139,45 @@ class TypeRegistry:
 
     def converter_named(self, name: str) -> Converter:
         """Return the converter ``name``. Raises ``CorruptDataError`` if there is none."""
-        return self._converters.get(name) or converter_named(name)
+        return self._converters.get(self._current(name)) or converter_named(name)
+
+    def knows(self, dotted: str) -> bool:
+        """Whether values of the class with this module and qualified name, now or formerly, can be decoded."""
+        current = current_name(dotted, self._current_names)
+        if current == dotted:
+            return self._class_at(dotted) is not None
+        try:
+            self.find(*current.partition(":")[::2])
+        except CorruptDataError:
+            return False
+        return True
+
+    def check_former_names(self) -> None:
+        """Raise ``ConfigurationError`` if a former name is also the name of a class that the job uses."""
+        for registered in self._registered:
+            for former in registered.formerly:
+                if (kind := self._class_at(former)) is not None and kind is not registered.kind:
+                    raise ConfigurationError(
+                        f"register_type({registered.kind.__qualname__}, formerly={former!r}): the job also uses "
+                        f"another class of this name, so it cannot tell whose values are stored. Rename that class."
+                    )
+
+    def _class_at(self, dotted: str) -> type | None:
+        """The class of the job with this module and qualified name."""
+        parts = dotted.split(".")
+        for size in range(len(parts) - 1, 0, -1):
+            try:
+                return self.find(".".join(parts[:size]), ".".join(parts[size:]))
+            except CorruptDataError:
+                continue
+        return None
+
+    def _current(self, name: str) -> str:
+        if not self._current_names:
+            return name
+        dotted = name.replace(":", ".")
+        current = current_name(dotted, self._current_names)
+        return name if current == dotted else current
 
     def _new_layout(self, kind: type) -> ClassLayout | Converter:
         if (converter := self._converters.get(name_of(kind)) or converter_of(kind)) is not None:
@@ -173,7 +215,8 @@ class TypeRegistry:
                     return value  # type: ignore[no-any-return]
         raise CorruptDataError(
             f"The bytes name {module}.{name}, which this job does not use. If it is the class of a record, of a "
-            f"value in a state or of a function's field, call env.register_type({name.rpartition('.')[2]})."
+            f"value in a state or of a function's field, call env.register_type({name.rpartition('.')[2]}). If it was "
+            f"renamed or moved, register its new class with formerly={f'{module}.{name}'!r}."
         )
 
 

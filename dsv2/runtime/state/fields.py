@@ -6,7 +6,8 @@ threshold passed to the constructor. If a function defines ``__getstate__``, its
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dsv2.errors import CorruptDataError, SerializationError
@@ -14,11 +15,12 @@ from dsv2.graph import Operator
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
+from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("FunctionFields", "difference_of_fields")
+__all__ = ("FieldsSnapshot", "FunctionFields", "difference_of_fields")
 
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
@@ -26,6 +28,29 @@ _SHOWN: References = {
     EventTimers.reference_kind: lambda name: "event time",
     Handle.reference_kind: "state {!r}".format,
 }
+
+
+class _Kept(Reference):
+    """A reference that is written again as it was read."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def reference_name(self) -> str:
+        return self._name
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._name == getattr(other, "_name", None)
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+
+# A class for each kind, because objects of one class are encoded with the kind of the first.
+_KEPT: References = {kind: type("_Kept", (_Kept,), {"reference_kind": kind}) for kind in _SHOWN}
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
 
@@ -151,6 +176,48 @@ class FunctionFields:
                 f"Fields of a function are part of its state: store plain values in them, or define __getstate__ "
                 f"(without the field) and __setstate__ (which recreates it)."
             ) from error
+
+
+@dataclass(frozen=True)
+class FieldsSnapshot:
+    """The content of a ``FunctionFields.snapshot``.
+
+    Attributes:
+        fields: The changed fields by name; if the function defines ``__getstate__``, its result.
+        removed: The names of removed fields; None if the function defines ``__getstate__``.
+        wrapping: The fields of the wrapping function; None if there is none.
+    """
+
+    fields: Any
+    removed: Sequence[str] | None
+    wrapping: Mapping[str, Any] | None
+
+    @staticmethod
+    def of(function: object, data: bytes, codec: Codec) -> FieldsSnapshot:
+        """Decode a snapshot of the fields of ``function``. References to runtime objects are kept."""
+        content, wrapping = codec.loads(data, "Fields", _KEPT), None
+        if isinstance(function, WrappingFunction):
+            if function.kept_fields:
+                inner, wrapping = content
+                content = codec.loads(inner, "Fields", _KEPT)
+            function = function.wrapped
+        if type(function).__getstate__ is not object.__getstate__:
+            return FieldsSnapshot(content, None, wrapping)
+        fields, removed = content
+        return FieldsSnapshot(fields, removed, wrapping)
+
+    def with_fields(self, fields: Any) -> FieldsSnapshot:
+        """Return a snapshot with other fields."""
+        return replace(self, fields=fields)
+
+    def without(self, names: Iterable[str]) -> FieldsSnapshot:
+        """Return a snapshot without some fields."""
+        return replace(self, fields={name: value for name, value in self.fields.items() if name not in names})
+
+    def dumps(self, codec: Codec) -> bytes:
+        """Encode the snapshot."""
+        data = codec.dumps(self.fields if self.removed is None else (self.fields, self.removed))
+        return data if self.wrapping is None else codec.dumps((data, self.wrapping))
 
 
 def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:

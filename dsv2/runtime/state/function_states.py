@@ -7,6 +7,7 @@ from typing import Any
 
 from dsv2.errors import UndeclaredStateError
 from dsv2.functions import ProcessFunction
+from dsv2.runtime.report.failure import NO_KEY
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.handles import (
     AggregatingHandle,
@@ -20,6 +21,7 @@ from dsv2.runtime.state.handles import (
     ValueHandle,
 )
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.migrations import FailedMigration, Migrations, split_name, stored_name
 from dsv2.runtime.state.pages import encode_state
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
@@ -75,18 +77,33 @@ class FunctionStates:
         codec: Codec,
         time: BatchTime,
         owner: str,
+        fail: FailedMigration,
     ) -> None:
-        """Create the handles. ``owner`` names the states in error messages."""
+        """Create the handles.
+
+        Args:
+            function: Declares the states.
+            store: Holds the states of keys.
+            partition: The current key.
+            codec: Serializes subtask states.
+            time: The time of the micro-batch.
+            owner: Names the states in error messages.
+            fail: Called if a converter raises an exception.
+        """
         self._store = store
         self._partition = partition
         self._time = time
-        self._subtask_state = _SubtaskState(codec, owner)
+        self._fail = fail
+        migrations = Migrations(function.uses_states(), fail)
+        if migrations:
+            store.convert_with(migrations)
+        self._subtask_state = _SubtaskState(codec, owner, migrations)
         self._entry_of_current_key = _entry_of_current_key(store, partition)
         self._expiries = ExpiryIndex(store, partition, time)
         self._handles = {declaration.name: self._new_handle(declaration) for declaration in function.uses_states()}
         self._expiring = [handle for handle in self._handles.values() if isinstance(handle, ExpiringHandle)]
         partition.handles = self._handles
-        partition.new_handle = _entry_handle
+        partition.new_handle = self._entry_handle
 
     def named(self, name: str) -> Handle:
         """Return the handle for the state ``name``, to which a field of the function refers.
@@ -117,28 +134,60 @@ class FunctionStates:
     def _new_handle(self, declaration: StateDeclaration) -> Handle:
         if declaration.time_to_live is not None:
             return _EXPIRING_HANDLES[type(declaration)](declaration, self._entry_of_current_key, self._expiries)
-        name = declaration.name
+        name = stored_name(declaration)
         if declaration.redistribution_mode is RedistributionMode.NONE:
             return _new_handle(declaration, self._store.column(name), self._partition)
         return _new_handle(declaration, self._subtask_state.values, _SubtaskKey(self._subtask_state, name))
+
+    def _entry_handle(self, declaration: StateDeclaration, lookup: EntryLookup) -> Handle:
+        if declaration.migrate is not None:
+            lookup = self._converting(declaration, lookup)
+        return _new_handle(declaration, _EntryColumn(lookup), _NameAsKey(stored_name(declaration)))
+
+    def _converting(self, declaration: StateDeclaration, lookup: EntryLookup) -> EntryLookup:
+        """Return ``lookup``, which also converts an outdated value of the state."""
+        migrations, partition = Migrations([declaration], self._fail), self._partition
+
+        def found() -> dict[Any, Any]:
+            entry = lookup()
+            migrations.convert_entry(partition.key, entry)
+            return entry
+
+        return found
 
 
 class _SubtaskState:
     """States of the subtask. Each is decoded when it is first accessed."""
 
-    def __init__(self, codec: Codec, owner: str) -> None:
+    def __init__(self, codec: Codec, owner: str, migrations: Migrations) -> None:
         self.values: dict[str, Any] = {}
         self.loaded: set[str] = set()
         """The names of decoded states. ``values`` contains those that are not empty."""
         self._codec = codec
         self._owner = owner
+        self._migrations = migrations
         self._encoded: dict[str, bytes] = {}
 
     def load(self, name: str) -> None:
-        """Decode the state ``name`` into ``values``."""
+        """Decode the state with this stored name into ``values``, converting an outdated value."""
         if name in self._encoded:
             self.values[name] = self._codec.loads(self._encoded.pop(name), self._owner)
+        elif (outdated := self._outdated(name)) is not None:
+            content = self._codec.loads(self._encoded.pop(outdated), self._owner)
+            self.values[name] = self._migrations.convert(outdated, NO_KEY, content)
         self.loaded.add(name)
+
+    def _outdated(self, name: str) -> str | None:
+        """The name under which an outdated value of the state is stored."""
+        state = split_name(name)[0]
+        return next(
+            (
+                stored
+                for stored in self._encoded
+                if split_name(stored)[0] == state and self._migrations.outdated(stored) is not None
+            ),
+            None,
+        )
 
     def snapshot(self) -> dict[str, bytes]:
         """Return the encoded values by name. Only loaded states are encoded again."""
@@ -208,10 +257,6 @@ class _NameAsKey:
 
     def touch(self) -> None:
         """Do nothing."""
-
-
-def _entry_handle(declaration: StateDeclaration, lookup: EntryLookup) -> Handle:
-    return _new_handle(declaration, _EntryColumn(lookup), _NameAsKey(declaration.name))
 
 
 def _new_handle(declaration: StateDeclaration, column: StateColumn, current: CurrentKey) -> Handle:

@@ -2,6 +2,8 @@
 
 Python's ``hash`` is seeded per process for str and bytes, but not for numbers. There it is used, because it is the same
 for equal numbers of different types (``1 == 1.0 == True == Decimal(1)``): equal keys must share a partition.
+
+The hash does not depend on the name of a class or on the order of its fields, because a program may change both.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ __all__ = ("stable_hash", "subtask_of")
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: spreads adjacent numbers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATACLASS = "dataclass"  # so that the hash differs from that of a tuple
 
 
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
@@ -110,7 +113,7 @@ def _timedelta(key: timedelta) -> int:
 
 
 def _enum(key: Enum) -> int:
-    return _text(f"{type(key).__module__}.{type(key).__qualname__}.{key.name}")
+    return _text(key.name)
 
 
 def _none(key: None) -> int:
@@ -152,10 +155,9 @@ def _hasher_for(kind: type) -> Callable[[Any], int]:
 
 
 def _dataclass_hasher(kind: type) -> Callable[[Any], int]:
-    names = [field.name for field in dataclasses.fields(kind) if field.compare]
-    salt = _text(kind.__qualname__)
+    names = sorted(field.name for field in dataclasses.fields(kind) if field.compare)
 
     def hash_fields(key: Any) -> int:
-        return _sequence((salt, *(getattr(key, name) for name in names)))
+        return _sequence((_DATACLASS, *(getattr(key, name) for name in names)))
 
     return hash_fields

@@ -6,12 +6,13 @@ by key alone, so that a touched key costs little more than the lookup.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dsv2.errors import SerializationError
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStore
 from dsv2.runtime.state.pages import Page, Pages, encode_state
 from dsv2.spi import KeyEntry
@@ -24,7 +25,7 @@ _ENTRIES = None  # the name of the column of entries; other names are strings
 class KeyPages(Pages):
     """Pages of keys, with the ``columns`` and ``entries`` of all decoded pages."""
 
-    __slots__ = ("columns", "entries", "numbers")
+    __slots__ = ("columns", "entries", "migrations", "numbers")
 
     def __init__(self, codec: Codec, owner: str, store: PageStore) -> None:
         super().__init__(codec, owner, store)
@@ -33,6 +34,8 @@ class KeyPages(Pages):
         self.entries: dict[Any, KeyEntry] = {}
         self.columns: dict[str | None, dict[Any, Any]] = {_ENTRIES: self.entries}
         """Values by name and key; None is a value. Entries are not empty when pages are encoded."""
+        self.migrations: Migrations | None = None
+        """Convert outdated values when a page is decoded. None: there are no converters."""
 
     def column(self, name: str) -> dict[Any, Any]:
         """Return the column ``name``. It is always the same dict."""
@@ -82,11 +85,27 @@ class KeyPages(Pages):
         keys, names, *columns = self._codec.loads_columns(data, self._owner)
         self.numbers.update(dict.fromkeys(keys, number))
         for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
+            if self.migrations is not None and self._convert(name, holders or keys, values):
+                continue
             column = self.columns.get(name)
             if column is None:
                 column = self.column(name)  # a state that is no longer declared
             column.update(zip(holders or keys, values, strict=True))
         return dict.fromkeys(keys)
+
+    def _convert(self, name: str | None, keys: Sequence[Any], values: Sequence[Any]) -> bool:
+        """Convert the outdated values of a page. Return whether the column was outdated and has been loaded."""
+        assert self.migrations is not None
+        if name is _ENTRIES:
+            if self.migrations.of_entries:
+                for key, entry in zip(keys, values, strict=True):
+                    self.migrations.convert_entry(key, entry)
+            return False
+        if self.migrations.outdated(name) is None:
+            return False
+        current, converted = self.migrations.convert_column(name, keys, values)
+        self.column(current).update(converted)
+        return True
 
     def _encode(self, page: Page) -> bytes:
         keys = page.keys()

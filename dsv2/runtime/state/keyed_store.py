@@ -13,6 +13,7 @@ from dsv2.errors import InvalidKeyError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.deadlines import Deadlines
 from dsv2.runtime.state.key_pages import KeyPages
+from dsv2.runtime.state.migrations import Migrations
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from dsv2.runtime.state.pages import KEYS_PER_PAGE, Page
 from dsv2.runtime.state.panes import PagedPanes
@@ -78,6 +79,10 @@ class PagedKeyedStore:
         """
         self._has_columns = True
         return self._pages.column(name)
+
+    def convert_with(self, migrations: Migrations) -> None:
+        """Convert outdated values with ``migrations`` when they are loaded. Call it before touching the first key."""
+        self._pages.migrations = migrations
 
     def columns_of(self, key: Any) -> Iterator[tuple[str, Any]]:
         """Iterate over the values of ``key`` with the names of their columns, read-only."""

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
+from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import TIMERS, RowKind, StateRow
 
 __all__ = ("RowLoader",)
@@ -50,7 +51,7 @@ class RowLoader:
         if row.kind is RowKind.PANE:
             self._panes[_slot(row), row.subtask] = self._decode(row.value)
             return
-        if row.kind in _OF_STATES and row.state not in self._states:
+        if row.kind in _OF_STATES and row.state is not None and split_name(row.state)[0] not in self._states:
             return
         self._add_of_key(row, self._decode(row.key))
         self._loaded += 1

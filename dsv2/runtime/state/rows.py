@@ -86,7 +86,7 @@ class StateRow(NamedTuple):
     Attributes:
         subtask: The subtask whose state it was.
         kind: The contents.
-        state: What the kind names, or None.
+        state: What the kind names, or None. For a state it is the stored name, with the version of the value.
         key: The encoded key, or None.
         value: The encoded value, or None.
     """

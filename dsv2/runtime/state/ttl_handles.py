@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from dsv2.errors import InternalError
 from dsv2.runtime.state.handles import Handle, default_maker
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
+from dsv2.runtime.state.migrations import stored_name
 from dsv2.runtime.state.partition import PartitionState
 from dsv2.runtime.state.timers import BatchTime
 from dsv2.spi import KeyEntry
@@ -80,7 +81,7 @@ class ExpiringHandle(Handle, ABC):
 
     def __init__(self, declaration: StateDeclaration, lookup: EntryLookup, expiries: ExpiryIndex) -> None:
         super().__init__(declaration)
-        self._name = declaration.name
+        self._name = stored_name(declaration)
         self._lookup = lookup
         ttl = declaration.time_to_live
         if ttl is None:
