@@ -130,14 +130,15 @@ def _open(spark: SparkSession, path: str) -> OpenSavepoint:
 
 
 def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
-    info, codec = savepoint.info, Codec(TypeRegistry.of(plan))
+    info, types = savepoint.info, TypeRegistry.of(plan)
     check_savepoint(
         savepoint.folder.path,
         plan,
         info.programs,
+        types,
         allow_dropped_state=options.allow_dropped_state,
         fields=info.fields,
-        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), codec)),
+        changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE and operator.uid in info.sources:
