@@ -130,9 +130,10 @@ def tick(spark: SparkSession, packed: bytes, job_key: str, clock: Clock) -> Data
 def _user_streams(operator: Operator) -> int:
     """The number of streams that the user's DataFrame reads."""
     source = operator.body
-    if not isinstance(source, DataFrameSource) or not source.dataframe.isStreaming:
+    dataframe = source.dataframe if isinstance(source, DataFrameSource) else None
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         return 0
-    leaves = source.dataframe._jdf.queryExecution().analyzed().collectLeaves()  # not public
+    leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()  # not public
     return sum(leaves.apply(place).isStreaming() for place in range(leaves.size()))
 
 

@@ -130,9 +130,9 @@ class _SlotReader:
 
     def _check_complete(self, state: StoredState, found: Mapping[str, int]) -> None:
         for name, pages in state.pages.items():
-            if found.get(name, 0) != pages.count:
+            if found.get(name, 0) != pages.number:
                 raise CorruptDataError(
-                    f"{self._owner}: {name} has {found.get(name, 0)} pages instead of {pages.count}."
+                    f"{self._owner}: {name} has {found.get(name, 0)} pages instead of {pages.number}."
                 )
 
 

@@ -7,7 +7,7 @@ the methods of the real one. For tools that move the state of a job.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -106,20 +106,23 @@ class _Records(RecordLayout):
     def __init__(self, name: str, shared: bool, types: StandIns) -> None:
         super().__init__(_new_class(name, ()))
         self.mutable = shared
-        self._of_fields = lambda fields: types.record_layout(name, fields, shared)
+        self._types = types
 
     def build(self, names: Sequence[str], columns: Sequence[list[Any]]) -> list[Any]:
         if len(names) != len(columns):
             raise CorruptDataError(f"The fields of {self.name} and their values differ in number.")
-        values = self._of_fields(tuple(names)).blanks(len(columns[0]))
+        values = self._layout(names).blanks(len(columns[0]))
         for value, row in zip(values, zip(*columns, strict=True), strict=True):
             vars(value).update(zip(names, row, strict=True))
         return values
 
     def assign(self, values: Sequence[Any], attributes: Sequence[Mapping[str, Any]]) -> None:
         for value, held in zip(values, attributes, strict=True):
-            value.__class__ = self._of_fields(tuple(held)).kind
+            value.__class__ = self._layout(held).kind
             vars(value).update(held)
+
+    def _layout(self, fields: Iterable[str]) -> RecordLayout:
+        return self._types.record_layout(self.name, tuple(fields), self.mutable)
 
 
 class _Subclasses(SubclassLayout):

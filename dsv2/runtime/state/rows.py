@@ -126,13 +126,13 @@ class StoredPages(NamedTuple):
     Attributes:
         uid: The operator.
         pane: The pane whose keys they hold; None for the keys of the operator.
-        count: The number of pages.
+        number: The number of pages.
         in_blob: The pages that are in the state blob.
     """
 
     uid: str
     pane: int | None
-    count: int
+    number: int
     in_blob: Mapping[int, bytes]
 
 
@@ -225,7 +225,7 @@ def _entry_rows(entry: Mapping[Any, Any], subtask: int, codec: Codec, key: bytes
 def _payloads(name: str, owner: str, pages: StoredPages, stores: PageStores | None) -> Iterator[bytes]:
     store = BlobPages() if stores is None else stores(name, owner)
     store.restore(pages.in_blob)
-    for number in range(pages.count):
+    for number in range(pages.number):
         payload = store.get(number)
         if payload is None:
             raise CorruptDataError(f"{owner}: page {number} is missing.")
