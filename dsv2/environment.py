@@ -253,6 +253,7 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
+        continued_sources: Collection[str] = (),
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
@@ -267,6 +268,8 @@ class ExecutionEnvironment:
                 drops them with a ``DroppedStateWarning`` (Flink ``--allowNonRestoredState``).
             savepoint: A savepoint to start from, instead of empty state. On Spark, ``checkpoint_location`` must then
                 be new, or have been started from the same savepoint.
+            continued_sources: The uids of streaming DataFrames whose options you have set so that they start at their
+                position in the savepoint. dsv2 sets the positions of its own sources itself.
 
         Raises:
             PlanError: The pipeline is invalid.
@@ -274,7 +277,8 @@ class ExecutionEnvironment:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        return self._start(job_name, checkpoint_location, trigger, allow_dropped_state, savepoint).result()
+        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, continued_sources)
+        return self._start(job_name, options).result()
 
     @short_traceback
     def execute_async(
@@ -285,6 +289,7 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
+        continued_sources: Collection[str] = (),
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
@@ -292,25 +297,15 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        job = self._start(job_name, checkpoint_location, trigger, allow_dropped_state, savepoint)
+        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, continued_sources)
+        job = self._start(job_name, options)
         watch(job, job_name, caller_location())
         return job
 
-    def _start(
-        self,
-        job_name: str,
-        checkpoint_location: str | PathLike[str] | None,
-        trigger: Trigger | None,
-        allow_dropped_state: bool,
-        savepoint: str | PathLike[str] | None,
-    ) -> JobHandle:
-        checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
-        origin = None if savepoint is None else fspath(savepoint)
-        if trigger is not None and not isinstance(trigger, Trigger):
-            raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
+    def _start(self, job_name: str, options: RunOptions) -> JobHandle:
         plan = self.build_plan(job_name)
         warn_of_unread_streams(plan)
-        job = self.load_runtime().start(plan, RunOptions(checkpoint, trigger, allow_dropped_state, origin))
+        job = self.load_runtime().start(plan, options)
         self._begin_new_pipeline()
         return job
 
@@ -341,3 +336,17 @@ def _load_runtime(name: str, options: dict[str, object]) -> JobRuntime:
             f"The {name} runtime cannot be loaded ({error}). Install it with: pip install 'dsv2[{name}]'"
         ) from error
     return cast(JobRuntime, module.create(**options))
+
+
+def _options(
+    checkpoint_location: str | PathLike[str] | None,
+    trigger: Trigger | None,
+    allow_dropped_state: bool,
+    savepoint: str | PathLike[str] | None,
+    continued_sources: Collection[str],
+) -> RunOptions:
+    if trigger is not None and not isinstance(trigger, Trigger):
+        raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
+    checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    origin = None if savepoint is None else fspath(savepoint)
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, frozenset(continued_sources))

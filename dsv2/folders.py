@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-__all__ = ("Folder", "LocalFolder")
+__all__ = ("Folder", "LocalFolder", "literal_path")
+
+_PATTERN = re.compile(r"([\\*?\[\]{}^])")
 
 
 class Folder(ABC):
@@ -77,3 +80,8 @@ class LocalFolder(Folder):
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"
+
+
+def literal_path(path: str) -> str:
+    """Return ``path`` for readers of Spark that would take it as a pattern."""
+    return _PATTERN.sub(r"\\\1", path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
@@ -229,6 +229,7 @@ class RunOptions:
     trigger: Trigger | None = None
     allow_dropped_state: bool = False
     savepoint: str | None = None
+    continued_sources: Collection[str] = ()
 
 
 class JobRuntime(Protocol):

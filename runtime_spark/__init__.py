@@ -11,10 +11,20 @@ from dsv2.job import JobRuntime
 from runtime_spark.dataframe import to_dataframe
 from runtime_spark.layout import StateLayout
 from runtime_spark.runtime import SparkRuntime
+from runtime_spark.savepoint.create import create_savepoint
 from runtime_spark.session import SESSION_SETTINGS, starting
 from runtime_spark.state_key import StateKey
 
-__all__ = ("SESSION_SETTINGS", "SparkRuntime", "StateKey", "StateLayout", "create", "starting", "to_dataframe")
+__all__ = (
+    "SESSION_SETTINGS",
+    "SparkRuntime",
+    "StateKey",
+    "StateLayout",
+    "create",
+    "create_savepoint",
+    "starting",
+    "to_dataframe",
+)
 
 
 def create(spark: object) -> JobRuntime:

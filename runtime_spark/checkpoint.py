@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
+from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
@@ -21,8 +23,10 @@ from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
 from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.placement import Placement, SourceStreams
 from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
 from runtime_spark.run_history import begin_run
+from runtime_spark.savepoint.restoration import restoration_of
 from runtime_spark.state_history import StateHistory, StateLedger
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.uncommitted_state import discard_uncommitted_state
@@ -41,9 +45,7 @@ class Checkpoint:
         ConfigurationError: The folder of a file sink belongs to another job.
     """
 
-    def __init__(
-        self, spark: SparkSession, location: str, plan: Plan, layout: Layout, *, allow_dropped_state: bool = False
-    ) -> None:
+    def __init__(self, spark: SparkSession, location: str, plan: Plan, layout: Layout, options: RunOptions) -> None:
         self._spark = spark
         self._plan = plan
         self._layout = layout
@@ -54,15 +56,17 @@ class Checkpoint:
         self._beginning = beginning_of(self.folder)
         check_state_metadata(self.folder)
         self._note_book = NoteBook(self.folder)
-        self._notes = Notes() if before is None else self._compare(before, allow_dropped_state)
+        committed, begun = self._beginning.batch_id > 0, before is not None
+        self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
+        self._notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
         self.id = uuid4() if self._is_new else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
         check_outputs(spark, plan, self.id, self._beginning.batch_id)
 
-    def begin(self) -> tuple[Lease, SinkRunInfo]:
-        """Begin the run.
+    def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
+        """Begin the run. ``streams``: The sources in the order in which Spark logs their offsets.
 
         Returns:
             The lease on the checkpoint, and the run as sinks see it.
@@ -81,6 +85,9 @@ class Checkpoint:
                 )
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
+                if self.restoration is not None:
+                    self.restoration.origin.write(self.folder)
+            Placement.of(self._plan, self._layout, streams).write(self.folder)
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
@@ -108,9 +115,12 @@ class Checkpoint:
         return {
             (uid, subtask)
             for uid, parallelism in self._sources.items()
-            for subtask, ended in enumerate(self._note_book.notes.ended_subtasks(uid, parallelism))
+            for subtask, ended in enumerate(self._notes.ended_subtasks(uid, parallelism))
             if ended
         }
+
+    def _new_notes(self) -> Notes:
+        return Notes() if self.restoration is None else self.restoration.notes(self._plan)
 
     def _compare(self, before: Manifest, allow_dropped_state: bool) -> Notes:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""

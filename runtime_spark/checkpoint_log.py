@@ -9,7 +9,7 @@ from uuid import UUID
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 
-__all__ = ("Beginning", "beginning_of")
+__all__ = ("Beginning", "beginning_of", "offsets_of")
 
 _RESTORE_ALL = "Restore the whole checkpoint from a backup, or start from a new checkpoint_location."
 
@@ -49,6 +49,17 @@ def beginning_of(checkpoint: Folder) -> Beginning:
                 f"sources instead of {max(sources, before)}. {remedy}"
             )
     return Beginning(last + 1 if committed else last, repeats=not committed)
+
+
+def offsets_of(checkpoint: Folder, number: int) -> list[str | None]:
+    """Return the offset of each source after a micro-batch, as Spark logged it; None if the source has not begun.
+
+    Raises:
+        CorruptDataError: The file is damaged or missing; the message names it.
+    """
+    _check_offsets(checkpoint, number, committed=True)
+    _, _, *offsets = _lines(checkpoint, f"offsets/{number}")
+    return [None if offset == "-" else offset for offset in offsets]
 
 
 def _check_metadata(checkpoint: Folder, *, begun: bool) -> None:

@@ -109,8 +109,19 @@ class FramePartition(InputPartition):
     rows: tuple[Row, ...] | None = None
 
 
-def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock) -> type[DataSource]:
-    """Create a data source class ``name`` for ``spark.dataSource.register``."""
+def frame_source_class(
+    name: str, feed: Feed, packed: bytes, operator_id: int, clock: Clock, start: SparkOffset | None = None
+) -> type[DataSource]:
+    """Create a data source class for ``spark.dataSource.register``.
+
+    Args:
+        name: Its name.
+        feed: The input.
+        packed: The job for the workers.
+        operator_id: The source.
+        clock: The clock of the planner.
+        start: The offset from a savepoint at which a new job begins. None (default): the beginning of the source.
+    """
     pickled = to_bytes((feed, clock))
 
     class FrameSource(DataSource):
@@ -123,7 +134,7 @@ def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, c
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
             feed, clock = from_bytes(pickled)
-            return FrameStreamReader(feed, clock, pickled, packed, operator_id)
+            return FrameStreamReader(feed, clock, pickled, packed, operator_id, start)
 
     return FrameSource
 
@@ -131,13 +142,16 @@ def frame_source_class(name: str, feed: Feed, packed: bytes, operator_id: int, c
 class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Adapts a feed and its planner to Spark's interface."""
 
-    def __init__(self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int) -> None:
+    def __init__(
+        self, feed: Feed, clock: Clock, pickled: bytes, packed: bytes, operator_id: int, start: SparkOffset | None
+    ) -> None:
         """``pickled``: ``feed`` and ``clock`` for the tasks."""
         self._feed = feed
         self._pickled = pickled
         self._packed = packed
         self._operator_id = operator_id
         self._planner = feed.planner(self._operator(), clock)
+        self._initial = self._planner.initial() if start is None else start
         self._only_available = False
         self._run_start: SparkOffset | None = None
 
@@ -147,7 +161,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"_pickled": pickled, "_packed": self._packed, "_operator_id": self._operator_id}
 
     def initialOffset(self) -> SparkOffset:  # noqa: N802 - Spark's name
-        return self._planner.initial()
+        return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._only_available = True
@@ -186,7 +200,7 @@ class FrameStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return an empty frame for each subtask when a job restarts, so that all subtasks report their progress."""
         if self._run_start is None:
             self._run_start = start
-        if start != self._run_start or start == self._planner.initial() or not self._feed.made_of_frames:
+        if start != self._run_start or start == self._initial or not self._feed.made_of_frames:
             return []
         job = load_job(self._packed)
         encoder = FrameEncoder(job.plan, job.layout, job.codec())

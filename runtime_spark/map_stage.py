@@ -30,11 +30,13 @@ from runtime_spark.rows import ROW_SCHEMA
 from runtime_spark.stage import run_slot
 from runtime_spark.state_history import Journal
 
-__all__ = ("JOURNAL", "MapStage", "check_map_state", "with_map_state")
+__all__ = ("JOURNAL", "PAGES", "SUBTASK", "MapStage", "check_map_state", "with_map_state")
 
 _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
 _NOW = "now_ms"
+SUBTASK, PAGES = "subtask", "pages"
+"""The names of Spark's state variables: the blob, and the map of pages and journal."""
 JOURNAL = "micro-batches"
 """The name of the journal in the map. No pages have this name."""
 
@@ -68,8 +70,8 @@ class MapStage(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called once per partition and micro-batch, and by the driver."""
         self._handle = handle
-        self._blob = handle.getValueState("subtask", _BLOB)
-        self._pages = handle.getMapState("pages", _PAGE, _BLOB)
+        self._blob = handle.getValueState(SUBTASK, _BLOB)
+        self._pages = handle.getMapState(PAGES, _PAGE, _BLOB)
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name
         self,

@@ -1,15 +1,14 @@
-"""Runs the DataFrame of a plan, and implements the handles of its job."""
+"""Runs the DataFrame of a streaming plan, and implements the handle of its job."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, NoReturn
+from os import PathLike
+from typing import NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -17,107 +16,35 @@ from pyspark.sql.streaming.query import StreamingQuery
 from dsv2.arguments import as_seconds
 from dsv2.clock import Clock
 from dsv2.errors import Dsv2Error, JobError
-from dsv2.graph import OperatorKind, Plan
+from dsv2.graph import Plan
 from dsv2.job import JobProgress, JobResult, JobStatus
-from dsv2.runtime.report.progress import job_progress
 from dsv2.sources import BaseSource, IndexedSource
 from dsv2.tracebacks import short_traceback
 from dsv2.unfinished import asked
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure
-from runtime_spark.job_group import JobGroup
+from runtime_spark.job_reports import JobReports
+from runtime_spark.job_waiting import Keeper, Waiting, running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
+from runtime_spark.savepoint.create import check_unused_path, create_savepoint
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
+from runtime_spark.state_key import StateKey
 from runtime_spark.state_limit import StateSizes
-from runtime_spark.tasks import Tasks
 
-__all__ = ("BatchJob", "StreamingJob")
+__all__ = ("StreamingJob",)
 
-_LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.002
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
-_CANCEL_INTERVAL_SECONDS = 0.2
-_FIRST_LOG_SECONDS = 10.0
 _PATIENCE_SECONDS = 3.0
-_KEEPER_SECONDS = 1.0
 _SPARK_INTERRUPTION = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling stop: java.lang.InterruptedException"
 )
 
 
-class _Reports:
-    """The latest progress report of every operator and subtask."""
-
-    def __init__(self, plan: Plan, ended_sources: Collection[tuple[str, int]]) -> None:
-        """``ended_sources``: The subtasks of sources that ended in earlier runs, and report nothing in this one."""
-        self._plan = plan
-        self._ended_sources = ended_sources
-        self._awaited = [
-            (operator.uid, subtask)
-            for operator in [*(one for chain in plan.chains.values() for one in chain), *plan.read_by_sinks]
-            for subtask in range(operator.parallelism)
-        ]
-        self._latest: dict[tuple[str, int], dict[str, Any]] = {}
-        self._batch_id = -1
-        # Sources and the operators chained to them have no state to count in, so they report each portion separately.
-        sources = [operator for operator in plan.operators if operator.kind is OperatorKind.SOURCE]
-        self._in_portions = {operator.uid for operator in [*sources, *plan.chained_to_sources]}
-        self._sums: dict[tuple[str, int], dict[str, Any]] = {}
-
-    def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
-        for report in reports:
-            place = (report["uid"], report["subtask"])
-            self._latest[place] = report
-            if report["uid"] in self._in_portions:
-                before = self._sums.get(place, {"records_in": 0, "records_out": 0, "counters": {}})
-                sums = {count: before[count] + report[count] for count in ("records_in", "records_out")}
-                counters = Counter(before["counters"])
-                counters.update(report["counters"])
-                self._sums[place] = {**report, **sums, "counters": dict(counters)}
-        self._batch_id = batch_id
-
-    def progress(self) -> JobProgress:
-        return job_progress(self._plan, self._batch_id, [*self._latest.values(), *self._sums.values()])
-
-    def held(self) -> dict[str, int]:
-        """Return the number of records buffered behind aligned watermarks, for each operator that has any."""
-        counts = Counter[str]()
-        for (uid, _), report in self._latest.items():
-            counts[uid] += report["records_held"]
-        return {str(operator): counts[operator.uid] for operator in self._plan.operators if counts[operator.uid]}
-
-    def all_ended(self) -> bool:
-        """Whether every subtask has received the end of its input, and every source that a sink reads has ended."""
-        return all(self._latest.get(place, {}).get("ended") or place in self._ended_sources for place in self._awaited)
-
-
 class _StopRequestedError(Exception):
     """Ends a query before its next micro-batch has done anything."""
-
-
-class _Keeper(threading.Thread):
-    """Keeps the program running until a bounded job ends, unless Ctrl-C interrupts the wait for it."""
-
-    def __init__(self, ends_within: Callable[[float], bool]) -> None:
-        super().__init__(name="dsv2-keeper", daemon=False)
-        self._ends_within = ends_within
-        self._given_up = False
-
-    def run(self) -> None:
-        with contextlib.suppress(Exception):  # the handle reports the failure of the job
-            while not self._given_up and not self._ends_within(_KEEPER_SECONDS):
-                pass
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Wrap the user's own wait for the job."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self._given_up = True
-            raise
 
 
 class StreamingJob:
@@ -135,8 +62,14 @@ class StreamingJob:
         clock: Clock,
         *,
         only_available: bool,
+        state_key: StateKey | None,
     ) -> None:
-        """``only_available``: The job ends when it has read the input that was available at its start."""
+        """Create the handle.
+
+        ``only_available``: The job ends when it has read the input that was available at its start.
+        ``state_key``: Signs the state.
+        """
+        self._state_key = state_key
         self.query: StreamingQuery
         self._spark = spark
         self._only_available = only_available
@@ -145,7 +78,7 @@ class StreamingJob:
         self._archive = archive
         self._checkpoint = checkpoint
         self._lease = lease
-        self._reports = _Reports(plan, checkpoint.ended_sources())
+        self._reports = JobReports(plan, checkpoint.ended_sources())
         self._state_sizes = StateSizes(plan, layout)
         self._clock = clock
         self._began = clock.now_ms()
@@ -155,7 +88,7 @@ class StreamingJob:
         self._cancelled = False
         self._first_batch: int | None = None
         self._started = threading.Event()
-        self._keeper = _Keeper(self._ends_within)
+        self._keeper = Keeper(self._ends_within)
 
     def start(self, start_query: Callable[[], StreamingQuery]) -> None:
         """Start the query, which may call ``write_batch`` immediately. Releases the lease if it does not start."""
@@ -278,9 +211,24 @@ class StreamingJob:
         """
         asked(self)
         self._stopped = self.query.isActive and not self._reports.all_ended()
-        self._end_query(as_seconds(timeout, "timeout"), _Waiting(self._plan.job_name, self._what_runs))
+        self._end_query(as_seconds(timeout, "timeout"), Waiting(self._plan.job_name, self._what_runs))
 
-    def _end_query(self, timeout_seconds: float | None = None, waiting: _Waiting | None = None) -> None:
+    @short_traceback
+    def savepoint(self, path: str | PathLike[str]) -> str:
+        """Take a savepoint as of the last complete micro-batch; see ``JobHandle``. The job continues meanwhile."""
+        if (failure := self.exception()) is not None:
+            raise failure
+        return create_savepoint(self._checkpoint.folder.path, path, spark=self._spark, state_key=self._state_key)
+
+    @short_traceback
+    def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
+        """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
+        check_unused_path(self._spark, path)
+        self.stop()
+        self.await_termination()
+        return self.savepoint(path)
+
+    def _end_query(self, timeout_seconds: float | None = None, waiting: Waiting | None = None) -> None:
         self._started.wait()
         began = time.monotonic()
         # "Available now" is a single trigger, which does not pause before its end.
@@ -310,7 +258,7 @@ class StreamingJob:
     def _what_runs(self) -> str:
         if (sink := self._writer.writes_to) is not None:
             return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
-        return _in_spark(self._writer.tasks, self._spark, self.query.status["message"])
+        return running_in(self._writer.tasks, self._spark, self.query.status["message"])
 
     def _stop_query(self) -> None:
         with contextlib.suppress(Exception):  # await_termination reports a failure of the query
@@ -353,135 +301,6 @@ class StreamingJob:
         asked(self)
         self.await_termination()
         return JobResult(self._plan.job_name, timedelta(milliseconds=self._clock.now_ms() - self._began), self.progress)
-
-
-class _Waiting:
-    """Logs what ``stop`` waits for, at intervals that double."""
-
-    def __init__(self, job_name: str, what_runs: Callable[[], str]) -> None:
-        self._job_name = job_name
-        self._what_runs = what_runs
-        self._began = time.monotonic()
-        self._next = _FIRST_LOG_SECONDS
-
-    def log(self) -> None:
-        waited = time.monotonic() - self._began
-        if waited >= self._next:
-            self._next *= 2
-            _LOG.warning(
-                "stop() has waited %d s for the running micro-batch of job %r: %s. To cancel it, call "
-                "stop(timeout=...).",
-                waited,
-                self._job_name,
-                self._what_runs(),
-            )
-
-
-def _in_spark(tasks: Tasks, spark: SparkSession, doing: str) -> str:
-    numbers = tasks.running(spark)
-    found = [name for number in numbers for name in tasks.subtasks_in(number)]
-    running = (
-        f"; tasks {', '.join(map(str, numbers))} are running, which may contain {'; '.join(found)}" if found else ""
-    )
-    return f"Spark reports {doing!r}{running}"
-
-
-class BatchJob:
-    """``JobHandle`` of a batch job, which runs in its own thread."""
-
-    def __init__(self, plan: Plan, frames: DataFrame, writer: SinkWriter, clock: Clock) -> None:
-        self._plan = plan
-        self._frames = frames
-        self._writer = writer
-        self._clock = clock
-        self._began = self._ended = clock.now_ms()
-        self._reports = _Reports(plan, ())
-        self._failure: Dsv2Error | None = None
-        self._cancelled = False
-        self._spark = frames.sparkSession
-        self._group = JobGroup(self._spark, plan.job_name)
-        self._thread = threading.Thread(target=self._run, name=f"dsv2-{plan.job_name}", daemon=True)
-        self._thread.start()
-        self._keeper = _Keeper(self._ends_within)
-        self._keeper.start()
-
-    def _ends_within(self, seconds: float | None) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _run(self) -> None:
-        self._group.add_thread()
-        try:
-            written = self._writer.write(self._frames, 0)
-            self._reports.add(0, [report for report in written if "uid" in report])
-        except Exception as error:
-            if not self._cancelled:
-                self._failure = job_failure(error, self._plan.job_name, self._writer.tasks)
-        self._ended = self._clock.now_ms()
-
-    def __repr__(self) -> str:
-        return f"<job {self._plan.job_name!r}: {self.status.value}>"
-
-    @property
-    def status(self) -> JobStatus:
-        """Running, finished, cancelled or failed."""
-        if self._thread.is_alive():
-            return JobStatus.RUNNING
-        if self._cancelled:
-            return JobStatus.STOPPED
-        return JobStatus.FINISHED if self._failure is None else JobStatus.FAILED
-
-    @property
-    def progress(self) -> JobProgress:
-        """Empty until the end: a batch job reports once."""
-        return self._reports.progress()
-
-    @short_traceback
-    def await_termination(self, timeout: timedelta | None = None) -> bool:
-        """Wait until the job ends; False if ``timeout`` passed first. Raises the error that the job failed with."""
-        with self._keeper.waiting():
-            if not self._ends_within(as_seconds(timeout, "timeout")):
-                return False
-        asked(self)
-        if self._failure is not None:
-            raise self._failure
-        return True
-
-    def stop(self, timeout: timedelta | None = None) -> None:
-        """Wait for the end, or cancel the job after ``timeout``: see ``JobHandle``."""
-        seconds = as_seconds(timeout, "timeout")
-        waiting = _Waiting(self._plan.job_name, self._what_runs)
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self._thread.is_alive() and (deadline is None or time.monotonic() < deadline):
-            self._thread.join(1.0 if deadline is None else min(1.0, deadline - time.monotonic()))
-            waiting.log()
-        if self._thread.is_alive():
-            self._cancel()
-
-    def _cancel(self) -> None:
-        self._cancelled = True
-        deadline = time.monotonic() + _CANCEL_SECONDS
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            self._group.cancel()  # repeatedly, because queries that are still being planned have no Spark job yet
-            self._thread.join(_CANCEL_INTERVAL_SECONDS)
-        if self._thread.is_alive():
-            raise JobError(f"Job {self._plan.job_name!r} was cancelled but has not ended: {self._what_runs()}.")
-
-    def _what_runs(self) -> str:
-        if (sink := self._writer.writes_to) is not None:
-            return f"the function of the sink {sink}, defined at {sink.location}, has not returned"
-        return _in_spark(self._writer.tasks, self._spark, "the batch job is running")
-
-    def exception(self) -> Dsv2Error | None:
-        """Return the error that the job failed with, or None."""
-        asked(self)
-        return self._failure
-
-    @short_traceback
-    def result(self) -> JobResult:
-        """Wait for the end and return the result. Raises the error that the job failed with."""
-        self.await_termination()
-        return JobResult(self._plan.job_name, timedelta(milliseconds=self._ended - self._began), self.progress)
 
 
 def _input_ends(plan: Plan) -> bool:

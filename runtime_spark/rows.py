@@ -20,8 +20,10 @@ from runtime_spark.layout import REPORT_SLOT, Layout
 __all__ = (
     "ARROW_SCHEMA",
     "COLUMNS",
+    "MAX_FRAME_BYTES",
     "ORDER_CHANNEL",
     "OUTPUT_BYTES",
+    "RESTORE_CHANNEL",
     "ROW_SCHEMA",
     "FrameEncoder",
     "Row",
@@ -34,10 +36,13 @@ ROW_SCHEMA = "slot int, channel int, seq long, payload binary"
 COLUMNS = ("slot", "channel", "seq", "payload")
 ARROW_SCHEMA = pa.schema([("slot", pa.int32()), ("channel", pa.int32()), ("seq", pa.int64()), ("payload", pa.binary())])
 MAX_FRAME_BYTES = 1 << 20
+"""Frames are split if they are larger."""
 OUTPUT_BYTES = 16 << 20
 """Rows are passed to Spark in batches of about this size."""
 ORDER_CHANNEL = -1
 """Rows of this channel carry orders: portions of a source that the subtask reads itself."""
+RESTORE_CHANNEL = -2
+"""Rows of this channel carry state from a savepoint, in the first micro-batch."""
 
 Row: TypeAlias = tuple[int, int, int, bytes]
 

@@ -27,18 +27,21 @@ from dsv2.job import JobHandle, RunOptions, Trigger
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from dsv2.sources import BaseSource, DataFrameSource
+from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
 from runtime_spark.folders import driver_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
-from runtime_spark.query import BatchJob, StreamingJob
+from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
+from runtime_spark.savepoint.restoration import Restoration
+from runtime_spark.savepoint.restore_frames import restore_frames
 from runtime_spark.session import starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
-from runtime_spark.sources import SourceOptions, check_source, source_frames
+from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
 from runtime_spark.stage import STATE_SCHEMA, batch_stage, streaming_stage
 from runtime_spark.state_history import StateHistory
 from runtime_spark.state_key import StateKey
@@ -108,7 +111,11 @@ class SparkRuntime:
         self._state_key = state_key
 
     def compile(
-        self, plan: Plan, options: SourceOptions | None = None, history: StateHistory | None = None
+        self,
+        plan: Plan,
+        options: SourceOptions | None = None,
+        history: StateHistory | None = None,
+        restoration: Restoration | None = None,
     ) -> CompiledPlan:
         """Convert ``plan`` to a DataFrame without running it.
 
@@ -116,6 +123,7 @@ class SparkRuntime:
             plan: The plan.
             options: How the sources of a streaming job read, if this runtime starts its query.
             history: The history of the state in the checkpoint.
+            restoration: The savepoint with which the checkpoint began. None (default): there is none.
 
         Raises:
             PlanError: A source is not valid.
@@ -130,6 +138,7 @@ class SparkRuntime:
                 self._layout_of(plan),
                 self._state_key,
                 history,
+                restoration,
             )
         except PySparkException as error:
             raise job_failure(error, plan.job_name) from error
@@ -168,23 +177,26 @@ class SparkRuntime:
         with ExitStack() as stack:
             folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
             reports = stack.enter_context(folder)
-            job, compiled = self._prepare(plan, location, trigger, reports, options.allow_dropped_state)
+            job, compiled = self._prepare(plan, location, trigger, reports, options)
             self._start_query(job, compiled, plan.job_name, location, trigger)
             weakref.finalize(job, stack.pop_all().close)
         return job
 
     def _prepare(
-        self, plan: Plan, location: str, trigger: Trigger, reports: str, allow_dropped_state: bool
+        self, plan: Plan, location: str, trigger: Trigger, reports: str, options: RunOptions
     ) -> tuple[StreamingJob, CompiledPlan]:
         """Check the checkpoint, compile the plan and acquire the lease. ``reports``: The folder for reader reports."""
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
-            checkpoint = Checkpoint(self._spark, location, plan, layout, allow_dropped_state=allow_dropped_state)
+            checkpoint = Checkpoint(self._spark, location, plan, layout, options)
+            restoration = checkpoint.restoration
+            positions = {} if restoration is None else restoration.origin.sources
             archive = ReportArchive(checkpoint.folder, plan, reports)
-            archive.restore()
-        compiled = self.compile(plan, SourceOptions(reports, trigger.target_batch_ms), checkpoint.history)
+            archive.restore({uid: position.reports for uid, position in positions.items()})
+        source_options = SourceOptions(reports, trigger.target_batch_ms, positions)
+        compiled = self.compile(plan, source_options, checkpoint.history, restoration)
         with usable(f"The checkpoint_location {location}"):
-            lease, run = checkpoint.begin()
+            lease, run = checkpoint.begin(source_streams(plan))
         sinks = SinkWriter(plan, compiled.layout, compiled.packed, str(checkpoint.id), run)
         job = StreamingJob(
             self._spark,
@@ -196,6 +208,7 @@ class SparkRuntime:
             lease,
             self._clock,
             only_available=trigger.interval_ms is None,
+            state_key=self._state_key,
         )
         return job, compiled
 
@@ -230,19 +243,27 @@ def compile_plan(
     layout: Layout,
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
+    restoration: Restoration | None = None,
 ) -> CompiledPlan:
     """Convert ``plan`` to a DataFrame. Nothing runs, except to count rows of a batch DataFrame in a streaming job."""
     for operator in plan.operators:
         if operator.kind is OperatorKind.SOURCE:
             check_source(operator)
     registry = TypeRegistry.of(plan)
-    packed = pack_job(plan, layout, registry, state_key, history)
+    restores = restoration is not None and restoration.savepoint is not None
+    origin = restoration.origin.program if restoration is not None and restores else None
+    packed = pack_job(plan, layout, registry, state_key, history, origin)
     job_key = hashlib.sha256(packed).hexdigest()[:16]
     frames = source_frames(spark, plan, packed, job_key, clock, options)
+    if restoration is not None:
+        # Last, and in every run, because Spark logs the offsets of sources by their order.
+        ticks = tick(spark, packed, job_key, clock)
+        frames = frames.unionAll(restore_frames(spark, restoration.savepoint, layout, packed, ticks))
     for level in range(len(layout.levels)):
         frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
-    return CompiledPlan(layout, packed, frames, unchecked=reads_rows or len(layout.levels) > 1)
+    unchecked = reads_rows or len(layout.levels) > 1
+    return CompiledPlan(layout, packed, frames, unchecked=unchecked)
 
 
 def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:

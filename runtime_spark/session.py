@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from runtime_spark.layout import StateLayout
 
-__all__ = ("SESSION_SETTINGS", "starting")
+__all__ = ("SESSION_SETTINGS", "settings", "starting")
 
 SESSION_SETTINGS: Mapping[str, str] = MappingProxyType({"spark.python.unix.domain.socket.enabled": "true"})
 """Settings for the builder of your session that make micro-batches of small jobs faster."""
@@ -22,7 +22,7 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FOR_LOCAL_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # A query copies the session's settings when it starts. Two queries must not start with each other's settings.
-_STARTING = threading.Lock()
+_STARTING = threading.RLock()
 _MAP_SETTINGS = {
     # The only state store with maps.
     "spark.sql.streaming.stateStore.providerClass": (
@@ -57,18 +57,26 @@ def starting(
             file manager. None (default): the file manager does not change.
         state_layout: The state layout of the runtime.
     """
-    settings = {"spark.sql.shuffle.partitions": str(partitions)}
+    needed = {"spark.sql.shuffle.partitions": str(partitions)}
     if unchecked:
         # Spark rejects a second applyInPandasWithState in a query, and row ids, but it runs both correctly.
-        settings["spark.sql.streaming.unsupportedOperationCheck"] = "false"
+        needed["spark.sql.streaming.unsupportedOperationCheck"] = "false"
     if state_layout is StateLayout.MAP:
-        settings |= _MAP_SETTINGS
+        needed |= _MAP_SETTINGS
     with _STARTING:
         if checkpoint is not None and _is_local(spark, checkpoint) and spark.conf.get(_FILE_MANAGER, None) is None:
-            settings[_FILE_MANAGER] = _FOR_LOCAL_FILES
-        before = {name: spark.conf.get(name, None) for name in settings}
+            needed[_FILE_MANAGER] = _FOR_LOCAL_FILES
+        with settings(spark, needed):
+            yield
+
+
+@contextmanager
+def settings(spark: SparkSession, needed: Mapping[str, str]) -> Iterator[None]:
+    """Change settings of the session, for one thread at a time. The previous settings are restored afterwards."""
+    with _STARTING:
+        before = {name: spark.conf.get(name, None) for name in needed}
         try:
-            for name, value in settings.items():
+            for name, value in needed.items():
                 spark.conf.set(name, value)
             yield
         finally:

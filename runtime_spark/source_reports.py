@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from dsv2.errors import CorruptDataError
@@ -18,7 +19,7 @@ from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.sources.alignment import AlignmentBoard
 from dsv2.runtime.sources.offsets import Report
 
-__all__ = ("FileBoard", "ReportArchive", "ReportFile")
+__all__ = ("FileBoard", "ReportArchive", "ReportFile", "reports_as_of")
 
 _REPORTS = "dsv2/reports"
 
@@ -85,8 +86,10 @@ class ReportArchive:
         self._latest: dict[str, list[Report]] = {}
         self._archived: list[int] = []  # the micro-batches that have a file
 
-    def restore(self) -> None:
+    def restore(self, origin: Mapping[str, list[Report]] | None = None) -> None:
         """Pass the reports of the previous run to the planners. Call this before the query starts.
+
+        ``origin``: The reports in the savepoint with which the checkpoint began. None (default): it began without.
 
         Raises:
             CorruptDataError: The file of the reports is damaged.
@@ -94,9 +97,8 @@ class ReportArchive:
         if not self._files:
             return
         self._archived = self._checkpoint.numbers(_REPORTS, suffix=".json")
-        if not self._archived:
-            return
-        for uid, reports in self._read(self._archived[-1]).items():
+        found = _read(self._checkpoint, self._archived[-1]) if self._archived else origin or {}
+        for uid, reports in found.items():
             if uid in self._files:
                 self._latest[uid] = reports
                 self._files[uid].write(reports)
@@ -113,25 +115,36 @@ class ReportArchive:
         for uid, of_source in by_source.items():
             self._files[uid].write(of_source)
 
-    def _read(self, batch_id: int) -> dict[str, list[Report]]:
-        name = _name(batch_id)
-        try:
-            reports = from_json(self._checkpoint.read(name))["reports"]
-            if not all(isinstance(of_source, list) for of_source in reports.values()):
-                raise ValueError("it does not hold reports of sources")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                f"{self._checkpoint.place(name)} is damaged: {error}. It records the event time of the sources after "
-                f"micro-batch {batch_id}. Restore it from a backup, or delete it; readers then report it again."
-            ) from error
-        return dict(reports)
-
     def _archive(self, batch_id: int) -> None:
         entry = {"batch_id": batch_id, "reports": self._latest}
         self._checkpoint.write(_name(batch_id), to_json(entry))
         self._archived = [*(number for number in self._archived if number != batch_id), batch_id]
         while len(self._archived) > 2:
             self._checkpoint.delete(_name(self._archived.pop(0)))
+
+
+def reports_as_of(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
+    """Return the reports of each source on its last micro-batch up to ``batch_id``, one of the last two.
+
+    Raises:
+        CorruptDataError: The file of the reports is damaged.
+    """
+    archived = [number for number in checkpoint.numbers(_REPORTS, suffix=".json") if number <= batch_id]
+    return _read(checkpoint, archived[-1]) if archived else {}
+
+
+def _read(checkpoint: Folder, batch_id: int) -> dict[str, list[Report]]:
+    name = _name(batch_id)
+    try:
+        reports = from_json(checkpoint.read(name))["reports"]
+        if not all(isinstance(of_source, list) for of_source in reports.values()):
+            raise ValueError("it does not hold reports of sources")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"{checkpoint.place(name)} is damaged: {error}. It records the event time of the sources after "
+            f"micro-batch {batch_id}. Restore it from a backup, or delete it; readers then report it again."
+        ) from error
+    return dict(reports)
 
 
 def _name(batch_id: int) -> str:

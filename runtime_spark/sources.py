@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -15,6 +15,7 @@ from dsv2.clock import Clock
 from dsv2.context import RuntimeExecutionMode
 from dsv2.errors import ConfigurationError, SchemaError
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.savepoint.metadata import SourcePosition
 from dsv2.sources import DataFrameSource, IndexedSource, Source
 from dsv2.spi import ColumnarFunction
 from runtime_spark.closures import from_bytes, to_bytes
@@ -22,6 +23,7 @@ from runtime_spark.dataframe_source import DataFrameFrames
 from runtime_spark.failures import marked_failures
 from runtime_spark.frame_source import Feed, feed_for, frame_source_class
 from runtime_spark.indexed_feed import IndexedFeed, StartFeed, TickFeed
+from runtime_spark.placement import SourceStreams
 from runtime_spark.rows import ROW_SCHEMA, literal_rows, to_arrow
 from runtime_spark.schema import check_readable
 from runtime_spark.source_read import IndexRange
@@ -29,7 +31,7 @@ from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
 from runtime_spark.worker import load_job
 
-__all__ = ("SourceOptions", "check_source", "source_frames")
+__all__ = ("SourceOptions", "check_source", "source_frames", "source_streams", "tick")
 
 _STARTS = itertools.count()  # Spark warns when a name is registered again
 
@@ -41,10 +43,12 @@ class SourceOptions:
     Attributes:
         reports: The folder for reader reports. None (default): reports are not passed on.
         target_batch_ms: How long a micro-batch should take. None (default): only the limits of the sources apply.
+        positions: Where sources of a new job continue, by uid, if it begins with a savepoint.
     """
 
     reports: str | None = None
     target_batch_ms: int | None = None
+    positions: Mapping[str, SourcePosition] = field(default_factory=dict)
 
 
 def check_source(operator: Operator) -> None:
@@ -85,10 +89,9 @@ def _frames_of(
     source, streaming = operator.body, plan.mode is RuntimeExecutionMode.STREAMING
 
     def stream(feed: Feed) -> DataFrame:
-        feed = feed_for(plan, operator.id, feed)
-        name = f"dsv2_{job_key}_{operator.id}_{next(_STARTS)}"
-        spark.dataSource.register(frame_source_class(name, feed, packed, operator.id, clock))
-        return spark.readStream.format(name).load()
+        position = options.positions.get(operator.uid)
+        start = None if position is None else _own_offset(position)
+        return _stream(spark, feed_for(plan, operator.id, feed), packed, job_key, operator.id, clock, start)
 
     if isinstance(source, IndexedSource):
         if not streaming:
@@ -108,6 +111,49 @@ def _frames_of(
     if not streaming:
         return frames.batch()
     return frames.chunked(lambda count: stream(TickFeed(count)))
+
+
+def source_streams(plan: Plan) -> list[SourceStreams]:
+    """Return the sources of ``plan`` in the order in which Spark logs their offsets."""
+    return [
+        (operator.uid, 1 + _user_streams(operator))
+        for operator in plan.operators
+        if operator.kind is OperatorKind.SOURCE
+    ]
+
+
+def tick(spark: SparkSession, packed: bytes, job_key: str, clock: Clock) -> DataFrame:
+    """Return a stream that has one row, in the first micro-batch of its checkpoint."""
+    return _stream(spark, TickFeed(1), packed, job_key, 0, clock, None)
+
+
+def _user_streams(operator: Operator) -> int:
+    """The number of streams that the user's DataFrame reads."""
+    source = operator.body
+    dataframe = source.dataframe if isinstance(source, DataFrameSource) else None
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+        return 0
+    leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()  # not public
+    return sum(leaves.apply(place).isStreaming() for place in range(leaves.size()))
+
+
+def _own_offset(position: SourcePosition) -> dict[str, Any]:
+    """Without the offsets of the user's streams, which only their own options can set."""
+    return {name: value for name, value in position.offset.items() if name != "streams"}
+
+
+def _stream(
+    spark: SparkSession,
+    feed: Feed,
+    packed: bytes,
+    job_key: str,
+    operator_id: int,
+    clock: Clock,
+    start: dict[str, Any] | None,
+) -> DataFrame:
+    name = f"dsv2_{job_key}_{operator_id}_{next(_STARTS)}"
+    spark.dataSource.register(frame_source_class(name, feed, packed, operator_id, clock, start))
+    return spark.readStream.format(name).load()
 
 
 def _split_feed(source: Source[Any, Any, Any], plan: Plan, operator: Operator, options: SourceOptions) -> SplitFeed:

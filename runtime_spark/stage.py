@@ -23,11 +23,22 @@ from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import Control
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.operator.subtask_restore import SubtaskRestore
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.page_store import PageStores, in_blob
 from runtime_spark.closures import from_bytes
 from runtime_spark.failures import marked_failures
-from runtime_spark.rows import COLUMNS, ORDER_CHANNEL, OUTPUT_BYTES, FrameEncoder, Row, decode_frame, to_arrow
+from runtime_spark.rows import (
+    COLUMNS,
+    ORDER_CHANNEL,
+    OUTPUT_BYTES,
+    RESTORE_CHANNEL,
+    FrameEncoder,
+    Row,
+    decode_frame,
+    to_arrow,
+)
+from runtime_spark.savepoint.row_payload import decode_rows
 from runtime_spark.source_read import ReadOrder, SourceRead
 from runtime_spark.state_history import Journal, StateSeal
 from runtime_spark.state_limit import check_state_size
@@ -121,20 +132,17 @@ def _run_subtask(
     job: WorkerJob, head: int, index: int, frames: Iterator[pd.DataFrame], state: SlotState
 ) -> Iterator[list[Row]]:
     with marked_failures(), patient_collector(), _limit(job):
-        rows: list[tuple[int, int, bytes]] = []
-        for frame in frames:
-            rows.extend(zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True))
-        rows.sort(key=lambda row: row[:2])
         run = _SubtaskRun(job, head, index, state.now_ms, state.page_stores, sampled=True)
         place, key = (job.plan.operators[head].uid, index), job.signing_key
         seal = StateSeal(job.history, place, run.owner, batch_id(), state.journal, key)
         before = seal.open(state.read())
         if before is not None:
             run.subtask.restore(before)
-        else:
-            run.subtask.open()
+        rows = list(run.restore_from(frames))
+        if before is None:
+            run.open()
+        rows.sort(key=lambda row: row[:2], reverse=True)
         run.subtask.begin_batch()
-        rows.reverse()
         while rows:
             yield from run.receive(*rows.pop())  # frees each payload when it has been processed
         yield from run.receive_rest()
@@ -210,10 +218,33 @@ class _SubtaskRun:
         self._codec = job.codec()
         self._sampler = KeySampler(job.plan, head, self._codec) if sampled else None
         self._readings: list[SourceRead] = []
+        self._restoring: SubtaskRestore | None = None
         self._encoder = FrameEncoder(job.plan, job.layout, self._codec)
         self.owner = f"{job.plan.operators[head]}, subtask {index}"
         stores = page_stores(self._codec)
         self.subtask: Subtask = job.new_subtask(head, index, self._encoder, self._codec, now_ms, stores)
+
+    def restore_from(self, frames: Iterable[pd.DataFrame]) -> Iterator[tuple[int, int, bytes]]:
+        """Load state from a savepoint as it arrives, and return the other rows: seq, channel and payload."""
+        for frame in frames:
+            for row in zip(frame["seq"].tolist(), frame["channel"].tolist(), frame["payload"], strict=True):
+                if row[1] == RESTORE_CHANNEL:
+                    self._load(row[2])
+                else:
+                    yield row
+
+    def _load(self, payload: bytes) -> None:
+        if self._restoring is None:
+            self._restoring = self.subtask.begin_restore(self._job.succession(self._codec))
+        for uid, row in decode_rows(payload, self._codec, f"State of {self.owner} in a savepoint"):
+            self._restoring.add(uid, [row])
+
+    def open(self) -> None:
+        """Open the subtask, or complete it if its state came from a savepoint."""
+        if self._restoring is None:
+            self.subtask.open()
+        else:
+            self._restoring.finish()
 
     def receive(self, seq: int, channel: int, payload: bytes) -> Iterator[list[Row]]:
         """Process a row. Rows arrive in the order of ``seq`` and ``channel``."""

@@ -8,7 +8,7 @@ or newer than the offsets, or belongs to another job.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
@@ -22,7 +22,7 @@ from dsv2.graph import Plan
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.runtime.serde.codec import SIGNED_HEADER_BYTES
 
-__all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written")
+__all__ = ("JOURNAL_LENGTH", "Journal", "StateHistory", "StateLedger", "StateSeal", "Written", "written_as_of")
 
 JOURNAL_LENGTH = 32
 _HEADER = struct.Struct("<4s16sqHI")
@@ -58,7 +58,7 @@ class StateLedger:
         heads = [plan.operators[head] for head in plan.chains]
         self._places = [(head.uid, subtask) for head in heads for subtask in range(head.parallelism)]
         self._entries = set(checkpoint.numbers(_STATES, suffix=".json"))
-        self._written = self._read(first_batch - 1)
+        self._written = written_as_of(checkpoint, self._places, first_batch - 1)
 
     @property
     def written(self) -> Written:
@@ -84,19 +84,26 @@ class StateLedger:
         self._checkpoint.delete(_name(batch_id))
         self._entries.discard(batch_id)
 
-    def _read(self, batch_id: int) -> Written:
-        if batch_id < 0:
-            return dict.fromkeys(self._places)
-        if batch_id not in self._entries:
-            return dict.fromkeys(self._places, batch_id)
-        try:
-            by_uid = from_json(self._checkpoint.read(_name(batch_id)))["written"]
-            return {(uid, subtask): _number(by_uid[uid][subtask]) for uid, subtask in self._places}
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise CorruptDataError(
-                f"{self._checkpoint.place(_name(batch_id))} is damaged: {error!r}. It records in which micro-batch the "
-                f"state of each subtask was last written. Restore it from a backup."
-            ) from error
+
+def written_as_of(checkpoint: Folder, places: Iterable[Place], batch_id: int) -> Written:
+    """Return which micro-batch last wrote the state of each of ``places``, after the micro-batch ``batch_id``.
+
+    Raises:
+        CorruptDataError: The entry is damaged.
+    """
+    if batch_id < 0:
+        return dict.fromkeys(places)
+    data = checkpoint.read(_name(batch_id))
+    if data is None:
+        return dict.fromkeys(places, batch_id)
+    try:
+        by_uid = from_json(data)["written"]
+        return {(uid, subtask): _number(by_uid[uid][subtask]) for uid, subtask in places}
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise CorruptDataError(
+            f"{checkpoint.place(_name(batch_id))} is damaged: {error!r}. It records in which micro-batch the state of "
+            f"each subtask was last written. Restore it from a backup."
+        ) from error
 
 
 def _name(batch_id: int) -> str:

@@ -14,8 +14,11 @@ from pyspark import TaskContext
 
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, OperatorKind, Plan
+from dsv2.program.description import Description
 from dsv2.runtime.operator.job_context import JobContext
 from dsv2.runtime.operator.subtask import Subtask
+from dsv2.runtime.operator.subtask_restore import Succession
+from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.page_store import PageStores, in_blob
@@ -36,7 +39,10 @@ _ALLOCATIONS = 200_000
 
 @dataclass(frozen=True)
 class WorkerJob:
-    """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes."""
+    """A job as the workers see it: without sinks; functions, and sources that subtasks read themselves, as bytes.
+
+    ``origin``: The program that wrote the savepoint that the run restores.
+    """
 
     plan: Plan
     layout: Layout
@@ -45,11 +51,28 @@ class WorkerJob:
     sources: dict[int, bytes]
     state_key: StateKey | None = None
     history: StateHistory | None = None
+    origin: Description | None = None
 
     @cached_property
     def source_functions(self) -> dict[int, ProcessFunction]:
         """The functions chained to sources. They have no state, so one object of each is enough."""
         return {op.id: from_bytes(self.functions[op.id]) for op in self.plan.chained_to_sources}
+
+    @cached_property
+    def whole_plan(self) -> Plan:
+        """The plan with its functions, which only a restore needs. They are never called."""
+        operators = (
+            dataclasses.replace(operator, body=from_bytes(self.functions[operator.id]))
+            if operator.id in self.functions
+            else operator
+            for operator in self.plan.operators
+        )
+        return dataclasses.replace(self.plan, operators=tuple(operators))
+
+    def succession(self, codec: Codec) -> Succession:
+        """Return how the subtasks continue those of the savepoint that the run restores."""
+        assert self.origin is not None
+        return ProgramSuccession(self.whole_plan, self.origin, codec)
 
     @property
     def signing_key(self) -> bytes | None:
@@ -83,7 +106,8 @@ class WorkerJob:
         functions: dict[int, ProcessFunction] = {
             operator.id: from_bytes(self.functions[operator.id]) for operator in self.plan.chains[head]
         }
-        return Subtask(self.plan, head, index, functions, context, encoder.emit)
+        plan = self.plan if self.origin is None else self.whole_plan
+        return Subtask(plan, head, index, functions, context, encoder.emit)
 
 
 def pack_job(
@@ -92,8 +116,18 @@ def pack_job(
     registry: TypeRegistry,
     state_key: StateKey | None = None,
     history: StateHistory | None = None,
+    origin: Description | None = None,
 ) -> bytes:
-    """Pickle the job for ``load_job``. ``history``: The history of the state in its checkpoint."""
+    """Pickle the job for ``load_job``.
+
+    Args:
+        plan: The plan.
+        layout: Its layout.
+        registry: The data classes of the job.
+        state_key: Signs state.
+        history: The history of the state in its checkpoint.
+        origin: The program that wrote the savepoint that the run restores. None (default): it restores none.
+    """
     functions = {
         operator.id: to_bytes(operator.body)
         for operator in plan.operators
@@ -102,7 +136,7 @@ def pack_job(
     sources = {source: to_bytes(plan.operators[source].body) for source in plan.read_by}
     operators = tuple(_without_body(operator) for operator in plan.operators)
     bare = dataclasses.replace(plan, operators=operators, registered_types=())
-    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history))
+    packed: bytes = to_bytes(WorkerJob(bare, layout, registry, functions, sources, state_key, history, origin))
     return packed
 
 

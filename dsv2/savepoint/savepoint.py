@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
-from dsv2.folders import Folder, LocalFolder
+from dsv2.folders import Folder, LocalFolder, literal_path
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
@@ -155,7 +155,8 @@ class StateTable:
         """Return the table as a Spark ``DataFrame``, which is read when it is used."""
         if self._table is None:
             return spark.createDataFrame([], "subtask int")
-        return spark.read.parquet(self._folder.uri(self._table.folder)).select(*self._columns(self._table))
+        path = literal_path(self._folder.uri(self._table.folder))
+        return spark.read.parquet(path).select(*self._columns(self._table))
 
     def __repr__(self) -> str:
         return f"<{self._shown}>"

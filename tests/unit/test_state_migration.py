@@ -261,7 +261,7 @@ def test_rescaled_subtask_state_keeps_its_version() -> None:
     job.use(state, "a", set_to([1, 2]))
     plan = job.driver._plan
     codec = Codec(TypeRegistry.of(plan))
-    first, second = rescale([job.driver.subtask.snapshot()], [operator_named(plan, "f")], 2, codec)
+    first, second = rescale([job.driver.subtask.snapshot()], [operator_named(plan, "f")], 2, codec, plan.declarations)
     newer = replace(state, version=4, migrate=noting)
     for blob, expected in ((first, [(1, 3)]), (second, [(2, 3)])):
         job.restart_from(blob, newer)

@@ -16,7 +16,7 @@ from dsv2.columnar import Columnar, WholeNumbers
 from dsv2.errors import CorruptDataError
 from dsv2.runtime.serde import nodes
 from dsv2.runtime.serde.data_types import DataTypes
-from dsv2.runtime.serde.layouts import EnumLayout, RecordLayout, SubclassLayout
+from dsv2.runtime.serde.layouts import ClassLayout, EnumLayout, RecordLayout, SubclassLayout
 from dsv2.runtime.serde.nodes import ATOMIC, MAX_DEPTH, Node
 from dsv2.runtime.serde.values import CONTAINERS, PLAIN_CLASSES
 
@@ -24,6 +24,7 @@ __all__ = ("ColumnDecoder",)
 
 _CONTAINERS: Final = {container.name: container for container in CONTAINERS.values()}
 _SEQUENCES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {"tuple": tuple, "frozenset": frozenset}
+_FORMS: Final[Mapping[int, type[ClassLayout]]] = {nodes.RECORDS: RecordLayout, nodes.SUBCLASSES: SubclassLayout}
 
 
 class ColumnDecoder:
@@ -127,37 +128,31 @@ class ColumnDecoder:
         return list(map(dict, map(zip, repeat(names), zip(*map(self._decode, columns), strict=True))))
 
     def _records(self, name: str, fields: list[str], columns: list[Node]) -> list[Any]:
-        layout = self._layout_named(name)
-        if not isinstance(layout, RecordLayout):
-            raise CorruptDataError(f"{name} was a class with fields and no longer is.")
+        layout = self._layout_named(name, RecordLayout)
         return layout.build(fields, list(map(self._decode, columns)))
 
     def _objects(self, name: str, attributes: Node) -> list[Any]:
-        layout = self._layout_named(name)
+        layout = self._layout_named(name, ClassLayout)
         held = self._decode(attributes)
         values = layout.blanks(len(held))
         layout.assign(values, _dicts_only(held))
         return values
 
     def _subclasses(self, name: str, plain: Node, attributes: Node) -> list[Any]:
-        layout = self._layout_named(name)
-        if not isinstance(layout, SubclassLayout):
-            raise CorruptDataError(f"{name} was a subclass of a built-in type and no longer is.")
+        layout = self._layout_named(name, SubclassLayout)
         values = list(map(layout.build, self._decode(plain)))
         layout.assign(values, _dicts_only(self._decode(attributes)))
         return values
 
     def _enums(self, name: str, members: Node) -> list[Any]:
-        layout = self._layout_named(name)
-        if not isinstance(layout, EnumLayout):
-            raise CorruptDataError(f"{name} was an enumeration and no longer is.")
+        layout = self._layout_named(name, EnumLayout)
         return list(map(layout.build, self._decode(members)))
 
     def _converted(self, name: str, parts: Node) -> list[Any]:
         return self._converter_named(name).build_all(self._decode(parts))
 
     def _classes(self, names: list[str]) -> list[Any]:
-        return [PLAIN_CLASSES.get(name) or self._layout_named(name).kind for name in names]
+        return [PLAIN_CLASSES.get(name) or self._layout_named(name, ClassLayout).kind for name in names]
 
     def _named(self, kind: str, names: list[str]) -> list[Any]:
         find = self._references.get(kind)
@@ -175,7 +170,7 @@ class ColumnDecoder:
         for name, _, count, node in reversed(runs):
             blanks, end = self._graph[end - count : end], end - count
             if name in _CONTAINERS or ":" in name:
-                self._fill(name, blanks, self._decode(node))
+                self._fill(name, blanks, node)
         return self._decode(root)
 
     def _blanks(self, name: str, header: Node, count: int, node: Node) -> list[Any]:
@@ -183,24 +178,29 @@ class ColumnDecoder:
             (of_all,) = self._decode(header)
             return [_CONTAINERS[name].blank(of_all) for _ in range(count)]
         if ":" in name:
-            return self._layout_named(name).blanks(count)
+            return self._shared(name, node).blanks(count)
         values = self._decode(node)  # built from plain values, so it contains no other object of the graph
         if len(values) != count:
             raise CorruptDataError("The objects of a graph and their contents differ in number.")
         return values
 
-    def _fill(self, name: str, blanks: list[Any], values: list[Any]) -> None:
-        """Copy the contents of ``values`` to ``blanks``, to which other objects already refer."""
+    def _fill(self, name: str, blanks: list[Any], node: Node) -> None:
+        """Decode the contents of ``blanks``, to which other objects already refer."""
+        values = self._decode(node)
         container = _CONTAINERS.get(name)
         if container is not None:
             for blank, value in zip(blanks, values, strict=True):
                 container.fill(blank, value)
             return
-        layout = self._layout_named(name)
+        layout = self._shared(name, node)
         if isinstance(layout, SubclassLayout):
             for blank, value in zip(blanks, values, strict=True):
                 layout.fill(blank, layout.plain(value))
         layout.assign(blanks, list(map(layout.attributes, values)))
+
+    def _shared(self, name: str, node: Node) -> ClassLayout:
+        """Return the layout of a class of objects to which others may refer. ``node``: Their contents."""
+        return self._layout_named(name, _FORMS.get(node[0], ClassLayout), shared=True)
 
     def _placed(self, places: list[int]) -> list[Any]:
         if places and min(places) < 0:

@@ -21,8 +21,17 @@ from typing_extensions import is_protocol
 from dsv2.errors import ConfigurationError, CorruptDataError, SerializationError
 from dsv2.functions import ProcessFunction
 from dsv2.graph import Operator, Plan, RegisteredType
+from dsv2.runtime.serde.data_types import L
 from dsv2.runtime.serde.former_names import current_name
-from dsv2.runtime.serde.layouts import ClassLayout, layout_of, name_of, shown
+from dsv2.runtime.serde.layouts import (
+    ClassLayout,
+    EnumLayout,
+    RecordLayout,
+    SubclassLayout,
+    layout_of,
+    name_of,
+    shown,
+)
 from dsv2.runtime.serde.nodes import ATOMIC
 from dsv2.runtime.serde.values import CONTAINERS, Converter, converter_named, converter_of
 from dsv2.sinks import Sink
@@ -50,6 +59,11 @@ _OURS = (  # a function may emit them as records or store them in a field
     *(WatermarkHandlingResult, WatermarkHandlingStrategy),
 )
 _PLAIN = {*ATOMIC, *CONTAINERS, tuple, frozenset, object, type}
+_FORMS: dict[type[ClassLayout], str] = {
+    RecordLayout: "a class with fields",
+    SubclassLayout: "a subclass of a built-in type",
+    EnumLayout: "an enumeration",
+}
 
 
 class TypeRegistry:
@@ -106,8 +120,12 @@ class TypeRegistry:
             found = self._by_class[kind] = self._new_layout(kind)
         return found
 
-    def layout_named(self, name: str) -> ClassLayout:
-        """Return how values of the class ``name`` are decoded. Raises ``CorruptDataError`` if the job lacks it."""
+    def layout_named(self, name: str, form: type[L], *, shared: bool = False) -> L:
+        """Return how values of the class ``name`` are decoded.
+
+        Raises:
+            CorruptDataError: The job lacks the class, or its layout is not ``form``.
+        """
         found = self._by_name.get(name)
         if found is None:
             kind = self.find(*self._current(name).partition(":")[::2])
@@ -115,6 +133,8 @@ class TypeRegistry:
                 found = self._by_name[name] = layout_of(kind)
             except SerializationError as error:
                 raise CorruptDataError(f"The bytes name {shown(kind)}. {error}") from error
+        if not isinstance(found, form):
+            raise CorruptDataError(f"{name} was {_FORMS[form]} and no longer is.")
         return found
 
     def converter_named(self, name: str) -> Converter:

@@ -15,7 +15,7 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import Domain
 from dsv2.runtime.state.page_store import BlobPages, PageStores
 
-__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "key_rows", "pane_rows", "part_rows", "rows_of")
+__all__ = ("PARTS", "TIMERS", "RowKind", "StateRow", "StoredPages", "StoredState", "rows_of")
 
 PARTS = (
     "fields",
@@ -113,27 +113,69 @@ def rows_of(
     Raises:
         CorruptDataError: The blob or a page is damaged, or a page is missing.
     """
-    state, edges = codec.unseal(BlobKind.STATE, blob, owner)
-    for uid, snapshot in state.items():
-        for row in _operator_rows(uid, snapshot, subtask, codec, owner, stores):
+    state = StoredState(blob, subtask, codec, owner)
+    yield from state.rows()
+    for name, pages in state.pages.items():
+        for payload in _payloads(name, owner, pages, stores):
+            yield from state.page_rows(name, payload)
+
+
+class StoredPages(NamedTuple):
+    """The pages of one map.
+
+    Attributes:
+        uid: The operator.
+        pane: The pane whose keys they hold; None for the keys of the operator.
+        number: The number of pages.
+        in_blob: The pages that are in the state blob.
+    """
+
+    uid: str
+    pane: int | None
+    number: int
+    in_blob: Mapping[int, bytes]
+
+
+class StoredState:
+    """The state of a subtask whose pages may be stored separately. Parameters and errors are those of ``rows_of``.
+
+    Attributes:
+        pages: The pages, by the name of their map.
+    """
+
+    def __init__(self, blob: bytes, subtask: int, codec: Codec, owner: str) -> None:
+        self._state, self._edges = codec.unseal(BlobKind.STATE, blob, owner)
+        self._subtask = subtask
+        self._codec = codec
+        self._owner = owner
+        self.pages: dict[str, StoredPages] = {}
+        for uid, snapshot in self._state.items():
+            _, keys, _, panes = snapshot["store"]
+            self.pages[f"{uid}/keys"] = StoredPages(uid, None, *keys)
+            for slot, (*_, (_, of_pane)) in panes.items():
+                self.pages[f"{uid}/pane/{slot}"] = StoredPages(uid, slot, *of_pane)
+
+    def rows(self) -> Iterator[tuple[str, StateRow]]:
+        """Return the rows that are not in pages, each with the uid of its operator."""
+        for uid, snapshot in self._state.items():
+            for row in _part_rows(snapshot, self._subtask, self._codec):
+                yield uid, row
+        for name, position in self._edges.items():
+            value = self._codec.dumps((name, position))
+            yield name[0], StateRow(self._subtask, RowKind.EDGE, None, None, value)
+
+    def page_rows(self, name: str, payload: bytes) -> Iterator[tuple[str, StateRow]]:
+        """Return the rows of a page of the map ``name``, each with the uid of its operator."""
+        uid, pane, _, _ = self.pages[name]
+        if pane is None:
+            rows = _key_rows(payload, self._subtask, self._codec, self._owner)
+        else:
+            rows = _pane_rows(payload, pane, self._subtask, self._codec, self._owner)
+        for row in rows:
             yield uid, row
-    for name, position in edges.items():
-        yield name[0], StateRow(subtask, RowKind.EDGE, None, None, codec.dumps((name, position)))
 
 
-def _operator_rows(
-    uid: str, snapshot: Mapping[str, Any], subtask: int, codec: Codec, owner: str, stores: PageStores | None
-) -> Iterator[StateRow]:
-    yield from part_rows(snapshot, subtask, codec)
-    _, pages, _, panes = snapshot["store"]
-    for payload in _payloads(f"{uid}/keys", owner, pages, stores):
-        yield from key_rows(payload, subtask, codec, owner)
-    for slot, (*_, (_, pages_of_pane)) in panes.items():
-        for payload in _payloads(f"{uid}/pane/{slot}", owner, pages_of_pane, stores):
-            yield from pane_rows(payload, slot, subtask, codec, owner)
-
-
-def part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterator[StateRow]:
+def _part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterator[StateRow]:
     """Return the rows of ``OperatorTask.snapshot`` that do not belong to keys."""
     for name in PARTS:
         yield StateRow(subtask, RowKind.PART, name, None, codec.dumps(snapshot[name]))
@@ -144,23 +186,24 @@ def part_rows(snapshot: Mapping[str, Any], subtask: int, codec: Codec) -> Iterat
         yield StateRow(subtask, RowKind.PANE, str(slot), None, codec.dumps((deadline, by_event, layout)))
 
 
-def key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+def _key_rows(payload: bytes, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
     """Return the rows of one page of keys."""
     keys, names, *columns = codec.loads_columns(payload, owner)
-    encoded = {key: codec.dumps(key) for key in keys}
-    without_value = dict.fromkeys(keys)
+    encoded = list(map(codec.dumps, keys))
+    without_value = dict.fromkeys(encoded)
     for name, holders, values in zip(names, columns[::2], columns[1::2], strict=True):
-        for key, value in zip(holders or keys, values, strict=True):
+        of_values = map(codec.dumps, holders) if holders else encoded
+        for key, value in zip(of_values, values, strict=True):
             without_value.pop(key, None)
             if name is None:
-                yield from _entry_rows(value, subtask, codec, encoded[key])
+                yield from _entry_rows(value, subtask, codec, key)
             else:
-                yield StateRow(subtask, RowKind.KEYED, name, encoded[key], codec.dumps(value))
+                yield StateRow(subtask, RowKind.KEYED, name, key, codec.dumps(value))
     for key in without_value:
-        yield StateRow(subtask, RowKind.KEY, None, encoded[key], None)
+        yield StateRow(subtask, RowKind.KEY, None, key, None)
 
 
-def pane_rows(payload: bytes, slot: int, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
+def _pane_rows(payload: bytes, slot: int, subtask: int, codec: Codec, owner: str) -> Iterator[StateRow]:
     """Return the rows of one page of the pane ``slot``."""
     for key, value in zip(*codec.loads_columns(payload, owner), strict=True):
         yield StateRow(subtask, RowKind.IN_PANE, str(slot), codec.dumps(key), codec.dumps(value))
@@ -179,13 +222,10 @@ def _entry_rows(entry: Mapping[Any, Any], subtask: int, codec: Codec, key: bytes
         yield StateRow(subtask, RowKind.ENTRY, None, key, codec.dumps(others))
 
 
-def _payloads(
-    name: str, owner: str, stored: tuple[int, Mapping[int, bytes]], stores: PageStores | None
-) -> Iterator[bytes]:
-    count, pages = stored
+def _payloads(name: str, owner: str, pages: StoredPages, stores: PageStores | None) -> Iterator[bytes]:
     store = BlobPages() if stores is None else stores(name, owner)
-    store.restore(pages)
-    for number in range(count):
+    store.restore(pages.in_blob)
+    for number in range(pages.number):
         payload = store.get(number)
         if payload is None:
             raise CorruptDataError(f"{owner}: page {number} is missing.")

@@ -1,0 +1,71 @@
+"""Records in a checkpoint where a job has its state and its offsets, for savepoints taken without the program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dsv2.errors import CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import Folder
+from dsv2.graph import Plan
+from dsv2.program.checked_json import from_json, to_json
+from runtime_spark.layout import Layout
+
+__all__ = ("Placement", "SourceStreams")
+
+_NAME = "dsv2/placement.json"
+
+SourceStreams = tuple[str, int]
+"""The uid of a source, and the number of Spark's streams that it consists of."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a job has its state and its offsets.
+
+    Attributes:
+        slots: The slot of each subtask, by the uid of the operator at the head of its chain.
+        streams: The sources in the order of Spark's offset log.
+    """
+
+    slots: Mapping[str, Sequence[int]]
+    streams: Sequence[SourceStreams]
+
+    @staticmethod
+    def of(plan: Plan, layout: Layout, streams: Sequence[SourceStreams]) -> Placement:
+        """Return the placement of a job. ``streams``: Its sources, in the order in which the query reads them."""
+        heads = [plan.operators[head] for head in plan.chains]
+        return Placement({head.uid: layout.slots_of(head) for head in heads}, list(streams))
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """slot -> (uid, subtask)."""
+        return {slot: (uid, subtask) for uid, slots in self.slots.items() for subtask, slot in enumerate(slots)}
+
+    def write(self, checkpoint: Folder) -> None:
+        """Write it before a run begins."""
+        checkpoint.write(_NAME, to_json({"slots": self.slots, "streams": self.streams}))
+
+    @staticmethod
+    def read(checkpoint: Folder) -> Placement:
+        """Read the placement of the last run.
+
+        Raises:
+            IncompatibleCheckpointError: The checkpoint has none.
+            CorruptDataError: The file is damaged.
+        """
+        data = checkpoint.read(_NAME)
+        if data is None:
+            raise IncompatibleCheckpointError(
+                f"The checkpoint {checkpoint.path} has no {_NAME}, which this version of dsv2 writes when a job "
+                f"starts. Start the job once from this checkpoint, and stop it with a savepoint."
+            )
+        try:
+            entry = from_json(data)
+            streams = [(str(uid), int(count)) for uid, count in entry["streams"]]
+            return Placement({uid: list(map(int, slots)) for uid, slots in entry["slots"].items()}, streams)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(
+                f"{checkpoint.place(_NAME)} is damaged: {error!r}. Start the job once from this checkpoint, which "
+                f"writes the file again, and stop it with a savepoint."
+            ) from error

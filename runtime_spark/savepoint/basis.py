@@ -1,0 +1,134 @@
+"""What a savepoint takes from the files of a checkpoint: everything but the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from dsv2.errors import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import Folder
+from dsv2.program.description import Description
+from dsv2.savepoint.metadata import SourcePosition
+from runtime_spark.checkpoint_log import beginning_of, offsets_of
+from runtime_spark.manifest import Manifest, read_checkpoint_id, read_manifest
+from runtime_spark.notes import NoteBook, Notes
+from runtime_spark.placement import Placement
+from runtime_spark.source_reports import reports_as_of
+from runtime_spark.state_history import StateHistory, written_as_of
+
+__all__ = ("SavepointBasis", "read_basis")
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class SavepointBasis:
+    """A checkpoint as of its last committed micro-batch.
+
+    Attributes:
+        checkpoint: The checkpoint.
+        checkpoint_id: Its id.
+        batch_id: The micro-batch.
+        manifest: The manifest of the first start.
+        notes: The notes.
+        placement: Where the state and the offsets are.
+        history: The state after the micro-batch.
+        sources: The positions of the sources, by uid.
+    """
+
+    checkpoint: Folder
+    checkpoint_id: UUID
+    batch_id: int
+    manifest: Manifest
+    notes: Notes
+    placement: Placement
+    history: StateHistory
+    sources: dict[str, SourcePosition]
+
+    @property
+    def programs(self) -> list[Description]:
+        """The programs that wrote the state, the last one last."""
+        return [self.manifest["program"], *self.notes.programs]
+
+    @property
+    def job_name(self) -> str:
+        """The name of the job."""
+        return str(self.programs[-1]["job_name"])
+
+
+def read_basis(checkpoint: Folder) -> SavepointBasis:
+    """Read the files of a checkpoint. A job may be running from it.
+
+    Raises:
+        ConfigurationError: The folder is not a checkpoint, or no micro-batch is complete.
+        IncompatibleCheckpointError: The checkpoint was written by another version.
+        CorruptDataError: A file is damaged.
+    """
+    for attempt in range(_ATTEMPTS):
+        last = beginning_of(checkpoint).batch_id - 1
+        try:
+            basis = _read(checkpoint, last)
+        except (CorruptDataError, IncompatibleCheckpointError):
+            if attempt == _ATTEMPTS - 1:
+                raise
+            continue  # a running job may have replaced the file
+        if beginning_of(checkpoint).batch_id - 1 == last:
+            break
+    return basis
+
+
+def _read(checkpoint: Folder, last: int) -> SavepointBasis:
+    manifest = read_manifest(checkpoint)
+    if manifest is None or last < 0:
+        raise ConfigurationError(
+            f"{checkpoint.path} is not a checkpoint with a complete micro-batch, so there is no state for a savepoint."
+        )
+    note_book = NoteBook(checkpoint)
+    note_book.read()
+    placement = Placement.read(checkpoint)
+    checkpoint_id = read_checkpoint_id(checkpoint)
+    written = written_as_of(checkpoint, placement.addresses.values(), last)
+    return SavepointBasis(
+        checkpoint,
+        checkpoint_id,
+        last,
+        manifest,
+        note_book.notes,
+        placement,
+        StateHistory(checkpoint_id, last + 1, written),
+        _positions(checkpoint, placement, last),
+    )
+
+
+def _positions(checkpoint: Folder, placement: Placement, last: int) -> dict[str, SourcePosition]:
+    reports = reports_as_of(checkpoint, last)
+    lines = iter(offsets_of(checkpoint, last))
+    positions = {}
+    for uid, count in placement.streams:
+        offset = _offset([next(lines, None) for _ in range(count)])
+        if offset is not None:
+            positions[uid] = SourcePosition(offset, reports.get(uid, []))
+    return positions
+
+
+def _offset(lines: Sequence[str | None]) -> dict[str, Any] | None:
+    """Return the offset of a source; None if it has not begun.
+
+    A streaming DataFrame has the offsets of its streams, and one of the stream that opens its channels.
+    """
+    *streams, own = lines
+    offset: dict[str, Any] | None = None if own is None else json.loads(own)
+    if not streams or offset is None:
+        return offset
+    return {**offset, "streams": list(_decoded(streams))}
+
+
+def _decoded(streams: Sequence[str | None]) -> Iterator[Any]:
+    for line in streams:
+        try:
+            yield None if line is None else json.loads(line)
+        except ValueError:  # offsets of other sources need not be JSON
+            yield line

@@ -1,0 +1,102 @@
+"""``create_savepoint``: takes a savepoint from a checkpoint."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
+from dsv2.savepoint.metadata import Origin, SavepointInfo, write_info
+from dsv2.savepoint.writer import check_unused
+from runtime_spark.failures import job_failure, usable
+from runtime_spark.folders import open_folder
+from runtime_spark.layout import StateLayout
+from runtime_spark.savepoint.basis import SavepointBasis, read_basis
+from runtime_spark.savepoint.state_entries import state_entries
+from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
+from runtime_spark.savepoint.tables import file_digests, write_tables
+from runtime_spark.state_key import StateKey
+from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
+from runtime_spark.versions import check_spark
+
+__all__ = ("check_unused_path", "create_savepoint")
+
+
+def create_savepoint(
+    checkpoint_location: str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    spark: SparkSession,
+    state_key: StateKey | None = None,
+) -> str:
+    """Take a savepoint from a checkpoint, as of its last committed micro-batch. The program is not needed.
+
+    The job may have been stopped, have crashed, or be running. To start from the savepoint: ``execute(...,
+    savepoint=path)``.
+
+    Args:
+        checkpoint_location: The checkpoint.
+        path: A folder that does not exist or is empty, on any file system that Spark can reach.
+        spark: The session.
+        state_key: The key of the job, if its state is signed.
+
+    Returns:
+        The path of the savepoint.
+
+    Raises:
+        ConfigurationError: ``path`` is not empty, or ``checkpoint_location`` is not a checkpoint with state.
+        IncompatibleCheckpointError: The checkpoint was written by another version of dsv2.
+        CorruptDataError: A file of the checkpoint or the state in it is damaged.
+        JobError: Spark cannot read the state or write the savepoint.
+
+    Source: Flink ``flink savepoint``.
+    """
+    if not isinstance(spark, SparkSession):
+        raise ConfigurationError(f"spark=... must be a SparkSession, got {type(spark).__name__}.")
+    check_spark(spark)
+    folder = check_unused_path(spark, path)
+    with usable(f"The checkpoint_location {fspath(checkpoint_location)}"):
+        checkpoint = open_folder(spark, fspath(checkpoint_location))
+        basis = read_basis(checkpoint)
+        check_state_metadata(checkpoint)
+        relocate_state_metadata(checkpoint)
+    try:
+        _write(spark, basis, folder, state_key)
+    except Exception as error:
+        raise job_failure(error, basis.job_name) from error
+    return folder.path
+
+
+def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:
+    """Open the folder of a new savepoint. Raises ``ConfigurationError`` if it is in use."""
+    with usable(f"The path {fspath(path)} of the savepoint"):
+        folder = open_folder(spark, fspath(path))
+        check_unused(folder)
+    return folder
+
+
+def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key: StateKey | None) -> None:
+    in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
+    make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
+    rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        tables = write_tables(rows, folder, basis.programs[-1])
+    finally:
+        rows.unpersist()
+    info = SavepointInfo(
+        str(uuid4()),
+        Origin(basis.job_name, str(basis.checkpoint_id), basis.batch_id),
+        basis.programs,
+        tables,
+        basis.sources,
+        {},
+        file_digests(spark, folder, tables),
+        basis.notes.keys,
+        basis.notes.fields,
+        spark=spark.version,
+    )
+    write_info(folder, info)

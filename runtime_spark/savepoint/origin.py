@@ -1,0 +1,62 @@
+"""Records in a checkpoint the savepoint with which it began."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from dsv2.errors import CorruptDataError
+from dsv2.folders import Folder
+from dsv2.program.checked_json import from_json, to_json
+from dsv2.program.description import Description
+from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
+
+__all__ = ("CheckpointOrigin",)
+
+_NAME = "dsv2/origin.json"
+
+
+@dataclass(frozen=True)
+class CheckpointOrigin:
+    """The savepoint with which a checkpoint began.
+
+    Attributes:
+        path: The folder of the savepoint.
+        savepoint_id: Its id.
+        program: The program that wrote it.
+        sources: The positions from which the sources continue, by uid.
+    """
+
+    path: str
+    savepoint_id: str
+    program: Description
+    sources: Mapping[str, SourcePosition]
+
+    @staticmethod
+    def of(path: str, info: SavepointInfo) -> CheckpointOrigin:
+        """Return the origin of a checkpoint that begins with the savepoint in the folder ``path``."""
+        return CheckpointOrigin(path, info.savepoint_id, info.program, info.sources)
+
+    def write(self, checkpoint: Folder) -> None:
+        """Record the origin before the first start."""
+        checkpoint.write(_NAME, to_json(asdict(self)))
+
+    @staticmethod
+    def read(checkpoint: Folder) -> CheckpointOrigin | None:
+        """Read the origin; None if the checkpoint began without a savepoint.
+
+        Raises:
+            CorruptDataError: The file is damaged.
+        """
+        data = checkpoint.read(_NAME)
+        if data is None:
+            return None
+        try:
+            entry = from_json(data)
+            sources = {uid: SourcePosition(**position) for uid, position in entry["sources"].items()}
+            return CheckpointOrigin(**entry | {"sources": sources})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptDataError(
+                f"{checkpoint.place(_NAME)} is damaged: {error!r}. It records the savepoint with which the checkpoint "
+                f"began. Restore it from a backup."
+            ) from error

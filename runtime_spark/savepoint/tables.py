@@ -1,0 +1,112 @@
+"""Writes rows of state as the tables of a savepoint, in Spark tasks, to any file system that Spark can reach."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from dsv2.folders import Folder, literal_path
+from dsv2.program.description import Description
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.stand_ins import StandIns
+from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.savepoint.metadata import SavepointFile
+from dsv2.savepoint.tables import SavepointTable, TableId
+from runtime_spark.failures import marked_failures
+from runtime_spark.session import settings
+
+__all__ = ("file_digests", "write_tables")
+
+_TABLE = "table"
+_ROWS_PER_FILE = 1 << 20
+_HAVE_STATE = [kind.value for kind in RowKind if TableId.of("", kind, "one").state is not None]
+
+
+def write_tables(rows: DataFrame, folder: Folder, program: Description) -> list[SavepointTable]:
+    """Write ``rows`` and return their tables. Reads the rows several times.
+
+    Args:
+        rows: Rows with the columns ``ROWS_SCHEMA``.
+        folder: The savepoint.
+        program: The last program, which declares the types of states.
+    """
+    groups: dict[str, list[SavepointTable]] = {}
+    for table in _tables(rows, program):
+        groups.setdefault(json.dumps([table.key, table.value]), []).append(table)
+    written: list[SavepointTable] = []
+    for number, (types, alike) in enumerate(sorted(groups.items())):
+        place = f"state/{number}"
+        # Each write takes some time, so tables with the same columns are written together.
+        as_instants = settings(rows.sparkSession, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"})
+        with as_instants if '"timestamp"' in types else nullcontext():
+            _write(rows, alike, folder.uri(place))
+        written += [replace(table, folder=f"{place}/{_TABLE}={table.folder}") for table in alike]
+    return sorted(written, key=lambda table: table.folder)
+
+
+def _tables(rows: DataFrame, program: Description) -> Iterator[SavepointTable]:
+    of_table = rows.groupBy("uid", "kind", F.when(F.col("kind").isin(_HAVE_STATE), F.col("state")).alias("state"))
+    found = of_table.agg(F.min("key_bytes")).collect()
+    codec = Codec(StandIns())
+    in_order = sorted(found, key=lambda row: (row[0], row[1], row[2] or ""))
+    for number, (uid, kind, state, key) in enumerate(in_order):
+        table = TableId(uid, kind, state)
+        first = StateRow(0, RowKind(kind), state, None if key is None else bytes(key), None)
+        yield SavepointTable.of(table, table.folder(number), first, program, codec)
+
+
+def _write(rows: DataFrame, tables: Sequence[SavepointTable], uri: str) -> None:
+    make = _ColumnMaker({table.id: table for table in tables})
+    kinds = sorted({table.id.kind for table in tables})
+    own = rows.where(F.col("kind").isin(kinds))
+    typed = own.mapInArrow(make, from_arrow_schema(make.schema))
+    in_parquet = typed.write.partitionBy(_TABLE).option("maxRecordsPerFile", _ROWS_PER_FILE)
+    in_parquet.option("compression", "zstd").parquet(uri)
+
+
+@dataclass(frozen=True)
+class _ColumnMaker:
+    """Adds the typed columns to rows of tables that have the same columns. Sent to the tasks."""
+
+    tables: Mapping[TableId, SavepointTable]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the tables, and the name of the table."""
+        return next(iter(self.tables.values())).schema().append(pa.field(_TABLE, pa.string()))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function for ``mapInArrow``."""
+        codec = Codec(StandIns())
+        with marked_failures():
+            for batch in batches:
+                by_table: dict[TableId, list[StateRow]] = {}
+                for uid, subtask, kind, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    row = StateRow(subtask, RowKind(kind), *rest)
+                    by_table.setdefault(TableId.of(uid, row.kind, row.state), []).append(row)
+                for table, rows in by_table.items():
+                    if table in self.tables:
+                        yield self._batch(self.tables[table], rows, codec)
+
+    def _batch(self, table: SavepointTable, rows: Sequence[StateRow], codec: Codec) -> pa.RecordBatch:
+        columns = table.batch(rows, codec).columns
+        names = pa.array([table.folder] * len(rows), pa.string())
+        return pa.RecordBatch.from_arrays([*columns, names], schema=self.schema)
+
+
+def file_digests(spark: SparkSession, folder: Folder, tables: Iterable[SavepointTable]) -> dict[str, SavepointFile]:
+    """Return the size and digest of each file of ``tables``, by its path in the savepoint. Read in Spark tasks."""
+    folders = [table.folder for table in tables]
+    if not folders:
+        return {}
+    files = spark.read.format("binaryFile").load([literal_path(folder.uri(name)) for name in folders])
+    digests = files.select("path", "length", F.sha2("content", 256)).collect()
+    found = {f"state/{path.rpartition('/state/')[2]}": SavepointFile(size, sha256) for path, size, sha256 in digests}
+    return dict(sorted(found.items()))
