@@ -13,7 +13,7 @@ from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.operator_differences import at
-from dsv2.program.unknown_classes import unknown_classes
+from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.manifest import Manifest, layout_differences
@@ -38,7 +38,7 @@ def check_restart(
     programs, program = [before["program"], *notes.programs], now["program"]
     found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
     found += layout_differences(before, now)
-    found += unknown_classes(programs, program, types)
+    found += unreadable_classes(programs, program, types)
     samples = readable_samples(plan, notes.keys, Codec(types))
     found += changed_keys(plan, samples)
     if found:

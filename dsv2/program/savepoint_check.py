@@ -11,7 +11,7 @@ from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.dropped import dropped_state
 from dsv2.program.operator_differences import at
-from dsv2.program.unknown_classes import unknown_classes
+from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
 __all__ = ("check_savepoint",)
@@ -47,7 +47,7 @@ def check_savepoint(
     """
     now = describe(plan)
     found = list(dict.fromkeys(difference for program in programs for difference in differences(program, now)))
-    found += [*unknown_classes(programs, now, types), *changed_keys]
+    found += [*unreadable_classes(programs, now, types), *changed_keys]
     found += [
         Difference(
             operator.uid,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dsv2.state import StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
@@ -37,6 +37,11 @@ class ProcessFunction:
     Instance fields are part of the checkpoint: a field that has changed since the function was constructed is stored
     with the subtask's state and restored in the next micro-batch and after a restart. Fields that never change take
     their value from the program. Define ``__getstate__`` and ``__setstate__`` to choose what is stored.
+
+    A job that starts from a savepoint may have another parallelism. Fields that are equal in all subtasks are copied.
+    For others, name them in ``keyed_fields``, or define ``redistribute_fields(self, parts, parallelism)``. It gets the
+    changed fields of each old subtask by name (the results of ``__getstate__`` if defined), ordered by subtask, and
+    returns a list with the fields of each new subtask. It must return equal results for equal arguments.
     """
 
     keyed_fields: Collection[str] = ()
@@ -83,25 +88,6 @@ class ProcessFunction:
         mode of a state.
         """
         return ()
-
-    def redistribute_fields(
-        self, parts: Sequence[Mapping[str, Any]], parallelism: int
-    ) -> Sequence[Mapping[str, Any]] | None:
-        """Divide the instance fields of all subtasks among the subtasks of another parallelism.
-
-        Called on a new instance for each new subtask of a job that starts from a savepoint, if the fields of the old
-        subtasks differ. It must return equal results for equal arguments. Fields that are missing in a part had the
-        value that the constructor gave them.
-
-        Args:
-            parts: The fields of each old subtask that had changed since construction, by name, ordered by subtask. If
-                the function defines ``__getstate__``, its results.
-            parallelism: The number of new subtasks.
-
-        Returns:
-            A part for each new subtask. None (default): the fields cannot be redistributed, except ``keyed_fields``.
-        """
-        return None
 
     def close(self) -> None:
         """Release resources acquired in ``open``. Called once, after the last input ended or a callback failed.

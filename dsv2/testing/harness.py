@@ -348,7 +348,8 @@ class Harness:
         if "rescaled" not in options:
             return options.get("snapshot")
         operator = self._operator
-        return rescale(options["rescaled"], [operator], operator.parallelism, self._job.codec)[self._index]
+        job = self._job
+        return rescale(options["rescaled"], [operator], operator.parallelism, job.codec, job.declarations)[self._index]
 
     def _emit(self, frame: Frame) -> None:
         if self._wire is not None:

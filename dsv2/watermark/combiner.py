@@ -40,7 +40,7 @@ _FUNCTIONS: dict[WatermarkCombinationFunction, Callable[[Iterable[Any]], Any]] =
 
 
 def combination_of(declaration: WatermarkDeclaration) -> Callable[[Iterable[Any]], Any]:
-    """Return the function that combines values of ``declaration``. They must not be empty."""
+    """The function that combines values of ``declaration``, of which there must be at least one."""
     return _FUNCTIONS[declaration.combination_policy.combination_function]
 
 
@@ -145,11 +145,6 @@ class WatermarkCombiner(Generic[V]):
             list(ended),
         )
 
-    def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """Restore the delivered value and the pending values of a ``snapshot`` over other channels."""
-        values, _, pending, ended, self._due, self._last = state
-        self._pending_of_ended = [*ended, *(value for channel, value in values if channel in pending)]
-
 
 class AlignedWatermarkCombiner(Generic[V]):
     """Delivers one combined value per round, when every active channel has sent its watermark.
@@ -203,9 +198,6 @@ class AlignedWatermarkCombiner(Generic[V]):
         rounds, inactive = state
         self._rounds = {channel: deque(values) for channel, values in rounds}
         self._inactive = set(inactive)
-
-    def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """Start a new round; values of other channels are not restored."""
 
 
 Combiner: TypeAlias = WatermarkCombiner[int] | AlignedWatermarkCombiner[int] | EventTimeCombiner

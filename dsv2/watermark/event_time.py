@@ -122,10 +122,6 @@ class EventTimeCombiner:
         times, idle, ended, behind, self._last = state
         self._times, self._idle, self._ended, self._behind = list(times), set(idle), set(ended), set(behind)
 
-    def restore_delivered(self, state: tuple[Any, ...]) -> None:
-        """Restore the delivered event time of a ``snapshot`` over other channels, so that it does not decrease."""
-        *_, self._last = state
-
 
 class EventTimeOfInputs:
     """Combines event time over the inputs of one operator: the minimum of the active inputs.

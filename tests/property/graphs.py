@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dsv2 import ExecutionEnvironment
 from dsv2.sinks import CollectSink
 from dsv2.sources import CollectionSource
+from dsv2.testing import Stop, TestSource
 from dsv2.watermark import WatermarkDeclaration, new_builder
 from tests.property.traced import (
     Behaviour,
@@ -120,19 +121,29 @@ def node_name(prefix: str, index: int) -> str:
 
 
 def build(
-    env: ExecutionEnvironment, graph: Graph, prefix: str, folder: Path, records_per_batch: int | None = None
+    env: ExecutionEnvironment,
+    graph: Graph,
+    prefix: str,
+    folder: Path,
+    records_per_batch: int | None = None,
+    stop: int | None = None,
 ) -> dict[Port, CollectSink[Item]]:
-    """Build ``graph`` as a pipeline and return the sinks of its leaves."""
+    """Build ``graph`` as a pipeline and return the sinks of its leaves.
+
+    ``stop``: The position of the first source at which the job stops.
+    """
     declarations = [signals.declare(f"{prefix}-{name}") for signals, name in zip(graph.signals, "ab", strict=True)]
     streams: dict[Port, Any] = {}
     for index, node in enumerate(graph.nodes):
         name = node_name(prefix, index)
         if isinstance(node, Source):
             items = [(key, number, f"{name}.{place}") for place, (key, number) in enumerate(node.items)]
-            source = CollectionSource(items, records_per_batch=records_per_batch)
+            source: CollectionSource[Any] = CollectionSource(items, records_per_batch=records_per_batch)
+            if index == 0 and stop is not None:
+                source = TestSource([*items[:stop], Stop(), *items[stop:]], records_per_batch=records_per_batch)
             streams[Port(index)] = env.from_source(source).with_uid(name).with_parallelism(node.parallelism)
         else:
-            (folder / name).mkdir()
+            (folder / name).mkdir(exist_ok=True)
             keyed = node.kind == "keyed"
             function = _FUNCTIONS[node.shape](str(folder / name), node.behaviour, declarations, keyed)
             result = _apply(node, [_partitioned(streams[port], how) for port, how in node.inputs], function)
@@ -143,7 +154,7 @@ def build(
     sinks: dict[Port, CollectSink[Item]] = {}
     for port in graph.leaves:
         sinks[port] = CollectSink()
-        streams[port].to_sink(sinks[port])
+        streams[port].to_sink(sinks[port]).with_uid(f"{node_name(prefix, port.node)}-{port.output}-sink")
     return sinks
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from ast import literal_eval
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -70,6 +70,13 @@ class Responder:
         self.counts: Counter[str] = Counter()
         self.sides: tuple[dict[str, list[int]], dict[str, list[int]]] = ({}, {})
 
+    def learn(self, other: Responder) -> None:
+        """Take over what ``other`` knows, which is more for its keys and less for others."""
+        self.counts |= other.counts
+        for own, others in zip(self.sides, other.sides, strict=True):
+            for key, numbers in others.items():
+                own[key] = max(own.get(key, []), numbers, key=len)
+
     def respond(self, side: int, key: str, number: int) -> list[tuple[str, int]]:
         """Return the keys and numbers to emit for a record of input ``side``."""
         self.counts[key] += 1
@@ -105,6 +112,14 @@ class Traced:
 
     def declare_watermarks(self) -> Sequence[WatermarkDeclaration]:
         return self.declarations
+
+    def redistribute_fields(self, parts: Sequence[Mapping[str, Any]], parallelism: int) -> list[dict[str, Any]]:
+        """Give all that was counted to each subtask, of which each uses the part of its keys."""
+        responder = Responder(self.behaviour.response)
+        for part in (part["responder"] for part in parts if "responder" in part):
+            responder.learn(part)
+        emitted = max(part.get("emitted", 0) for part in parts)
+        return [{"responder": responder, "emitted": emitted, "subtask": index} for index in range(parallelism)]
 
     def open(self, ctx: Any) -> None:
         self.subtask = ctx.task_info.index_of_this_subtask

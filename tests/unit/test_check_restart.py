@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -289,6 +289,16 @@ def test_state_added_later_keeps_its_type() -> None:
     with pytest.raises(IncompatibleCheckpointError, match=r"state 'total': its type was int and is now"):
         start(Program(count=Count(VALUE("total", str))), PROGRAM, notes)
     assert start(with_total, PROGRAM, notes) == notes
+
+
+def test_values_of_unknown_classes_are_refused() -> None:
+    order: Any = make_dataclass("Order", [("number", int)])
+    order.__module__ = "shop"
+    before, now = (Program(count=Count(VALUE("total", form))) for form in (order, object))
+    with pytest.raises(IncompatibleCheckpointError, match=r"it may hold values of shop\.Order, a class that"):
+        start(now, before, Notes())
+    with pytest.raises(IncompatibleCheckpointError, match=r"it may hold values of shop\.Order, a class that"):
+        start(now, PROGRAM, Notes(programs=[describe(before.plan())]))
 
 
 def test_selectors_are_compared_again_under_another_python() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsv2 import IncompatibleCheckpointError, InternalError
+from dsv2 import InternalError
 from dsv2.extension.event_time import EventTimeExtension
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.gate import InputGate
@@ -496,11 +496,28 @@ def test_partly_ended_input_ends_again_after_rescaling() -> None:
     assert gate.gate.ended
 
 
-def test_held_records_require_the_same_number_of_channels() -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+def test_held_records_wait_for_the_new_channels(channels: int) -> None:
     gate = Gate(2)
-    gate.send(0, aligned(1), "a")
-    with pytest.raises(IncompatibleCheckpointError, match="Input 5 had 2 channels and now has 3"):
-        gate.rescale(3)
+    gate.send(0, aligned(1), "a", watermark(5, EVENT_TIME), aligned(2), "b")
+    gate.send(1, watermark(9, EVENT_TIME))
+    gate.rescale(channels)
+    for channel in range(channels):
+        gate.send(channel, f"c{channel}", watermark(9, EVENT_TIME))
+        gate.restart()
+    assert gate.new_output() == [f"c{channel}" for channel in range(channels)]
+    for channel in range(channels):
+        assert gate.new_output() == []
+        gate.send(channel, aligned(3), f"d{channel}")
+    # The former channel sends the next watermark first, and holds event time back until it has ended.
+    assert gate.new_output() == [("aligned", 3), *(f"d{channel}" for channel in range(channels)), "a", (EVENT_TIME, 5)]
+    for channel in range(channels):
+        gate.restart()
+        gate.send(channel, aligned(4))
+    assert gate.new_output() == [("aligned", 4), "b", (EVENT_TIME, 9)]
+    for channel in range(channels):
+        gate.send(channel, ENDED)
+    assert gate.new_output() == ["end"]
 
 
 def test_values_of_old_channels_count_with_the_new_ones() -> None:

@@ -177,7 +177,7 @@ def test_changed_kind_of_state_is_refused(tmp_path: Path) -> None:
         return stream.key_by(lambda number: number % 10).process(Changed()).with_uid("f")
 
     Program(RECORDS, counting).run(stop=5).savepoint(tmp_path / "a")
-    with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*was builtins\.int and is now builtins\.str"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"state 'count'.*its type was int and is now str"):
         Program(RECORDS, changed).run(start=tmp_path / "a")
 
 

@@ -20,7 +20,7 @@ from dsv2 import ConfigurationError, CorruptDataError, ExecutionEnvironment
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.program.description import describe
 from dsv2.program.differences import differences
-from dsv2.program.unknown_classes import unknown_classes
+from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import stable_hash
 from dsv2.sinks import CollectSink
@@ -78,7 +78,7 @@ def function_of(driver: Driver) -> Any:
 
 def found(before: Program, now: Program) -> list[str]:
     old, new = (json.loads(json.dumps(describe(program.plan))) for program in (before, now))
-    unknown = unknown_classes([old], new, TypeRegistry.of(now.plan))
+    unknown = unreadable_classes([old], new, TypeRegistry.of(now.plan))
     return [difference.text.partition("): ")[2] for difference in [*differences(old, new), *unknown]]
 
 
@@ -202,7 +202,8 @@ def test_renamed_class_is_compared() -> None:
 
 
 def test_class_that_was_not_registered_under_its_former_name_is_refused() -> None:
-    of_type, unknown = found(Program(list[Shop.OLD]), Program(list[Shop.MOVED]))
+    kinds: list[Any] = [Shop.OLD, Shop.MOVED]
+    of_type, unknown = found(*(Program(list[kind]) for kind in kinds))  # type: ignore[valid-type]
     assert of_type == "state 'held': its type was list[shop.Order] and is now list[shop.Bought]"
     assert unknown == "state 'held': it may hold values of shop.Order, a class that the program does not use"
     blob = Program(Shop.OLD).write(Shop.OLD(1, "x"))
@@ -325,6 +326,16 @@ def test_converter_gets_values_of_an_earlier_class() -> None:
     new = Program(Shop.MOVED, (Shop.OLD, ()), version=2, migrate=lambda value, version: Shop.MOVED(value.a, value.b))
     assert found(old, new) == []
     assert new.read(old.write(Shop.OLD(1, "x")))[0] == Shop.MOVED(1, "x")
+
+
+def test_class_that_only_a_converter_gets_is_compared() -> None:
+    changed = order(("a", int), ("c", int))
+    new = Program(str, (changed, ()), version=2, migrate=keep)
+    assert found(Program(Shop.OLD), new) == [
+        "state 'held': shop.Order has a new field 'c' without a default. Give it one"
+    ]
+    stored: Any = Shop.OLD
+    assert found(Program(list[stored]), Program(object, (changed, ()))) == found(Program(stored), new)
 
 
 @pytest.mark.parametrize(

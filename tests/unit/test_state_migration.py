@@ -8,12 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dsv2 import ExecutionEnvironment, StateDeclarationError, UserFunctionError
 from dsv2.extension.window import OneInputWindowStreamProcessFunction, TimeType, WindowStrategy, window
-from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputBroadcastStreamProcessFunction
 from dsv2.runtime.rescale import rescale
-from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.migrations import split_name
 from dsv2.sinks import CollectSink
@@ -259,11 +261,103 @@ def test_rescaled_subtask_state_keeps_its_version() -> None:
     job.use(state, "a", set_to([1, 2]))
     plan = job.driver._plan
     codec = Codec(TypeRegistry.of(plan))
-    first, second = rescale([job.driver.subtask.snapshot()], [operator_named(plan, "f")], 2, codec)
+    first, second = rescale([job.driver.subtask.snapshot()], [operator_named(plan, "f")], 2, codec, plan.declarations)
     newer = replace(state, version=4, migrate=noting)
     for blob, expected in ((first, [(1, 3)]), (second, [(2, 3)])):
         job.restart_from(blob, newer)
         assert job.use(newer, "a", get) == expected
+
+
+def with_subtask_states(job: Job, states: dict[str, Any]) -> bytes:
+    """The snapshot of ``job`` with other subtask states."""
+    codec = Codec(TypeRegistry())
+    state, edges = codec.unseal(BlobKind.STATE, job.driver.subtask.snapshot(), "State")
+    state["f"]["subtask_state"] = {name: codec.dumps(content) for name, content in states.items()}
+    return codec.seal(BlobKind.STATE, (state, edges))
+
+
+def test_elements_that_subtasks_hand_over_in_several_versions_are_merged() -> None:
+    """Not every subtask has converted its list when the parallelism changes."""
+    newest = ListStateDeclaration("s", Any, RedistributionMode.REDISTRIBUTABLE, version=4, migrate=noting)
+    job = Job(newest)
+    job.restart_from(with_subtask_states(job, {"s@4": [7], "s@3": [2], "s": [1]}), newest)
+    assert job.use(newest, "a", get) == [(1, 1), (2, 3), 7]
+    job.restart(newest)
+    assert job.use(newest, "a", get) == [(1, 1), (2, 3), 7]
+
+
+class Rules(TwoInputBroadcastStreamProcessFunction[str, str, Any]):
+    def __init__(self, rules: StateDeclaration) -> None:
+        self.rules = rules
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [self.rules]
+
+    def process_record_from_non_broadcast_input(self, record: str, output: Any, ctx: Any) -> None: ...
+    def process_record_from_broadcast_input(self, record: str, ctx: Any) -> None: ...
+
+
+def with_rules(rules: StateDeclaration) -> Driver:
+    env = ExecutionEnvironment.get_instance("local")
+    words, sent = (env.from_collection(list[str](), name) for name in ("words", "rules"))
+    both = words.key_by(str).connect_and_process(sent.broadcast(), Rules(rules))
+    both.with_uid("f").with_parallelism(1).to_sink(CollectSink())
+    return Driver(env.build_plan(), "f")
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"), [({"rules": {"x": 1}}, {"x": (1, 1)}), ({"rules": {"x": 1}, "rules@2": {"x": 2}}, {"x": 2})]
+)
+def test_broadcast_state_is_converted(stored: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Of copies in several versions, the newest is kept."""
+    rules = BroadcastStateDeclaration("rules", str, Any, version=2, migrate=noting)
+    job = Job()
+    job.driver = with_rules(rules).open()
+    blob = with_subtask_states(job, stored)
+    job.driver = with_rules(rules)
+    job.driver.subtask.restore(blob)
+    assert dict(job.use(rules, "a", items)) == expected
+
+
+def add_version(value: list[int], version: int) -> list[int]:
+    """A converter of lists: a number, and all versions that it was stored in."""
+    return [*value, version + 1]
+
+
+def read_back(job: Job, state: ValueStateDeclaration[Any, Any], key: str, written: dict[str, tuple[int, int]]) -> None:
+    value = job.use(state, key, value_of)
+    if key not in written:
+        assert value is None
+        return
+    number, *versions = value
+    assert (number, versions[0]) == written[key]
+    assert versions == sorted(set(versions))
+    assert versions[-1] <= state.version
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["write", "read", "upgrade", "crash"]), st.integers(0, 99)), max_size=40))
+def test_values_pass_through_rising_versions(steps: list[tuple[str, int]]) -> None:
+    """However a job is upgraded and crashes, each value is the last one written, and is never converted back."""
+    version, written, committed = 1, dict[str, tuple[int, int]](), dict[str, tuple[int, int]]()
+    job = Job(total(1, add_version))
+    keys = [f"key {number}" for number in range(100)]
+    blob = job.driver.subtask.snapshot()
+    for number, (action, index) in enumerate(steps):
+        state, key = total(version, add_version), keys[index]
+        if action == "write":
+            job.use(state, key, set_to([number, version]))
+            written[key] = number, version
+        elif action == "crash":
+            job.restart_from(blob, state)
+            written = dict(committed)
+        else:
+            version += action == "upgrade"
+            blob, committed = job.driver.subtask.snapshot(), dict(written)
+            job.restart_from(blob, total(version, add_version))
+            read_back(job, total(version, add_version), key, written)
+    for key in keys:
+        read_back(job, total(version, add_version), key, written)
 
 
 def test_version_is_part_of_the_stored_name() -> None:

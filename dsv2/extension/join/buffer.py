@@ -106,7 +106,10 @@ class JoinBuffer:
     def due(self, slot: int, now: int) -> list[tuple[int, Any, BufferedRecord]]:
         """Evict the pane ``slot``, or postpone it. Returns time, key and row of the rows to emit as unmatched."""
         unmatched: list[tuple[int, Any, BufferedRecord]] = []
-        if self._emit_unmatched and (pane := self._panes.get(slot)) is not None:
+        pane = self._panes.get(slot)
+        if pane is None or pane.deadline > now:
+            return unmatched  # its rows have just been moved by ``_relayout``
+        if self._emit_unmatched:
             rows = self._rows_in_order(pane, slot)
             stop = bisect_left(rows, now - self._latest + 1, key=_time)
             unmatched = [entry for entry in rows[:stop] if not entry[2][MATCHED]]

@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, NoReturn, Protocol, TypeAlias
 
-from dsv2.errors import IncompatibleCheckpointError, InternalError
+from dsv2.errors import InternalError
 from dsv2.record_batch import RecordBatch
 from dsv2.runtime.exchange.frames import END, START, STATUS, WATERMARK, Control
+from dsv2.runtime.exchange.gate_states import former_channels, with_new_channels
 from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import Combiner, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, USE_PROCESSING_TIME, EventTimeCombiner
@@ -53,7 +54,8 @@ class InputGate:
         listener: GateListener,
     ) -> None:
         self._input = input_index
-        self._channels = channels
+        self._channels_of_plan = channels
+        self._channels = channels  # and the former channels of ``restore``
         self._declarations = declarations
         self._listener = listener
         self._combiners: dict[str, Combiner] = {}
@@ -62,8 +64,6 @@ class InputGate:
         self._idle = False
         # channel -> (the aligned watermark that blocks it, the elements that arrived after that)
         self._held: dict[int, tuple[str, list[_Piece]]] = {}
-        # channel -> the same for a sender that replaces several, of which not all have sent the watermark
-        self._deferred: dict[int, tuple[str, list[_Piece]]] = {}
         # elements that are no longer blocked; processed by the outermost call of receive
         self._released: deque[tuple[int, _Piece]] = deque()
 
@@ -80,12 +80,14 @@ class InputGate:
     @property
     def held_records(self) -> int:
         """Number of records blocked by aligned watermarks."""
-        behind = (*self._held.values(), *self._deferred.values())
-        return sum(len(batch) for _, pieces in behind for batch, _, _ in pieces)
+        return sum(len(batch) for _, pieces in self._held.values() for batch, _, _ in pieces)
 
     def receive(self, channel: int, batch: RecordBatch[Any], controls: list[Control]) -> None:
         """Receive elements of ``channel``: records, with controls at positions between them."""
         self._accept(channel, (batch, controls, 0))
+        self._process_released()
+
+    def _process_released(self) -> None:
         while self._released:
             self._accept(*self._released.popleft())
 
@@ -105,11 +107,6 @@ class InputGate:
                 rest = batch.slice(done), controls[index + 1 :], gone + done
                 self._align(channel, identifier, value, rest)
                 return
-            if kind == END and channel in self._deferred:
-                _, pieces = self._deferred.pop(channel)
-                pieces = [*pieces, (batch.slice(done), controls[index:], gone + done)]
-                self._released.extendleft((channel, piece) for piece in reversed(pieces))
-                return
             self.control(channel, kind, identifier, value)
         if done < len(batch):
             self._listener.on_records(self._input, batch.slice(done) if done else batch)
@@ -128,10 +125,7 @@ class InputGate:
             raise InternalError(f"Unknown control element {kind}.")
 
     def _align(self, channel: int, identifier: str, value: int | bool, rest: _Piece) -> None:
-        deferred: list[_Piece] = []
-        if channel in self._deferred and self._deferred[channel][0] == identifier:
-            _, deferred = self._deferred.pop(channel)
-        self._held[channel] = (identifier, [*deferred, rest])
+        self._held[channel] = (identifier, [rest])
         self._deliver(identifier, self._combiner(identifier).update(channel, value))
         self._check_crossing()
 
@@ -202,63 +196,42 @@ class InputGate:
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values and blocked records."""
         return (
-            self._channels,
+            self._channels_of_plan,
             {identifier: combiner.snapshot() for identifier, combiner in self._combiners.items()},
             sorted(self._ended),
             sorted(self._idle_channels),
             self._idle,
-            _plain(self._held),
-            _plain(self._deferred),
+            {
+                channel: (
+                    identifier,
+                    [(batch.records, controls, batch.timestamps, gone) for batch, controls, gone in pieces],
+                )
+                for channel, (identifier, pieces) in self._held.items()
+            },
         )
 
     def restore(self, state: tuple[Any, ...]) -> None:
-        """Restore a ``snapshot``.
-
-        Raises:
-            IncompatibleCheckpointError: The number of channels has changed while records were blocked.
-        """
-        channels, combiners, ended, idle_channels, self._idle, held, deferred = state
-        self._held, self._deferred = _pieces(held), _pieces(deferred)
-        if channels == self._channels:
-            self._ended, self._idle_channels = set(ended), set(idle_channels)
-        else:
-            self._replace_channels(channels, all_ended=len(ended) == channels)
+        """Restore a ``snapshot``. The number of channels may have changed since. Then ``settle`` must follow."""
+        if state[0] != self._channels:
+            state = with_new_channels(state, self._channels, self._declarations)
+        _, combiners, ended, idle_channels, self._idle, held = state
+        self._channels += len(former_channels(state))
+        self._held = {
+            channel: (
+                identifier,
+                [(RecordBatch(records, timestamps), controls, gone) for records, controls, timestamps, gone in pieces],
+            )
+            for channel, (identifier, pieces) in held.items()
+        }
+        self._ended, self._idle_channels = set(ended), set(idle_channels)
         self._combiners = {}
         for identifier, combiner_state in combiners.items():
-            combiner = self._combiner(identifier)
-            if channels == self._channels:
-                combiner.restore(combiner_state)
-            else:
-                combiner.restore_delivered(combiner_state)
+            self._combiner(identifier).restore(combiner_state)
 
-    def _replace_channels(self, before: int, *, all_ended: bool) -> None:
-        """The upstream parallelism has changed: reset the channels, as idle if all of them were idle."""
-        if self._held or self._deferred:
-            raise IncompatibleCheckpointError(
-                f"Input {self._input} had {before} channels and now has {self._channels}, and records are blocked by "
-                f"an aligned watermark. Resume with the previous parallelism until all channels have sent the "
-                f"watermark."
-            )
-        everyone = set(range(self._channels))
-        self._ended = everyone if all_ended else set()
-        self._idle_channels = everyone if self._idle else set()
-
-
-_Plain: TypeAlias = dict[int, tuple[str, list[tuple[Any, ...]]]]
-
-
-def _plain(blocked: Mapping[int, tuple[str, list[_Piece]]]) -> _Plain:
-    return {
-        channel: (identifier, [(batch.records, controls, batch.timestamps, gone) for batch, controls, gone in pieces])
-        for channel, (identifier, pieces) in blocked.items()
-    }
-
-
-def _pieces(plain: _Plain) -> dict[int, tuple[str, list[_Piece]]]:
-    return {
-        channel: (
-            identifier,
-            [(RecordBatch(records, timestamps), controls, gone) for records, controls, timestamps, gone in pieces],
-        )
-        for channel, (identifier, pieces) in plain.items()
-    }
+    def settle(self) -> None:
+        """Report what has become true because the channels changed between ``snapshot`` and ``restore``."""
+        for identifier, combiner in list(self._combiners.items()):
+            if combiner.aligned:
+                self._deliver(identifier, combiner.following())
+        self._process_released()
+        self._report_idle()

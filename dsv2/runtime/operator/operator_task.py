@@ -85,6 +85,7 @@ class OperatorTask:
         self._idle = False
         self._opened = False
         self._closed = False
+        self._settled = True
         self._records_in = 0
         self._chained_in = DefaultCounter()
         self.gates = [InputGate(index, count, job.declarations, self) for index, count in enumerate(channels)]
@@ -128,6 +129,8 @@ class OperatorTask:
             self._calls.states.expire()
             self._calls.fire_processing_timers(self._job.time.now_ms)
             self._follow_clock()
+            if not self._settled:
+                self._settle()
 
     def end_batch(self) -> None:
         """Fire timers that were registered in the meantime, and call ``tick``."""
@@ -333,6 +336,17 @@ class OperatorTask:
         self._ended_inputs, self._idle_inputs = set(ended), set(idle)
         self._opened, self._closed = state["lifecycle"]
         self._records_in = state["records_in"]
+        self._settled = False
+
+    def _settle(self) -> None:
+        """Report what has become true since the snapshot, because the parallelism has changed."""
+        self._settled = True
+        for index, gate in enumerate(self.gates):
+            gate.settle()
+            if gate.ended and index not in self._ended_inputs:
+                self.on_end(index)
+        if not self._closed:
+            self._report_idle()
 
     def settle(self) -> None:
         """Process changes of status that the restore has caused: an input is active again because subtasks merged."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
@@ -15,7 +15,7 @@ from dsv2.runtime.state.rows import RowKind, StateRow
 
 __all__ = ("OperatorParts", "Succession", "SubtaskRestore")
 
-OperatorParts: TypeAlias = Mapping[str, Any]
+OperatorParts: TypeAlias = dict[str, Any]
 """What ``OperatorTask.snapshot`` returns, without the keyed store."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from dsv2.graph import Edge, Exchange, Operator, OperatorKind, Plan
+from dsv2.graph import Edge, Exchange, Plan
 
 __all__ = ("EarlierInput", "EarlierOperator", "InputChange", "OperatorChange", "Senders", "changes")
 
@@ -35,10 +35,12 @@ class EarlierOperator(NamedTuple):
 
     Attributes:
         parallelism: Its number of subtasks.
+        max_parallelism: Its number of key groups.
         inputs: Its inputs, in order. Empty for a source.
     """
 
     parallelism: int
+    max_parallelism: int
     inputs: tuple[EarlierInput, ...] = ()
 
 
@@ -91,16 +93,26 @@ class OperatorChange:
         before: Its earlier parallelism.
         after: Its parallelism now.
         inputs: Its inputs now, in order.
+        inputs_before: Its earlier number of inputs.
+        moves_keys: Whether keys move between subtasks even if the parallelism is the same: max parallelism has changed.
     """
 
     before: int
     after: int
     inputs: tuple[InputChange, ...]
+    inputs_before: int
+    moves_keys: bool = False
+
+    @property
+    def keeps_data(self) -> bool:
+        """Whether each subtask keeps its keys and fields."""
+        return self.before == self.after and not self.moves_keys
 
     @property
     def keeps_subtasks(self) -> bool:
         """Whether each subtask continues exactly as it was."""
-        return self.before == self.after and all(change.unchanged for change in self.inputs)
+        inputs_kept = len(self.inputs) == self.inputs_before and all(change.unchanged for change in self.inputs)
+        return self.keeps_data and inputs_kept
 
 
 def changes(plan: Plan, before: Mapping[str, EarlierOperator]) -> dict[str, OperatorChange]:
@@ -117,15 +129,12 @@ def changes(plan: Plan, before: Mapping[str, EarlierOperator]) -> dict[str, Oper
             continue
         edges = plan.edges_into[operator.id]
         inputs = tuple(_input_change(plan, edge, earlier.inputs, before, kept) for edge in edges)
-        change = OperatorChange(earlier.parallelism, operator.parallelism, inputs)
+        moves_keys = operator.keyed and earlier.max_parallelism != operator.max_parallelism
+        change = OperatorChange(earlier.parallelism, operator.parallelism, inputs, len(earlier.inputs), moves_keys)
         found[operator.uid] = change
-        if change.keeps_subtasks and _had_inputs(operator, earlier, edges):
+        if change.keeps_subtasks:
             kept.add(operator.id)
     return found
-
-
-def _had_inputs(operator: Operator, earlier: EarlierOperator, edges: Sequence[Edge]) -> bool:
-    return operator.kind is OperatorKind.SOURCE or len(earlier.inputs) == len(edges)
 
 
 def _input_change(

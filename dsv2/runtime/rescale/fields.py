@@ -1,101 +1,187 @@
-"""The function fields of a new subtask, from those of the old subtasks."""
+"""Redistributes the fields of a function.
+
+``redistribute_fields`` of the function decides if it is defined. Otherwise the fields named in ``keyed_fields`` are
+distributed by key, and the others must be equal in all old subtasks. They are copied.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
 
-from dsv2.errors import ContractError, IncompatibleCheckpointError
-from dsv2.functions import ProcessFunction
+from dsv2.errors import IncompatibleCheckpointError, InvalidKeyError, SerializationError
 from dsv2.graph import Operator
-from dsv2.runtime.report.failure import raise_user_failure
+from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec
-from dsv2.runtime.state.fields import FieldsSnapshot, difference_of_fields
+from dsv2.runtime.serde.references import Reference
+from dsv2.runtime.state.fields import decode_fields, difference_of_fields, encode_fields
+from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("succeeding_fields",)
+__all__ = ("rescaled_fields",)
 
 
-def succeeding_fields(
-    operator: Operator, snapshots: Sequence[bytes], parallelism: int, subtask: int, codec: Codec
-) -> bytes:
-    """Return the fields of subtask ``subtask`` of ``parallelism`` new ones.
+class _Kept(Reference):
+    """A reference to an object of the runtime, which does not exist here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def reference_name(self) -> str:
+        return self._name
+
+
+class _KeptCounter(_Kept):
+    reference_kind: ClassVar[str] = DefaultCounter.reference_kind
+
+
+class _KeptTimers(_Kept):
+    reference_kind: ClassVar[str] = EventTimers.reference_kind
+
+
+class _KeptHandle(_Kept):
+    reference_kind: ClassVar[str] = Handle.reference_kind
+
+
+_KEPT = {kind.reference_kind: kind for kind in (_KeptCounter, _KeptTimers, _KeptHandle)}
+
+
+def rescaled_fields(operator: Operator, parts: Sequence[bytes], codec: Codec) -> list[bytes]:
+    """Return the fields of each new subtask of ``operator``.
 
     Args:
-        operator: The operator.
-        snapshots: ``FunctionFields.snapshot`` of the old subtasks, in order.
-        parallelism: The number of new subtasks.
-        subtask: The index of the new one.
-        codec: Decodes and encodes the fields.
+        operator: The operator in the new program.
+        parts: ``FunctionFields.snapshot()`` of the old subtasks, ordered by index.
+        codec: Decodes and encodes fields.
 
     Raises:
-        IncompatibleCheckpointError: The subtasks have different fields, and the function does not say how they are
-            redistributed.
-        UserFunctionError: ``redistribute_fields`` failed.
+        IncompatibleCheckpointError: The fields differ and the function does not say how to redistribute them, or
+            ``redistribute_fields`` or ``keyed_fields`` is wrong.
     """
-    if all(snapshot == snapshots[0] for snapshot in snapshots):
-        return snapshots[0]
-    function = operator.function
-    wrapped = function.wrapped if isinstance(function, WrappingFunction) else function
-    assert isinstance(wrapped, ProcessFunction)
-    old = [FieldsSnapshot.of(function, snapshot, codec) for snapshot in snapshots]
-    if any(one.wrapping != old[0].wrapping for one in old):
-        _refuse(operator, snapshots, codec)
-    parts = _redistributed(operator, wrapped, [one.fields for one in old], parallelism, subtask)
-    if parts is not None:
-        return old[0].with_fields(parts[subtask]).dumps(codec)
-    keyed = wrapped.keyed_fields
-    rest = [one.without(keyed) for one in old] if old[0].removed is not None else old
-    if any(one != rest[0] for one in rest):
-        _refuse(operator, snapshots, codec)
-    fields = dict(rest[0].fields)
-    for name in keyed:
-        fields[name] = _own_keys(operator, name, [one.fields.get(name, {}) for one in old], parallelism, subtask)
-    return old[0].with_fields(fields).dumps(codec)
-
-
-def _redistributed(
-    operator: Operator, function: ProcessFunction, parts: list[Any], parallelism: int, subtask: int
-) -> Sequence[Any] | None:
-    try:
-        result = function.redistribute_fields(parts, parallelism)
-        if result is not None and (not isinstance(result, list | tuple) or len(result) != parallelism):
-            raise ContractError(
-                f"redistribute_fields must return a list of {parallelism} parts, one for each new subtask, not "
-                f"{shorten(result)}."
+    function = operator.function.wrapped if isinstance(operator.function, WrappingFunction) else operator.function
+    redistribute = getattr(function, "redistribute_fields", None)
+    keyed = _keyed_fields(operator, function)
+    if redistribute is None and not keyed:
+        _check_equal(operator, parts, codec)
+        return [parts[0]] * operator.parallelism
+    old = [decode_fields(operator, part, codec, _KEPT) for part in parts]
+    if any(codec.dumps(fields.of_wrapping) != codec.dumps(old[0].of_wrapping) for fields in old):
+        _refuse(operator, "fields of the extension", 0, 1)
+    states = [fields.state for fields in old]
+    if redistribute is not None:
+        new = _redistributed(operator, redistribute, states, old[0].is_custom)
+    else:
+        if old[0].is_custom:
+            raise IncompatibleCheckpointError(
+                f"{_name(operator)}: the function defines __getstate__, so keyed_fields have no meaning. Define "
+                f"redistribute_fields(parts, parallelism) instead."
             )
-    except BaseException as error:
-        raise_user_failure(operator, subtask, "redistribute_fields", error)
-    return result
+        new = _by_key(operator, keyed, states, parts, codec)
+    removed = sorted(set(old[0].removed).intersection(*(fields.removed for fields in old)))
+    try:
+        return [encode_fields(old[0]._replace(state=state, removed=removed), codec) for state in new]
+    except SerializationError as error:
+        raise IncompatibleCheckpointError(
+            f"{_name(operator)}: what redistribute_fields returned cannot be checkpointed. {error}"
+        ) from error
 
 
-def _own_keys(operator: Operator, name: str, values: list[Any], parallelism: int, subtask: int) -> dict[Any, Any]:
-    own: dict[Any, Any] = {}
+def _redistributed(operator: Operator, redistribute: Any, states: list[Any], is_custom: bool) -> list[Any]:
+    called = f"{_name(operator)}: redistribute_fields"
+    count = operator.parallelism
+    try:
+        new = redistribute(states, count)
+    except Exception as error:
+        raise IncompatibleCheckpointError(f"{called} failed: {type(error).__qualname__}: {error}") from error
+    if not isinstance(new, list | tuple) or len(new) != count:
+        raise IncompatibleCheckpointError(
+            f"{called} must return a list with the fields of each of the {count} new subtasks, but it returned "
+            f"{shorten(new)}."
+        )
+    for fields in () if is_custom else new:
+        if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
+            raise IncompatibleCheckpointError(
+                f"{called} must return a dict of fields by name for each subtask, but one of them is {shorten(fields)}."
+            )
+    return list(new)
+
+
+def _by_key(
+    operator: Operator,
+    keyed: Collection[str],
+    states: Sequence[Mapping[str, Any]],
+    parts: Sequence[bytes],
+    codec: Codec,
+) -> list[dict[str, Any]]:
+    others = [codec.dumps({name: v for name, v in sorted(fields.items()) if name not in keyed}) for fields in states]
+    for index, other in enumerate(others):
+        if other != others[0]:
+            _refuse(operator, difference_of_fields(operator.function, parts[0], parts[index], codec, keyed), 0, index)
+    new: list[dict[str, Any]] = [
+        {name: value for name, value in states[0].items() if name not in keyed} for _ in range(operator.parallelism)
+    ]
+    for name in keyed:
+        values = [fields[name] for fields in states if name in fields]
+        if values:
+            for of_subtask, value in zip(new, _divided(operator, name, values), strict=True):
+                of_subtask[name] = value
+    return new
+
+
+def _divided(operator: Operator, name: str, values: Sequence[Any]) -> list[Any]:
+    field = f"{_name(operator)}: the field {name!r}, which is named in keyed_fields,"
     for value in values:
         if not isinstance(value, dict):
-            raise IncompatibleCheckpointError(
-                f"The field {name!r} of {operator}, defined at {operator.location}, is in keyed_fields and must be a "
-                f"dict, not {type(value).__qualname__}."
-            )
+            raise IncompatibleCheckpointError(f"{field} must be a dict, but it is {shorten(value)}.")
+    new = [_empty_like(values[0]) for _ in range(operator.parallelism)]
+    for value in values:
         for key, content in value.items():
-            if subtask_of(key, operator.max_parallelism, parallelism) != subtask:
-                continue
-            if key in own and own[key] != content:
+            try:
+                target = new[subtask_of(key, operator.max_parallelism, operator.parallelism)]
+            except InvalidKeyError as error:
+                raise IncompatibleCheckpointError(f"{field} must have partition keys. {error}") from error
+            if key in target:
                 raise IncompatibleCheckpointError(
-                    f"Two subtasks of {operator}, defined at {operator.location}, have the key {key!r} in the field "
-                    f"{name!r}, which is in keyed_fields. Its keys must be those by which the stream is partitioned."
+                    f"{field} has the key {shorten(key)} in two subtasks. Its keys must be those by which the stream "
+                    f"is partitioned. Otherwise define redistribute_fields(parts, parallelism), which merges them."
                 )
-            own[key] = content
-    return own
+            target[key] = content
+    return new
 
 
-def _refuse(operator: Operator, snapshots: Sequence[bytes], codec: Codec) -> NoReturn:
-    index = next(index for index, snapshot in enumerate(snapshots) if snapshot != snapshots[0])
-    difference = difference_of_fields(operator.function, snapshots[0], snapshots[index], codec)
+def _empty_like(value: dict[Any, Any]) -> dict[Any, Any]:
+    empty = value.copy()  # keeps the class, and the factory of a defaultdict
+    empty.clear()
+    return empty
+
+
+def _keyed_fields(operator: Operator, function: object) -> Sequence[str]:
+    keyed = getattr(function, "keyed_fields", ())
+    if isinstance(keyed, str) or not isinstance(keyed, Collection) or not all(isinstance(n, str) for n in keyed):
+        raise IncompatibleCheckpointError(
+            f"{_name(operator)}: keyed_fields must be a tuple with the names of fields, not {shorten(keyed)}."
+        )
+    return sorted(keyed)
+
+
+def _check_equal(operator: Operator, parts: Sequence[bytes], codec: Codec) -> None:
+    for index, part in enumerate(parts):
+        if part != parts[0]:
+            _refuse(operator, difference_of_fields(operator.function, parts[0], part, codec), 0, index)
+
+
+def _refuse(operator: Operator, difference: str, first: int, second: int) -> NoReturn:
     raise IncompatibleCheckpointError(
-        f"The subtasks of {operator}, defined at {operator.location}, differ in {difference} (subtasks 0 and {index}), "
-        f"so their number cannot change. Choose one of these: keep such data in declared states; list dict fields "
-        f"whose keys are the keys of the stream in keyed_fields; or define redistribute_fields(parts, parallelism)."
+        f"The subtasks of {operator}, defined at {operator.location}, differ in {difference} (subtasks {first} and "
+        f"{second}), so dsv2 cannot give it to {operator.parallelism} subtasks. If it is a dict by partition key, name "
+        f"it in the function's attribute keyed_fields. Otherwise define redistribute_fields(parts, parallelism), which "
+        f"returns the fields of each new subtask, or use declared state for data that records change."
     )
+
+
+def _name(operator: Operator) -> str:
+    return f"{operator}, defined at {operator.location}"

@@ -1,213 +1,192 @@
-"""The gate of an input of a new subtask, from the gates of the old subtasks.
+"""The state of one input in the new subtasks.
 
-First the old gates become one gate that has a channel for each old sender. (Behind an exchange each gate has these
-channels already; behind a forward edge each gate has one of them.) Then its channels become those of the new senders.
+What the old subtasks know is first joined to one gate with a channel for each old sender, and for each former channel.
+Then each new subtask takes the channels of its senders, if these are the same as before. Otherwise the channels are
+replaced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from dsv2.runtime.exchange.frames import Control
-from dsv2.runtime.rescale.channels import CombinerState, Sources, assembled_combiner, overlap, remapped_combiner
+from dsv2.graph import Exchange
+from dsv2.record_batch import RecordBatch
+from dsv2.runtime.exchange.gate_states import GateState, former_channels, with_new_channels
+from dsv2.runtime.rescale.change import InputChange, Senders
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.combiner import new_combiner
-from dsv2.watermark.event_time import EVENT_TIME, EventTimeCombiner
+from dsv2.watermark.channel_rules import rules_of
+from dsv2.watermark.event_time import EVENT_TIME
 
-__all__ = ("GateState", "InputChange", "succeeding_gate")
+__all__ = ("Route", "new_gate", "rescaled_gate")
 
-GateState: TypeAlias = tuple[Any, ...]
-"""The ``snapshot`` of a gate."""
-_Piece: TypeAlias = tuple[Sequence[Any], list[Control], Any, int]
-"""Records, controls, timestamps, and the number of records removed before (as in the snapshot of a gate)."""
-_Held: TypeAlias = dict[int, tuple[str, list[_Piece]]]
+Route: TypeAlias = Callable[[Any, int], int]
+"""Returns the new subtask for a held record, from the record and the index of the old subtask that held it."""
 
-
-@dataclass(frozen=True, slots=True)
-class InputChange:
-    """The senders of an input, before and after.
-
-    Attributes:
-        old_senders: The number of old subtasks that sent to it.
-        new_senders: The number of new ones.
-        was_forward: Whether each subtask received from one sender only.
-        is_forward: Whether each subtask does now.
-        belongs: Whether a record that an old subtask holds belongs to the new subtask: called with the record, the
-            index of the old subtask and the number of the record among those it holds.
-    """
-
-    old_senders: int
-    new_senders: int
-    was_forward: bool
-    is_forward: bool
-    belongs: Callable[[Any, int, int], bool]
+_Pairs: TypeAlias = list[tuple[Any, int | None]]
+_Signal: TypeAlias = tuple[int, str, int | bool]
 
 
-def succeeding_gate(
-    gates: Sequence[GateState],
+class _Held(NamedTuple):
+    """What one old subtask holds of one sender: records before, between and after control elements."""
+
+    subtask: int
+    identifier: str
+    segments: list[_Pairs]
+    signals: list[_Signal]
+
+
+def new_gate(channels: int) -> GateState:
+    """Return the state of a gate that has received nothing."""
+    return channels, {}, [], [], False, {}
+
+
+def rescaled_gate(
+    states: Sequence[GateState],
     change: InputChange,
     subtask: int,
-    parallelism: int,
     declarations: Mapping[str, WatermarkDeclaration],
+    route: Route,
 ) -> GateState:
-    """Return the gate of subtask ``subtask`` of ``parallelism`` new ones.
+    """Return the gate of the new subtask ``subtask``.
 
     Args:
-        gates: The gates of all old subtasks for this input, in order.
-        change: The senders.
+        states: The gates of the old subtasks for this input, ordered by index.
+        change: What has changed.
         subtask: The index of the new subtask.
-        parallelism: The number of new subtasks.
-        declarations: The watermarks of the job.
+        declarations: The watermark declarations of the new program by identifier.
+        route: Decides about held records. Not called if the input is or was broadcast or becomes forward.
     """
-    continued = overlap(subtask, parallelism, len(gates))
-    combiners, ended, idle = _of_senders(gates, change, continued, declarations)
-    held = _held_by_sender(gates, change)
-    senders = [subtask] if change.is_forward else range(change.new_senders)
-    sources = [overlap(sender, change.new_senders, change.old_senders) for sender in senders]
-    return _remapped(combiners, ended, idle, held, sources, change.old_senders, declarations)
+    if change.senders is Senders.NEW:
+        return new_gate(change.channels)
+    joined = _joined(states, change, subtask, declarations, route)
+    if change.senders is Senders.SAME:
+        return _selected(joined, change, subtask, declarations)
+    return with_new_channels(joined, change.channels, declarations)
 
 
-def _of_senders(
-    gates: Sequence[GateState],
+def _joined(
+    states: Sequence[GateState],
     change: InputChange,
-    continued: Sequence[int],
+    subtask: int,
     declarations: Mapping[str, WatermarkDeclaration],
-) -> tuple[dict[str, CombinerState], set[int], set[int]]:
-    """The combiners, ended and idle channels of a gate with all old senders."""
-    if not change.was_forward:
-        _, combiners, ended, idle, *_ = gates[continued[0]]
-        return combiners, set(ended), set(idle)
-    ended = {sender for sender, gate in enumerate(gates) if gate[2]}
-    idle = {sender for sender, gate in enumerate(gates) if gate[3]}
-    identifiers = dict.fromkeys(identifier for gate in gates for identifier in gate[1])
-    combiners = {}
-    for identifier in identifiers:
-        states = [_combiner_of(gate, identifier, declarations) for gate in gates]
-        combiners[identifier] = assembled_combiner(identifier, states, continued, declarations)
-    return combiners, ended, idle
-
-
-def _combiner_of(gate: GateState, identifier: str, declarations: Mapping[str, WatermarkDeclaration]) -> CombinerState:
-    channels, combiners, ended, idle, *_ = gate
-    if identifier in combiners:
-        state: CombinerState = combiners[identifier]
-        return state
-    if identifier == EVENT_TIME:
-        return EventTimeCombiner(channels, idle, ended).snapshot()
-    return new_combiner(declarations[identifier], channels, {*idle, *ended}).snapshot()
-
-
-def _remapped(
-    combiners: Mapping[str, CombinerState],
-    ended: set[int],
-    idle: set[int],
-    held: _Held,
-    sources: Sources,
-    old_senders: int,
-    declarations: Mapping[str, WatermarkDeclaration],
+    route: Route,
 ) -> GateState:
-    all_ended = len(ended) == old_senders
-    if len(sources) == old_senders:  # each channel replaces one
-        new_ended = {channel for channel, replaced in enumerate(sources) if ended.issuperset(replaced)}
-    else:
-        new_ended = set(range(len(sources))) if all_ended else set()  # a new sender may have input of others
-    new_idle = {
-        channel
-        for channel, replaced in enumerate(sources)
-        if channel not in new_ended and any(one in idle for one in replaced) and {*idle, *ended}.issuperset(replaced)
-    }
-    states = {
-        identifier: remapped_combiner(identifier, state, sources, ended, declarations)
-        for identifier, state in combiners.items()
-    }
-    is_idle = bool(new_idle) and len(new_idle) + len(new_ended) == len(sources)
-    blocked, deferred = _remapped_held(held, sources, {*idle, *ended})
-    return len(sources), states, sorted(new_ended), sorted(new_idle), is_idle, blocked, deferred
-
-
-def _remapped_held(held: _Held, sources: Sources, inactive: set[int]) -> tuple[_Held, _Held]:
-    """The elements behind aligned watermarks: of channels that are blocked, and of those that are not.
-
-    Those of a sender that several continue go to the first of them. A sender that replaces several sends the watermark
-    once more, unless all of them had sent it.
-    """
-    taken: set[int] = set()
-    blocked: _Held = {}
-    deferred: _Held = {}
-    for channel, replaced in enumerate(sources):
-        holding = [one for one in replaced if one in held]
-        if not holding:
+    numbers = [_numbers_of(state, index, change) for index, state in enumerate(states)]
+    has = [list(of_one.values()) for of_one in numbers]
+    everyone = sorted(set[int]().union(*has))
+    ended = [c for c in everyone if all(_includes(state[2], n, c) for state, n in zip(states, numbers, strict=True))]
+    idle = [
+        c
+        for c in everyone
+        if c not in ended
+        and all(_includes((*state[2], *state[3]), n, c) for state, n in zip(states, numbers, strict=True))
+    ]
+    live = [state for state, of_one in zip(states, numbers, strict=True) if len(state[2]) < len(of_one)]
+    held = _held(states, numbers, change, subtask, route)
+    combiners = {}
+    for identifier in dict.fromkeys(identifier for state in states for identifier in state[1]):
+        if identifier != EVENT_TIME and identifier not in declarations:
             continue
-        pieces = [piece for one in holding if one not in taken for piece in held[one][1]]
-        taken.update(holding)
-        all_sent = all(one in held for one in replaced if one not in inactive)
-        (blocked if all_sent else deferred)[channel] = held[holding[0]][0], pieces
-    return blocked, deferred
+        rules = rules_of(identifier, declarations)
+        views = [
+            rules.renumbered(state[1].get(identifier) or rules.new(len(of_one), state[3], state[2]), of_one)
+            for state, of_one in zip(states, numbers, strict=True)
+        ]
+        blocked = [channel for channel, (held_for, _) in held.items() if held_for == identifier]
+        combiners[identifier] = rules.joined(views, has, blocked)
+    is_idle = bool(live) and all(state[4] for state in live)
+    return change.senders_before, combiners, ended, idle, is_idle, held
 
 
-def _held_by_sender(gates: Sequence[GateState], change: InputChange) -> _Held:
-    """What the new subtask gets of the elements that the old subtasks hold, by old sender."""
-    found: dict[int, list[tuple[int, str, list[_Piece]]]] = {}
-    for index, gate in enumerate(gates):
-        for blocked in gate[5:]:
-            for channel, (identifier, pieces) in blocked.items():
-                found.setdefault(index if change.was_forward else channel, []).append((index, identifier, pieces))
-    return {
-        sender: (of_subtasks[0][1], [_merged([(index, pieces) for index, _, pieces in of_subtasks], change.belongs)])
-        for sender, of_subtasks in sorted(found.items())
-    }
+def _numbers_of(state: GateState, index: int, change: InputChange) -> dict[int, int]:
+    """The channels of an old subtask by sender: first the senders, then the former channels."""
+    own = [index] if change.before is Exchange.FORWARD else range(change.senders_before)
+    former = former_channels(state)
+    return dict(enumerate((*own, *(change.senders_before + number for number in range(len(former))))))
 
 
-def _merged(found: Sequence[tuple[int, list[_Piece]]], belongs: Callable[[Any, int, int], bool]) -> _Piece:
-    """One piece with the elements that several subtasks hold of one sender.
+def _includes(channels: Sequence[int], numbers: Mapping[int, int], channel: int) -> bool:
+    """Whether ``channels`` of one subtask include ``channel``, if the subtask has it."""
+    return channel not in numbers.values() or any(numbers[one] == channel for one in channels)
 
-    All of them have received the same controls in the same order, but each has other records between them.
+
+def _selected(
+    state: GateState, change: InputChange, subtask: int, declarations: Mapping[str, WatermarkDeclaration]
+) -> GateState:
+    """The gate with the channels whose senders are the same."""
+    senders, combiners, ended, idle_channels, idle, held = state
+    own = [subtask] if change.after is Exchange.FORWARD else range(senders)
+    former = [channel for channel in held if channel >= senders]
+    numbers = {channel: number for number, channel in enumerate((*own, *former))}
+    return (
+        len(own),
+        {i: rules_of(i, declarations).renumbered(combiner, numbers) for i, combiner in combiners.items()},
+        [numbers[channel] for channel in ended if channel in numbers],
+        [numbers[channel] for channel in idle_channels if channel in numbers],
+        idle,
+        {numbers[channel]: of_one for channel, of_one in held.items() if channel in numbers},
+    )
+
+
+def _held(
+    states: Sequence[GateState],
+    numbers: Sequence[Mapping[int, int]],
+    change: InputChange,
+    subtask: int,
+    route: Route,
+) -> dict[int, tuple[str, list[tuple[Any, ...]]]]:
+    found: dict[int, list[_Held]] = {}
+    for index, (state, of_one) in enumerate(zip(states, numbers, strict=True)):
+        for channel, (identifier, pieces) in state[5].items():
+            found.setdefault(of_one[channel], []).append(_Held(index, identifier, *_segments(pieces)))
+    return {channel: _merged(found[channel], channel, change, subtask, route) for channel in sorted(found)}
+
+
+def _merged(
+    views: Sequence[_Held], channel: int, change: InputChange, subtask: int, route: Route
+) -> tuple[str, list[tuple[Any, ...]]]:
+    """What the new subtask holds of one sender.
+
+    A sender sends its control elements to all subtasks, so those that they hold differ only in how many of the first
+    ones a subtask has processed. That with most of them is followed.
     """
-    segments: list[list[tuple[Any, int | None]]] = [[]]
-    controls: list[Control] = []
-    for index, pieces in found:
-        place, number = 0, 0
-        for element in _elements(pieces):
-            if isinstance(element, _Signal):
-                place += 1
-                if place == len(segments):
-                    segments.append([])
-                    controls.append(element.control)
-                continue
-            if belongs(element[0], index, number):
-                segments[place].append(element)
-            number += 1
-    return _joined(segments, controls)
+    longest = max(views, key=lambda view: (len(view.signals), -view.subtask))
+    copies = change.before is Exchange.BROADCAST
+    same = change.senders is Senders.SAME and channel < change.senders_before
+    own_sender = same and change.after is Exchange.FORWARD
+    segments: list[_Pairs] = [[] for _ in longest.segments]
+    for view in [longest] if copies else views:
+        ahead = len(longest.segments) - len(view.segments)
+        for number, pairs in enumerate(view.segments):
+            if (own_sender and subtask == channel) or change.after is Exchange.BROADCAST:
+                segments[ahead + number] += pairs
+            elif not own_sender:
+                segments[ahead + number] += [pair for pair in pairs if route(pair[0], view.subtask) == subtask]
+    return longest.identifier, [_piece(segments, longest.signals)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Signal:
-    control: Control
-
-
-def _elements(pieces: Collection[_Piece]) -> list[_Signal | tuple[Any, int | None]]:
-    elements: list[_Signal | tuple[Any, int | None]] = []
+def _segments(pieces: Sequence[tuple[Any, ...]]) -> tuple[list[_Pairs], list[_Signal]]:
+    segments: list[_Pairs] = [[]]
+    signals: list[_Signal] = []
     for records, controls, timestamps, gone in pieces:
-        stamped = list(zip(records, timestamps if timestamps is not None else [None] * len(records), strict=True))
+        pairs = list(RecordBatch(records, timestamps).pairs())
         done = 0
-        for control in controls:
-            stop = control[0] - gone
-            elements += stamped[done:stop]
-            elements.append(_Signal(control))
-            done = max(done, stop)
-        elements += stamped[done:]
-    return elements
+        for position, *signal in controls:
+            segments[-1] += pairs[done : position - gone]
+            done = max(done, position - gone)
+            signals.append(tuple(signal))
+            segments.append([])
+        segments[-1] += pairs[done:]
+    return segments, signals
 
 
-def _joined(segments: Sequence[list[tuple[Any, int | None]]], controls: Sequence[Control]) -> _Piece:
-    flat = [element for segment in segments for element in segment]
-    placed: list[Control] = []
-    position = 0
-    for segment, control in zip(segments, controls, strict=False):
-        position += len(segment)
-        placed.append((position, *control[1:]))
-    timestamps = [timestamp for _, timestamp in flat]
-    stamped = any(timestamp is not None for timestamp in timestamps)
-    return [record for record, _ in flat], placed, timestamps if stamped else None, 0
+def _piece(segments: Sequence[_Pairs], signals: Sequence[_Signal]) -> tuple[Any, ...]:
+    pairs: _Pairs = []
+    controls = []
+    for segment, signal in zip(segments, (*signals, None), strict=True):
+        pairs += segment
+        if signal is not None:
+            controls.append((len(pairs), *signal))
+    stamped = any(timestamp is not None for _, timestamp in pairs)
+    return [record for record, _ in pairs], controls, [timestamp for _, timestamp in pairs] if stamped else None, 0

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
+from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
-from dsv2.runtime.rescale.change import OperatorChange
+from dsv2.runtime.rescale.change import OperatorChange, Senders
+from dsv2.runtime.rescale.fields import rescaled_fields
+from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
+from dsv2.runtime.rescale.time import across_inputs, event_time, input_status, sent_time
 from dsv2.runtime.serde.codec import Codec
 from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.migrations import split_name
+from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
 
 __all__ = ("OperatorState", "owner_of", "rescaled_states")
@@ -17,8 +24,17 @@ OperatorState: TypeAlias = dict[str, Any]
 """``OperatorTask.snapshot()`` without "store"."""
 
 
-def owner_of(operator: Operator, key: Any) -> int:
-    """Return the subtask of ``operator`` that owns ``key``: that to which the HASH exchange sends its records."""
+def owner_of(operator: Operator, key: Any, subtask: int = 0) -> int:
+    """Return the subtask of ``operator`` that gets what belongs to ``key``.
+
+    Args:
+        operator: The operator in the new program.
+        key: The key.
+        subtask: The old subtask that has it. It only counts if each subtask is one partition: a function with state of
+            keys on a stream without keys.
+    """
+    if operator.keys_stay:
+        return subtask % operator.parallelism
     return subtask_of(key, operator.max_parallelism, operator.parallelism)
 
 
@@ -28,18 +44,132 @@ def rescaled_states(
     states: Sequence[OperatorState],
     declarations: Mapping[str, WatermarkDeclaration],
     codec: Codec,
+    subtasks: Iterable[int] | None = None,
 ) -> list[OperatorState]:
-    """Return the states of the new subtasks of ``operator``, ordered by index.
+    """Return the states of new subtasks of ``operator``.
 
     Args:
         operator: The operator in the new program.
         change: What has changed around it.
         states: The states of its old subtasks, ordered by index.
         declarations: The watermark declarations of the new program by identifier.
-        codec: Decodes and encodes fields, states of the subtask and held records.
+        codec: Decodes and encodes fields and states of the subtask.
+        subtasks: The indices of the new subtasks (default: all, in order).
 
     Raises:
         IncompatibleCheckpointError: Something cannot be carried: the fields of the function differ between the
             subtasks, the parallelism exceeds the maximum, or an operator that has ended got a new input.
     """
-    raise NotImplementedError
+    _check(operator, change, states)
+    wanted = range(operator.parallelism) if subtasks is None else subtasks
+    if change.keeps_subtasks:
+        return [states[index] for index in wanted]
+    data = _data(operator, change, states, codec)
+    times = _times(change, states, declarations)
+    return [
+        {**data[index], **times, "gates": _gates(operator, change, states, index, declarations)} for index in wanted
+    ]
+
+
+def _check(operator: Operator, change: OperatorChange, states: Sequence[OperatorState]) -> None:
+    if not 1 <= operator.parallelism <= operator.max_parallelism:
+        raise IncompatibleCheckpointError(
+            f"{operator} cannot have {operator.parallelism} subtasks. Its max parallelism is "
+            f"{operator.max_parallelism}."
+        )
+    has_ended = all(closed for _, closed in (state["lifecycle"] for state in states))
+    if has_ended and any(one.senders is Senders.NEW for one in change.inputs):
+        raise IncompatibleCheckpointError(
+            f"{operator}, defined at {operator.location}, has received the end of all inputs and passed it on, so it "
+            f"cannot get a new input. Give it and the operators after it other uids, so that they begin again."
+        )
+
+
+def _data(
+    operator: Operator, change: OperatorChange, states: Sequence[OperatorState], codec: Codec
+) -> list[OperatorState]:
+    """What belongs to keys or records: function fields, states of the subtask and counts."""
+    if change.keeps_data:
+        names = ("fields", "subtask_state", "records_in", "counters")
+        return [{name: state[name] for name in names} for state in states]
+    counters = sorted({name for state in states for name in state["counters"]})
+    total = {name: sum(state["counters"].get(name, 0) for state in states) for name in counters}
+    records = sum(state["records_in"] for state in states)
+    fields = rescaled_fields(operator, [state["fields"] for state in states], codec)
+    of_subtask = _subtask_states(operator, [state["subtask_state"] for state in states], codec)
+    return [
+        {
+            "fields": fields[index],
+            "subtask_state": of_subtask[index],
+            "records_in": 0 if index else records,
+            "counters": dict.fromkeys(counters, 0) if index else total,
+        }
+        for index in range(operator.parallelism)
+    ]
+
+
+def _times(
+    change: OperatorChange, states: Sequence[OperatorState], declarations: Mapping[str, WatermarkDeclaration]
+) -> OperatorState:
+    """What the operator has reached and sent. It is the same in all new subtasks."""
+    new_inputs = [index for index, one in enumerate(change.inputs) if one.senders is Senders.NEW]
+    opened, closed = zip(*(state["lifecycle"] for state in states), strict=True)
+    live = [state for state in states if not state["lifecycle"][1]] or states
+    seen: dict[str, list[int]] = {}
+    for state in states:
+        for identifier, value in state["watermarks"].items():
+            seen.setdefault(identifier, []).append(value)
+    count = len(change.inputs)
+    return {
+        "watermarks": {identifier: min(values) for identifier, values in sorted(seen.items())},
+        "across_inputs": across_inputs(states, count, new_inputs, declarations),
+        "event_time": event_time([state["event_time"] for state in live], count, new_inputs),
+        "sent_time": sent_time([state["sent_time"] for state in live]),
+        "inputs": input_status(live, count, new_inputs),
+        "lifecycle": (any(opened), all(closed)),
+    }
+
+
+def _gates(
+    operator: Operator,
+    change: OperatorChange,
+    states: Sequence[OperatorState],
+    subtask: int,
+    declarations: Mapping[str, WatermarkDeclaration],
+) -> list[Any]:
+    gates = []
+    for number, one in enumerate(change.inputs):
+        if one.senders is Senders.NEW:
+            gates.append(new_gate(one.channels))
+        else:
+            old = [state["gates"][number] for state in states]
+            gates.append(rescaled_gate(old, one, subtask, declarations, partial(_route, operator, number)))
+    return gates
+
+
+def _route(operator: Operator, number: int, record: Any, subtask: int) -> int:
+    """The new subtask for a record that the old subtask ``subtask`` holds at the input ``number``."""
+    select = operator.input_keys[number]
+    return subtask % operator.parallelism if select is None else owner_of(operator, select(record), subtask)
+
+
+def _subtask_states(operator: Operator, old: Sequence[Mapping[str, bytes]], codec: Codec) -> list[dict[str, bytes]]:
+    declared = {declaration.name: declaration for declaration in operator.function.uses_states()}
+    new: list[dict[str, bytes]] = [{} for _ in range(operator.parallelism)]
+    for stored in sorted({stored for state in old for stored in state}):
+        declaration = declared.get(split_name(stored)[0])
+        if declaration is None:
+            continue
+        values = [codec.loads(state[stored], f"{declaration} of {operator}") for state in old if stored in state]
+        for value, of_subtask in zip(_redistributed(declaration, values, len(new)), new, strict=True):
+            of_subtask[stored] = codec.dumps(value)
+    return new
+
+
+def _redistributed(declaration: StateDeclaration, values: Sequence[Any], parallelism: int) -> list[Any]:
+    if declaration.redistribution_mode is RedistributionMode.IDENTICAL:
+        return [values[0]] * parallelism
+    elements = [element for value in values for element in value]
+    if isinstance(declaration, ListStateDeclaration) and declaration.strategy is RedistributionStrategy.UNION:
+        return [elements] * parallelism
+    return [elements[index::parallelism] for index in range(parallelism)]

@@ -141,16 +141,15 @@ class TypeRegistry:
         """Return the converter ``name``. Raises ``CorruptDataError`` if there is none."""
         return self._converters.get(self._current(name)) or converter_named(name)
 
-    def knows(self, dotted: str) -> bool:
-        """Whether values of the class with this module and qualified name, now or formerly, can be decoded."""
+    def class_named(self, dotted: str) -> type | None:
+        """Return the class of the job that has or had this module and qualified name, or None."""
         current = current_name(dotted, self._current_names)
         if current == dotted:
-            return self._class_at(dotted) is not None
+            return self._class_at(dotted)
         try:
-            self.find(*current.partition(":")[::2])
+            return self.find(*current.partition(":")[::2])
         except CorruptDataError:
-            return False
-        return True
+            return None
 
     def check_former_names(self) -> None:
         """Raise ``ConfigurationError`` if a former name is also the name of a class that the job uses."""

@@ -6,21 +6,19 @@ threshold passed to the constructor. If a function defines ``__getstate__``, its
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dsv2.errors import CorruptDataError, SerializationError
 from dsv2.graph import Operator
 from dsv2.runtime.report.metrics import DefaultCounter
 from dsv2.runtime.report.short_repr import shorten
 from dsv2.runtime.serde.codec import Codec, References
-from dsv2.runtime.serde.references import Reference
 from dsv2.runtime.state.handles import Handle
 from dsv2.runtime.state.partition import EventTimers
 from dsv2.spi import WrappingFunction
 
-__all__ = ("FieldsSnapshot", "FunctionFields", "difference_of_fields")
+__all__ = ("DecodedFields", "FunctionFields", "decode_fields", "difference_of_fields", "encode_fields")
 
 # Descriptions of runtime objects for error messages.
 _SHOWN: References = {
@@ -28,29 +26,6 @@ _SHOWN: References = {
     EventTimers.reference_kind: lambda name: "event time",
     Handle.reference_kind: "state {!r}".format,
 }
-
-
-class _Kept(Reference):
-    """A reference that is written again as it was read."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def reference_name(self) -> str:
-        return self._name
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._name == getattr(other, "_name", None)
-
-    def __hash__(self) -> int:
-        return hash(self._name)
-
-
-# A class for each kind, because objects of one class are encoded with the kind of the first.
-_KEPT: References = {kind: type("_Kept", (_Kept,), {"reference_kind": kind}) for kind in _SHOWN}
 _ATOMS = (int, float, str, bytes, bool, complex, type(None), type)
 
 
@@ -81,7 +56,7 @@ class FunctionFields:
         self._operator = operator
         self._codec = codec
         self._references = references
-        self._custom = type(function).__getstate__ is not object.__getstate__
+        self._custom = _is_custom(function)
         self._pristine = {} if self._custom else _as_dict(object.__getstate__(function))
         self._pristine_bytes = {name: self._try_dumps(value) for name, value in self._pristine.items()}
         self._changed: set[str] = set()
@@ -178,59 +153,63 @@ class FunctionFields:
             ) from error
 
 
-@dataclass(frozen=True)
-class FieldsSnapshot:
-    """The content of a ``FunctionFields.snapshot``.
+class DecodedFields(NamedTuple):
+    """The content of ``FunctionFields.snapshot``.
 
     Attributes:
-        fields: The changed fields by name; if the function defines ``__getstate__``, its result.
-        removed: The names of removed fields; None if the function defines ``__getstate__``.
-        wrapping: The fields of the wrapping function; None if there is none.
+        state: The changed fields by name, or what ``__getstate__`` returned.
+        removed: The names of removed fields.
+        of_wrapping: The fields of the extension that wraps the function, by name.
+        is_custom: Whether the function defines ``__getstate__``.
     """
 
-    fields: Any
-    removed: Sequence[str] | None
-    wrapping: Mapping[str, Any] | None
-
-    @staticmethod
-    def of(function: object, data: bytes, codec: Codec) -> FieldsSnapshot:
-        """Decode a snapshot of the fields of ``function``. References to runtime objects are kept."""
-        content, wrapping = codec.loads(data, "Fields", _KEPT), None
-        if isinstance(function, WrappingFunction):
-            if function.kept_fields:
-                inner, wrapping = content
-                content = codec.loads(inner, "Fields", _KEPT)
-            function = function.wrapped
-        if type(function).__getstate__ is not object.__getstate__:
-            return FieldsSnapshot(content, None, wrapping)
-        fields, removed = content
-        return FieldsSnapshot(fields, removed, wrapping)
-
-    def with_fields(self, fields: Any) -> FieldsSnapshot:
-        """Return a snapshot with other fields."""
-        return replace(self, fields=fields)
-
-    def without(self, names: Iterable[str]) -> FieldsSnapshot:
-        """Return a snapshot without some fields."""
-        return replace(self, fields={name: value for name, value in self.fields.items() if name not in names})
-
-    def dumps(self, codec: Codec) -> bytes:
-        """Encode the snapshot."""
-        data = codec.dumps(self.fields if self.removed is None else (self.fields, self.removed))
-        return data if self.wrapping is None else codec.dumps((data, self.wrapping))
+    state: Any
+    removed: Sequence[str]
+    of_wrapping: Mapping[str, Any]
+    is_custom: bool
 
 
-def difference_of_fields(function: object, first: bytes, second: bytes, codec: Codec) -> str:
-    """Describe the difference between two different snapshots of the fields of ``function``."""
-    function = function.wrapped if isinstance(function, WrappingFunction) else function
-    if type(function).__getstate__ is not object.__getstate__:
+def decode_fields(operator: Operator, data: bytes, codec: Codec, references: References) -> DecodedFields:
+    """Decode the fields of a function of ``operator``. For tools; ``FunctionFields.restore`` does it for a job."""
+    function, owner = operator.function, f"Fields of {operator}"
+    of_wrapping: Mapping[str, Any] = {}
+    if isinstance(function, WrappingFunction):
+        if function.kept_fields:
+            data, of_wrapping = codec.loads(data, owner, references)
+        function = function.wrapped  # type: ignore[assignment]
+    state = codec.loads(data, owner, references)
+    if _is_custom(function):
+        return DecodedFields(state, (), of_wrapping, is_custom=True)
+    changed, removed = state
+    return DecodedFields(changed, removed, of_wrapping, is_custom=False)
+
+
+def encode_fields(fields: DecodedFields, codec: Codec) -> bytes:
+    """Encode what ``decode_fields`` decodes. Raises ``SerializationError`` if a field is not data."""
+    data = codec.dumps(fields.state if fields.is_custom else (fields.state, list(fields.removed)))
+    return codec.dumps((data, dict(fields.of_wrapping))) if fields.of_wrapping else data
+
+
+def difference_of_fields(
+    function: object, first: bytes, second: bytes, codec: Codec, ignored: Collection[str] = ()
+) -> str:
+    """Describe the difference between two different snapshots of the fields of ``function``, except ``ignored``."""
+    if isinstance(function, WrappingFunction):
+        if function.kept_fields:
+            first, second = (codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second))
+        function = function.wrapped
+    if _is_custom(function):
         return "what __getstate__ returned"
     kept = [codec.loads(data, "Fields", _SHOWN)[0] for data in (first, second)]
-    for name in sorted({*kept[0], *kept[1]}):
+    for name in sorted({*kept[0], *kept[1]} - {*ignored}):
         values = [shorten(fields[name]) if name in fields else "its initial value" for fields in kept]
         if values[0] != values[1]:
             return f"the field {name!r} of the function: {values[0]} and {values[1]}"
     return "fields of the function"
+
+
+def _is_custom(function: object) -> bool:
+    return type(function).__getstate__ is not object.__getstate__
 
 
 def _as_dict(state: Any) -> dict[str, Any]:

@@ -169,25 +169,30 @@ class _SubtaskState:
         self._encoded: dict[str, bytes] = {}
 
     def load(self, name: str) -> None:
-        """Decode the state with this stored name into ``values``, converting an outdated value."""
-        if name in self._encoded:
-            self.values[name] = self._codec.loads(self._encoded.pop(name), self._owner)
-        elif (outdated := self._outdated(name)) is not None:
-            content = self._codec.loads(self._encoded.pop(outdated), self._owner)
-            self.values[name] = self._migrations.convert(outdated, NO_KEY, content)
+        """Decode the state with this stored name into ``values``, with its outdated values."""
+        contents = [*self._outdated(name), *([self._decode(name)] if name in self._encoded else [])]
+        if contents:
+            self.values[name] = contents[-1] if len(contents) == 1 else self._merged(name, contents)
         self.loaded.add(name)
 
-    def _outdated(self, name: str) -> str | None:
-        """The name under which an outdated value of the state is stored."""
+    def _outdated(self, name: str) -> list[Any]:
+        """Remove the outdated values of a state, lowest version first, and return them in the current version."""
         state = split_name(name)[0]
-        return next(
-            (
-                stored
-                for stored in self._encoded
-                if split_name(stored)[0] == state and self._migrations.outdated(stored) is not None
-            ),
-            None,
-        )
+        outdated = [stored for stored in self._encoded if split_name(stored)[0] == state and stored != name]
+        return [
+            self._migrations.convert(stored, NO_KEY, self._decode(stored))
+            for stored in sorted(outdated, key=split_name)
+            if self._migrations.outdated(stored) is not None
+        ]
+
+    def _merged(self, name: str, contents: list[Any]) -> Any:
+        """Values that subtasks with different versions have handed over: elements of lists, or copies of one value."""
+        if self._migrations.is_redistributed(name):
+            return [element for content in contents for element in content]
+        return contents[-1]
+
+    def _decode(self, stored: str) -> Any:
+        return self._codec.loads(self._encoded.pop(stored), self._owner)
 
     def snapshot(self) -> dict[str, bytes]:
         """Return the encoded values by name. Only loaded states are encoded again."""

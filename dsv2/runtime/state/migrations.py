@@ -14,6 +14,7 @@ from dsv2.state import (
     BroadcastStateDeclaration,
     ListStateDeclaration,
     MapStateDeclaration,
+    RedistributionMode,
     StateDeclaration,
 )
 
@@ -53,6 +54,11 @@ class Migrations:
         name, version = split_name(stored)
         state = self._states.get(name)
         return state if state is not None and version < state.version else None
+
+    def is_redistributed(self, stored: str) -> bool:
+        """Whether the state is a list whose elements are redistributed between subtasks."""
+        state = self._states[split_name(stored)[0]]
+        return state.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
 
     def convert(self, stored: str, key: Any, content: Any) -> Any:
         """Return the content of an outdated state in the current version; None if nothing is left."""

@@ -1,0 +1,57 @@
+"""The snapshot of a gate whose channels are replaced, because its senders are.
+
+Former channels are those with records behind an aligned watermark. They stay, after the channels of the plan, until the
+watermark is complete and their records are processed. Then they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from dsv2.runtime.exchange.frames import END
+from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.channel_rules import rules_of
+
+__all__ = ("GateState", "former_channels", "with_new_channels")
+
+GateState: TypeAlias = tuple[Any, ...]
+"""``InputGate.snapshot()``."""
+
+_LAST_PIECE: tuple[Any, ...] = ([], [(0, END, "", 0)], None, 0)
+
+
+def former_channels(state: GateState) -> list[int]:
+    """Return the former channels of a gate."""
+    channels, _, ended, _, _, held = state
+    return sorted({channel for channel in (*ended, *held) if channel >= channels})
+
+
+def with_new_channels(state: GateState, channels: int, declarations: Mapping[str, WatermarkDeclaration]) -> GateState:
+    """Replace the channels of a gate by ``channels`` new ones, as ``dsv2.watermark.channel_rules`` describes.
+
+    They are idle, or have ended, if all old channels are idle or have ended.
+    """
+    before, combiners, ended, idle_channels, idle, held = state
+    count = before + len(former_channels(state))
+    live = [channel for channel in range(count) if channel not in ended]
+    all_idle = bool(live) and all(channel in idle_channels for channel in live)
+    former = sorted(held)
+    number_of = {channel: channels + number for number, channel in enumerate(former)}
+    new = range(channels)
+    return (
+        channels,
+        {
+            identifier: rules_of(identifier, declarations).replaced(
+                combiner, count, channels, former, all_idle, not live
+            )
+            for identifier, combiner in combiners.items()
+        },
+        [] if live else [*new],
+        [*(new if all_idle else ()), *(number_of[channel] for channel in former if channel in idle_channels)],
+        idle,
+        {
+            number_of[channel]: (identifier, [*pieces, *([] if channel >= before else [_LAST_PIECE])])
+            for channel, (identifier, pieces) in held.items()
+        },
+    )

@@ -1,0 +1,210 @@
+"""The rules for combiners whose channels change, because the parallelism does. They work on snapshots of combiners.
+
+Three steps lead from the old subtasks to the new ones. ``joined`` merges what several subtasks know about the same
+channels. ``selected`` keeps channels whose senders are the same. ``replaced`` replaces all channels by new ones:
+
+* A new channel starts with the combination of the old ones, so each holds a minimum back until it has sent more.
+* If the combiner still waits for an old channel, the new channels start without a value, and all of them must send.
+  Values that are not part of a combination yet are part of the first one, as if their channels had ended.
+* Event time of a new channel starts with the event time that the input has reached.
+
+Former channels, which hold records behind an aligned watermark, stay until these are processed. They follow the new
+channels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.combiner import combination_of, new_combiner
+from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
+
+__all__ = ("CombinerRules", "State", "rules_of")
+
+State: TypeAlias = tuple[Any, ...]
+"""A snapshot of a combiner."""
+
+
+class CombinerRules(ABC):
+    """The rules for the combiners of one identifier."""
+
+    @abstractmethod
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        """The state of a new combiner over ``channels`` channels, some of them idle or ended."""
+
+    @abstractmethod
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        """Give the channels in ``numbers`` other numbers, and forget the others."""
+
+    @abstractmethod
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        """Merge states of several subtasks.
+
+        Args:
+            states: The states.
+            has: The channels that each of the subtasks has.
+            blocked: The channels that are blocked by an aligned watermark with this identifier.
+        """
+
+    def joined_inputs(self, states: Sequence[State], inputs: Collection[int]) -> State:
+        """Merge states of combiners over the inputs of an operator in several subtasks."""
+        return self.joined(states, [inputs] * len(states), ())
+
+    @abstractmethod
+    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+        """Replace channels.
+
+        Args:
+            state: The state over the old channels.
+            old: The number of old channels.
+            new: The number of new channels.
+            former: The old channels that follow the new ones.
+            idle: Whether the new channels are idle.
+            ended: Whether the new channels have ended.
+        """
+
+
+class PlainRules(CombinerRules):
+    """For ``WatermarkCombiner``."""
+
+    def __init__(self, declaration: WatermarkDeclaration) -> None:
+        self._declaration = declaration
+        self._function = combination_of(declaration)
+        self._wait = declaration.combination_policy.combine_wait_for_all_channels
+
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
+
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        values, inactive, pending, of_ended, due, last = state
+        renumbered = tuple(sorted((numbers[channel], value) for channel, value in values if channel in numbers))
+        return renumbered, _renumbered(inactive, numbers), _renumbered(pending, numbers), of_ended, due, last
+
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        values = [dict(values) for values, *_ in states]
+        known: dict[int, list[int]] = {}
+        for channel in sorted(set[int]().union(*has)):
+            views = [of_one.get(channel) for of_one, channels in zip(values, has, strict=True) if channel in channels]
+            found = [value for value in views if value is not None]
+            if found and (len(found) == len(views) or not self._wait):
+                known[channel] = found
+        of_ended = Counter[int]()
+        for state in states:
+            of_ended |= Counter(state[3])
+        lasts = [state[5] for state in states]
+        return (
+            tuple((channel, min(found)) for channel, found in known.items()),
+            _in_all([state[1] for state in states], has),
+            tuple(sorted(set[int]().union(*(state[2] for state in states)) & known.keys())),
+            tuple(sorted(of_ended.elements())),
+            any(state[4] for state in states),
+            None if None in lasts else min(lasts),
+        )
+
+    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+        numbers = {channel: new + number for number, channel in enumerate(former)}
+        values, inactive, pending, of_ended, due, last = state
+        of_channel = dict(values)
+        kept, gone, uncounted, *_ = self.renumbered(state, numbers)
+        active = [channel for channel in range(old) if channel not in inactive]
+        is_complete = not self._wait or (active and all(channel in of_channel for channel in active))
+        if of_channel and is_complete:
+            start = self._function([of_channel[c] for c in active if c in of_channel] or list(of_channel.values()))
+            kept = (*((channel, start) for channel in range(new)), *kept)
+        left = [of_channel[channel] for channel in pending if channel not in numbers]
+        new_inactive = range(new) if idle or ended else ()
+        return kept, (*new_inactive, *gone), uncounted, tuple(sorted([*of_ended, *left])), due, last
+
+
+class AlignedRules(CombinerRules):
+    """For ``AlignedWatermarkCombiner``. A value of an unfinished round belongs to a blocked channel."""
+
+    def __init__(self, declaration: WatermarkDeclaration) -> None:
+        self._declaration = declaration
+
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        return new_combiner(self._declaration, channels, {*idle, *ended}).snapshot()
+
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        rounds, inactive = state
+        renumbered = sorted((numbers[channel], values) for channel, values in rounds if channel in numbers)
+        return tuple(renumbered), _renumbered(inactive, numbers)
+
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        rounds: dict[int, list[Sequence[int]]] = {}
+        for of_one, _ in states:
+            for channel, values in of_one:
+                rounds.setdefault(channel, []).append(values)
+        longest = tuple((c, max(views, key=len)) for c, views in sorted(rounds.items()) if c in blocked)
+        return longest, _in_all([inactive for _, inactive in states], has)
+
+    def joined_inputs(self, states: Sequence[State], inputs: Collection[int]) -> State:
+        # Inputs are not blocked, so values of later rounds may wait. Those count that have arrived everywhere.
+        rounds = [dict(of_one) for of_one, _ in states]
+        shortest = ((number, min((of_one.get(number, ()) for of_one in rounds), key=len)) for number in inputs)
+        inactive = _in_all([inactive for _, inactive in states], [inputs] * len(states))
+        return tuple((number, values) for number, values in shortest if values), inactive
+
+    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+        rounds, inactive = self.renumbered(state, {channel: new + number for number, channel in enumerate(former)})
+        return rounds, (*(range(new) if idle or ended else ()), *inactive)
+
+
+class EventTimeRules(CombinerRules):
+    """For ``EventTimeCombiner``."""
+
+    def new(self, channels: int, idle: Collection[int], ended: Collection[int]) -> State:
+        return EventTimeCombiner(channels, idle, ended).snapshot()
+
+    def renumbered(self, state: State, numbers: Mapping[int, int]) -> State:
+        times, *ignored, last = state
+        time_of = {numbers[channel]: time for channel, time in enumerate(times) if channel in numbers}
+        new_times = tuple(time_of.get(channel, LONG_MIN) for channel in range(max(time_of, default=-1) + 1))
+        return new_times, *(_renumbered(channels, numbers) for channels in ignored), last
+
+    def joined(self, states: Sequence[State], has: Sequence[Collection[int]], blocked: Collection[int]) -> State:
+        count = max(len(times) for times, *_ in states)
+        times = tuple(
+            min(state[0][channel] for state, channels in zip(states, has, strict=True) if channel in channels)
+            for channel in range(count)
+        )
+        ended = _in_all([state[2] for state in states], has)
+        idle = tuple(channel for channel in _in_all([state[1] for state in states], has) if channel not in ended)
+        behind = tuple(sorted(set[int]().union(*(state[3] for state in states)) - {*idle, *ended}))
+        live = [state[4] for state, channels in zip(states, has, strict=True) if not set(channels) <= set(state[2])]
+        return times, idle, ended, behind, min(live or [state[4] for state in states])
+
+    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+        times, _, old_ended, _, last = state
+        live = [time for channel, time in enumerate(times) if channel not in old_ended]
+        by_clock = bool(live) and all(time == PROCESSING_TIME for time in live)
+        start = PROCESSING_TIME if by_clock else last
+        kept, *ignored, _ = self.renumbered(state, {channel: number for number, channel in enumerate(former)})
+        shifted = [tuple(new + channel for channel in channels) for channels in ignored]
+        everyone = tuple(range(new))
+        shifted[0] = (*(everyone if idle and not by_clock else ()), *shifted[0])
+        shifted[1] = (*(everyone if ended else ()), *shifted[1])
+        return (*(start for _ in everyone), *kept), *shifted, last
+
+
+def rules_of(identifier: str, declarations: Mapping[str, WatermarkDeclaration]) -> CombinerRules:
+    """Return the rules for the combiners of ``identifier``."""
+    if identifier == EVENT_TIME:
+        return EventTimeRules()
+    declaration = declarations[identifier]
+    return AlignedRules(declaration) if declaration.combination_policy.aligned else PlainRules(declaration)
+
+
+def _renumbered(channels: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers[channel] for channel in channels if channel in numbers))
+
+
+def _in_all(found: Sequence[Collection[int]], has: Sequence[Collection[int]]) -> tuple[int, ...]:
+    """The channels that are in ``found`` of every subtask that has them."""
+    everyone = sorted(set[int]().union(*has))
+    pairs = [(set(of_one), set(channels)) for of_one, channels in zip(found, has, strict=True)]
+    return tuple(c for c in everyone if all(c in of_one for of_one, channels in pairs if c in channels))
