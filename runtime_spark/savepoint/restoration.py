@@ -58,8 +58,7 @@ class Restoration:
             for uid, position in info.sources.items()
             if uid in parallelisms and has_ended(position)
         }
-        fields = {uid: list(names) for uid, names in info.fields.items()}
-        return Notes(keys=list(info.keys), fields=fields, ended=ended)
+        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
 
 
 def restoration_of(
