@@ -62,12 +62,12 @@ class StreamingJob:
         clock: Clock,
         *,
         only_available: bool,
-        state_key: StateKey | None,
+        state_key: StateKey | None = None,
     ) -> None:
         """Create the handle.
 
         ``only_available``: The job ends when it has read the input that was available at its start.
-        ``state_key``: Signs the state.
+        ``state_key``: Signs the state. None (default): it is not signed.
         """
         self._state_key = state_key
         self.query: StreamingQuery

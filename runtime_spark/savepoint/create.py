@@ -19,11 +19,15 @@ from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.state_entries import state_entries
 from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
 from runtime_spark.savepoint.tables import file_digests, write_tables
+from runtime_spark.session import settings
 from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.versions import check_spark
 
 __all__ = ("check_unused_path", "create_savepoint")
+
+_ENTRIES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BLOBS, _PAGES = 4, 256  # that a task has in memory
 
 
 def create_savepoint(
@@ -84,6 +88,8 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
     make = RowMaker(basis.placement.addresses, basis.history, in_map, state_key)
     rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA).persist(StorageLevel.MEMORY_AND_DISK)
     try:
+        with settings(spark, {_ENTRIES_AT_ONCE: str(_PAGES if in_map else _BLOBS)}):
+            rows.count()
         tables = write_tables(rows, folder, basis.programs[-1])
     finally:
         rows.unpersist()

@@ -60,9 +60,9 @@ class Restoration:
             for uid, position in info.sources.items()
             if uid in parallelisms and has_ended(position)
         }
-        fields = {uid: list(names) for uid, names in info.fields.items()}
         programs = continued_programs(info.programs, describe(plan))[:-1]  # the manifest has the last one
-        return Notes(programs=programs, keys=list(info.keys), fields=fields, ended=ended)
+        # Subtasks report the fields that they restore.
+        return Notes(programs=programs, keys=list(info.keys), ended=ended)
 
 
 def restoration_of(

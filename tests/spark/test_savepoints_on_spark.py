@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Collection
 from datetime import timedelta
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from dsv2 import (
     Collector,
     ConfigurationError,
+    CorruptDataError,
     ExecutionEnvironment,
     JobError,
     JobHandle,
@@ -22,12 +24,12 @@ from dsv2 import (
 )
 from dsv2.extension.event_time import EventTimeExtension, EventTimeManager, OneInputEventTimeStreamProcessFunction
 from dsv2.extension.window import WindowStrategy, window
-from dsv2.functions import TwoInputNonBroadcastStreamProcessFunction
+from dsv2.functions import OneInputStreamProcessFunction, TwoInputNonBroadcastStreamProcessFunction
 from dsv2.local import LocalRuntime
 from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.state import StateDeclaration, StateDeclarations
-from runtime_spark import SparkRuntime, StateKey, StateLayout
+from runtime_spark import SparkRuntime, StateKey, StateLayout, create_savepoint
 from tests.durations import ms
 from tests.spans import Item, Spans
 from tests.spark.test_restart import wait_until
@@ -45,6 +47,7 @@ class Letter(NamedTuple):
 
 LETTERS = [Letter("abcdefg"[number * number % 7], 100 * number) for number in range(120)]
 LAST = StateDeclarations.value_state("last", Letter)
+COUNT = StateDeclarations.value_state("count", int, default=0)
 BOTH = StateDeclarations.map_state("both", str, int)
 
 
@@ -96,6 +99,26 @@ class Both(TwoInputNonBroadcastStreamProcessFunction[Letter, Item, Any]):
         both = ctx.state_manager.get_state(BOTH)
         both.put(what, (both.get(what) or 0) + 1)
         output.collect((what, ctx.state_manager.current_key, both.get(what)))
+
+
+class Line(NamedTuple):
+    value: str
+
+
+def line_of(line: Line) -> str:
+    return line.value
+
+
+class Counted(OneInputStreamProcessFunction[Line, Any]):
+    """Counts each line."""
+
+    def uses_states(self) -> Collection[StateDeclaration]:
+        return [COUNT]
+
+    def process_record(self, record: Line, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
+        count = ctx.state_manager.get_state(COUNT)
+        count.update(count.value() + 1)
+        output.collect((record.value, count.value()))
 
 
 class Parallelism(NamedTuple):
@@ -189,17 +212,18 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tuple[Job, Path]) -> None:
     job, folder = first
+    shutil.copytree(folder / "first", folder / "copy")
     before = list(job.results)
     begun: dict[str, Any] = {"layout": StateLayout.MAP, "partitions": 2}
     smaller, larger = Parallelism(1, 3, 2, 2), Parallelism(3, 1, 1, 3)
     with pytest.raises(JobError, match="not now"):
-        job.start(folder / "b", smaller, savepoint=str(folder / "first"), fails=True, **begun).result()
+        job.start(folder / "b", smaller, savepoint=str(folder / "copy"), fails=True, **begun).result()
     assert job.results == before
     handle = after(job.start(folder / "b", smaller, **begun), 1)  # restores, because nothing was committed
     handle.savepoint(folder / "running")
     handle.stop_with_savepoint(folder / "second")
-    shutil.rmtree(folder / "first")
-    with pytest.raises(ConfigurationError, match=r"began from the savepoint .*first"):
+    shutil.rmtree(folder / "copy")
+    with pytest.raises(ConfigurationError, match=r"began from the savepoint .*copy"):
         job.start(folder / "b", smaller, savepoint=str(folder / "second"), **begun)
     assert Savepoint.open(folder / "running").origin.batch_id <= Savepoint.open(folder / "second").origin.batch_id
     last = after(job.start(folder / "c", larger, savepoint=str(folder / "second")), 1)
@@ -207,3 +231,56 @@ def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tup
     shutil.rmtree(folder / "second")  # it has been restored
     job.start(folder / "c", larger, to_end=True).result()
     assert sorted(job.results, key=repr) == expected()
+
+
+def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[Job, Path]) -> None:
+    _, folder = first
+    with pytest.raises(ConfigurationError, match="first is not empty"):
+        create_savepoint(folder / "a", folder / "first", spark=spark, state_key=KEY)
+    with pytest.raises(ConfigurationError, match="is not a checkpoint with a complete micro-batch"):
+        create_savepoint(folder / "nothing", folder / "new", spark=spark)
+    with pytest.raises(CorruptDataError, match="is signed, but the job has no key"):
+        create_savepoint(folder / "a", folder / "new", spark=spark)
+    with pytest.raises(ConfigurationError, match="not a savepoint: it has no"):
+        Savepoint.open(folder / "new")
+
+
+def test_starts_that_are_refused(spark: SparkSession, first: tuple[Job, Path]) -> None:
+    _, folder = first
+    job, as_before = Job(spark), Parallelism(2, 2, 3, 1)
+    with pytest.raises(ConfigurationError, match="a began without a savepoint"):
+        job.start(folder / "a", as_before, savepoint=str(folder / "first"))
+    with pytest.raises(ConfigurationError, match="not a savepoint"):
+        job.start(folder / "new", as_before, savepoint=str(folder / "a"))
+    shutil.copytree(folder / "first", folder / "damaged")
+    part = max((folder / "damaged" / "state").rglob("*.parquet"), key=lambda file: file.stat().st_size)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    part.with_name(f".{part.name}.crc").unlink()
+    with pytest.raises(CorruptDataError, match=re.escape(f"{part.name} was changed")):
+        job.start(folder / "new", as_before, savepoint=str(folder / "damaged"))
+    assert not (folder / "new" / "offsets").exists()
+    assert job.results == []
+
+
+def test_position_of_a_streaming_dataframe_has_to_be_confirmed(spark: SparkSession, tmp_path: Path) -> None:
+    def start(rows: str, checkpoint: str, **options: Any) -> list[Any]:
+        env, sink = ExecutionEnvironment.get_instance(spark=spark), CollectSink[Any]()
+        lines = spark.readStream.schema("value string").text(str(tmp_path / rows))
+        counted = (
+            env.from_dataframe(lines, Line).with_uid("lines").key_by(line_of).process(Counted()).with_uid("counted")
+        )
+        counted.to_sink(sink).with_uid("out")
+        now = Trigger.available_now()
+        env.execute("lines", checkpoint_location=tmp_path / checkpoint, trigger=now, **options)
+        return sorted(sink.results)
+
+    for rows, text in (("old", "x\ny\nx\n"), ("new", "y\nx\n")):
+        (tmp_path / rows).mkdir()
+        (tmp_path / rows / "lines.txt").write_text(text)
+    assert start("old", "a") == [("x", 1), ("x", 2), ("y", 1)]
+    path = create_savepoint(tmp_path / "a", tmp_path / "savepoint", spark=spark)
+    with pytest.raises(ConfigurationError, match=r"taken at \[\{'logOffset': 0\}\].*continued_sources=\['lines'\]"):
+        start("new", "b", savepoint=path)
+    assert start("new", "b", savepoint=path, continued_sources=["lines"]) == [("x", 3), ("y", 2)]

@@ -17,7 +17,7 @@ from dsv2 import ExecutionEnvironment, JobError, JobHandle, JobStatus, RuntimeEx
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.sinks import CollectSink, ForeachBatchSink
 from dsv2.sources import DataGeneratorSource, Portion
-from runtime_spark import query
+from runtime_spark import job_waiting, query
 from tests.durations import ms
 from tests.spans import Span, Spans
 
@@ -84,7 +84,7 @@ def test_stuck_job_is_reported_and_can_be_cancelled(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(query, "_FIRST_LOG_SECONDS", 0.1)
+    monkeypatch.setattr(job_waiting, "_FIRST_LOG_SECONDS", 0.1)
     env, _ = build(spark, Blocks(tmp_path), mode)
     job = env.execute_async("stuck", checkpoint_location=checkpoint if mode is STREAMING else None)
     wait_for(tmp_path / "reached")

@@ -1,0 +1,158 @@
+"""What a savepoint takes from the files of a checkpoint, and what a checkpoint records for later savepoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from dsv2 import ConfigurationError, CorruptDataError, IncompatibleCheckpointError
+from dsv2.folders import LocalFolder
+from dsv2.graph import Plan
+from dsv2.program.checked_json import to_json
+from dsv2.savepoint.metadata import SourcePosition
+from dsv2.sinks import CollectSink
+from runtime_spark.layout import Layout
+from runtime_spark.manifest import write_manifest
+from runtime_spark.placement import Placement
+from runtime_spark.savepoint.basis import SavepointBasis, read_basis
+from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.savepoint.restoration import has_ended
+from tests.support import local_environment
+
+CHECKPOINT = UUID(int=7)
+
+
+def plan_of(parallelism: int = 2) -> Plan:
+    env = local_environment()
+    numbers = env.from_collection([1], "numbers").with_uid("numbers")
+    numbers.key_by(abs).process(seen).with_uid("f").with_parallelism(parallelism).to_sink(CollectSink()).with_uid("out")
+    return env.build_plan("basis")
+
+
+def seen(record: int, output: Any, ctx: Any) -> None:
+    output.collect(record)
+
+
+def offsets(*lines: Any) -> bytes:
+    return "\n".join(["v1", "{}", *("-" if line is None else json.dumps(line) for line in lines)]).encode()
+
+
+class Checkpoint:
+    """A checkpoint in a folder, with two sources: a streaming DataFrame of two streams, and a collection."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = LocalFolder(str(folder))
+        self.plan = plan_of()
+        layout = Layout.of(self.plan)
+        write_manifest(self.folder, self.plan, layout, CHECKPOINT)
+        Placement.of(self.plan, layout, [("lines", 3), ("numbers", 1)]).write(self.folder)
+        self.folder.write("metadata", json.dumps({"id": str(UUID(int=1))}).encode())
+
+    def begin(self, batch_id: int, *lines: Any) -> None:
+        self.folder.write(f"offsets/{batch_id}", offsets(*lines))
+
+    def commit(self, batch_id: int) -> None:
+        self.folder.write(f"commits/{batch_id}", b"v1\n{}")
+
+    def report(self, batch_id: int, reports: Any) -> None:
+        self.folder.write(f"dsv2/reports/{batch_id}.json", to_json({"reports": reports}))
+
+    def basis(self) -> SavepointBasis:
+        return read_basis(self.folder)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    checkpoint = Checkpoint(tmp_path)
+    for batch_id in (0, 1, 2):
+        lines = ({"file": batch_id}, None if batch_id < 2 else 9, {"position": 0}, {"position": 10 * batch_id})
+        checkpoint.begin(batch_id, *lines)
+    checkpoint.commit(0)
+    checkpoint.commit(1)
+    return checkpoint
+
+
+def test_positions_are_those_of_the_last_committed_micro_batch(checkpoint: Checkpoint) -> None:
+    checkpoint.report(1, {"numbers": [{"batch": 1}]})
+    checkpoint.report(2, {"numbers": [{"batch": 2}]})
+    basis = checkpoint.basis()
+    assert basis.batch_id == 1
+    assert basis.job_name == "basis"
+    assert basis.checkpoint_id == basis.history.checkpoint == CHECKPOINT
+    assert basis.history.first_batch == 2
+    assert basis.history.written == {("f", 0): 1, ("f", 1): 1}
+    assert basis.sources == {
+        "lines": SourcePosition({"position": 0, "streams": [{"file": 1}, None]}),
+        "numbers": SourcePosition({"position": 10}, [{"batch": 1}]),
+    }
+    checkpoint.commit(2)
+    assert checkpoint.basis().sources["lines"].offset["streams"] == [{"file": 2}, 9]
+    assert checkpoint.basis().sources["numbers"].reports == [{"batch": 2}]
+
+
+def test_micro_batches_that_wrote_state_are_those_of_the_ledger(checkpoint: Checkpoint) -> None:
+    checkpoint.folder.write("dsv2/states/1.json", to_json({"written": {"f": [1, 0]}}))
+    checkpoint.folder.write("dsv2/states/2.json", to_json({"written": {"f": [1, 2]}}))
+    assert checkpoint.basis().history.written == {("f", 0): 1, ("f", 1): 0}
+
+
+def test_checkpoint_without_a_complete_micro_batch_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):
+        read_basis(LocalFolder(str(tmp_path / "none")))
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.begin(0, None, None, None, None)
+    with pytest.raises(ConfigurationError, match="not a checkpoint with a complete micro-batch"):
+        checkpoint.basis()
+
+
+def test_missing_and_damaged_placements_are_named(checkpoint: Checkpoint) -> None:
+    name = "dsv2/placement.json"
+    for data in (b"{", b"{}", checkpoint.folder.read(name)[:-9] + b"000000000"):  # type: ignore[index]
+        checkpoint.folder.write(name, data)
+        with pytest.raises(CorruptDataError, match=r"placement\.json is damaged"):
+            checkpoint.basis()
+    checkpoint.folder.delete(name)
+    with pytest.raises(IncompatibleCheckpointError, match=r"has no dsv2/placement\.json"):
+        checkpoint.basis()
+
+
+def test_placement_names_each_subtask(tmp_path: Path) -> None:
+    folder, plan = LocalFolder(str(tmp_path)), plan_of(3)
+    layout = Layout.of(plan)
+    Placement.of(plan, layout, [("numbers", 1)]).write(folder)
+    found = Placement.read(folder)
+    assert found == Placement.of(plan, layout, [("numbers", 1)])
+    assert sorted(found.addresses.values()) == [("f", 0), ("f", 1), ("f", 2)]
+    by_operator = {slot: (plan.operators[head].uid, index) for (head, index), slot in layout.slots.items()}
+    assert found.addresses.items() <= by_operator.items()
+
+
+def test_origin_is_recorded(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    assert CheckpointOrigin.read(folder) is None
+    origin = CheckpointOrigin("/s", "id", {"operators": {}}, {"a": SourcePosition({"position": 1}, [{"batch": 2}])})
+    origin.write(folder)
+    assert CheckpointOrigin.read(folder) == origin
+    data = folder.read("dsv2/origin.json")
+    assert data is not None
+    folder.write("dsv2/origin.json", data.replace(b'"/s"', b'"/t"'))
+    with pytest.raises(CorruptDataError, match=r"origin\.json is damaged"):
+        CheckpointOrigin.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("offset", "ended"),
+    [
+        ({"position": 3}, False),
+        ({"position": 3, "ended": True}, True),
+        ({"batch": -1}, False),
+        ({"batch": 1, "readers": [{"ended": 1}, {"ended": None}]}, False),
+        ({"batch": 1, "readers": [{"ended": 1}, {"ended": 0}]}, True),
+    ],
+)
+def test_ended_sources(offset: dict[str, Any], ended: bool) -> None:
+    assert has_ended(SourcePosition(offset)) is ended
