@@ -23,7 +23,7 @@ from runtime_spark.savepoint.restoration import OpenSavepoint
 from runtime_spark.savepoint.row_payload import encode_rows
 from runtime_spark.worker import load_job
 
-__all__ = ("restore_frames",)
+__all__ = ("FrameMaker", "restore_frames")
 
 _SEQ = -1  # before all frames
 _ROW_BYTES = 40  # of a row without its key and value
@@ -71,11 +71,11 @@ def _frames(spark: SparkSession, savepoint: OpenSavepoint, packed: bytes) -> Dat
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionAll(part)
-    return rows.mapInArrow(_FrameMaker(packed), ROW_SCHEMA)
+    return rows.mapInArrow(FrameMaker(packed), ROW_SCHEMA)
 
 
 @dataclass(frozen=True)
-class _FrameMaker:
+class FrameMaker:
     """Routes rows to slots. Sent to the tasks."""
 
     packed: bytes = field(repr=False)
