@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,11 +154,12 @@ class Broken:
 
 
 class Job:
-    """The job in several runs. ``results``: The output of all of them."""
+    """The job in several runs. ``results``: The output of all of them, after that of earlier ones."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, results: Iterable[Any] = ()) -> None:
         self._spark = spark
         self._sink = Broken()
+        self._sink.results += results
 
     @property
     def results(self) -> list[Any]:
@@ -201,19 +202,21 @@ def after(job: JobHandle, batches: int) -> JobHandle:
 
 
 @pytest.fixture(scope="module")
-def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
-    """A job that was stopped with a savepoint, in the folder ``first`` next to its checkpoint."""
+def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Path]:
+    """The results of a job that was stopped with a savepoint, in the folder ``first`` next to its checkpoint."""
     folder = tmp_path_factory.mktemp("savepoints")
     job = Job(spark)
     handle = after(job.start(folder / "a", Parallelism(2, 2, 3, 1)), 2)
     assert handle.stop_with_savepoint(folder / "first") == str(folder / "first")
-    return job, folder
+    return job.results, folder
 
 
-def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tuple[Job, Path]) -> None:
-    job, folder = first
+def test_job_continues_with_other_parallelisms_partitions_and_layouts(
+    spark: SparkSession, first: tuple[list[Any], Path]
+) -> None:
+    before, folder = first
+    job = Job(spark, before)
     shutil.copytree(folder / "first", folder / "copy")
-    before = list(job.results)
     begun: dict[str, Any] = {"layout": StateLayout.MAP, "partitions": 2}
     smaller, larger = Parallelism(1, 3, 2, 2), Parallelism(3, 1, 1, 3)
     with pytest.raises(JobError, match="not now"):
@@ -233,7 +236,16 @@ def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tup
     assert sorted(job.results, key=repr) == expected()
 
 
-def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[Job, Path]) -> None:
+def test_job_continues_locally(first: tuple[list[Any], Path]) -> None:
+    before, folder = first
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime()), CollectSink[Any]()
+    for number, stream in enumerate(build(env, Parallelism(2, 3, 1, 2))):
+        stream.to_sink(sink).with_uid(f"out-{number}")
+    env.execute("local", savepoint=folder / "first")
+    assert sorted([*before, *sink.results], key=repr) == expected()
+
+
+def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[list[Any], Path]) -> None:
     _, folder = first
     with pytest.raises(ConfigurationError, match="first is not empty"):
         create_savepoint(folder / "a", folder / "first", spark=spark, state_key=KEY)
@@ -245,7 +257,7 @@ def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[Job, 
         Savepoint.open(folder / "new")
 
 
-def test_starts_that_are_refused(spark: SparkSession, first: tuple[Job, Path]) -> None:
+def test_starts_that_are_refused(spark: SparkSession, first: tuple[list[Any], Path]) -> None:
     _, folder = first
     job, as_before = Job(spark), Parallelism(2, 2, 3, 1)
     with pytest.raises(ConfigurationError, match="a began without a savepoint"):
