@@ -253,6 +253,7 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
+        as_new_job: bool = False,
         continued_sources: Collection[str] = (),
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
@@ -268,6 +269,9 @@ class ExecutionEnvironment:
                 drops them with a ``DroppedStateWarning`` (Flink ``--allowNonRestoredState``).
             savepoint: A savepoint to start from, instead of empty state. On Spark, ``checkpoint_location`` must then
                 be new, or have been started from the same savepoint.
+            as_new_job: Whether the job started from ``savepoint`` is another job, which needs sinks of its own. False
+                (default): it continues the job, so sinks continue where the savepoint was taken, and exactly-once
+                sinks stay exactly-once.
             continued_sources: The uids of streaming DataFrames whose options you have set so that they start at their
                 position in the savepoint. dsv2 sets the positions of its own sources itself.
 
@@ -277,7 +281,7 @@ class ExecutionEnvironment:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, continued_sources)
+        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources)
         return self._start(job_name, options).result()
 
     @short_traceback
@@ -289,6 +293,7 @@ class ExecutionEnvironment:
         trigger: Trigger | None = None,
         allow_dropped_state: bool = False,
         savepoint: str | PathLike[str] | None = None,
+        as_new_job: bool = False,
         continued_sources: Collection[str] = (),
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
@@ -297,7 +302,7 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, continued_sources)
+        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources)
         job = self._start(job_name, options)
         watch(job, job_name, caller_location())
         return job
@@ -343,10 +348,13 @@ def _options(
     trigger: Trigger | None,
     allow_dropped_state: bool,
     savepoint: str | PathLike[str] | None,
+    as_new_job: bool,
     continued_sources: Collection[str],
 ) -> RunOptions:
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
     checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
+    if as_new_job and savepoint is None:
+        raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
     origin = None if savepoint is None else fspath(savepoint)
-    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, frozenset(continued_sources))
+    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, frozenset(continued_sources))

@@ -229,7 +229,8 @@ class RunOptions:
     trigger: Trigger | None = None
     allow_dropped_state: bool = False
     savepoint: str | None = None
-    continued_sources: Collection[str] = ()
+    as_new_job: bool = False
+    continued_sources: Collection[str] = frozenset()
 
 
 class JobRuntime(Protocol):

@@ -17,7 +17,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import SinkRunInfo
 from runtime_spark.checkpoint_log import beginning_of
 from runtime_spark.driver_processes import describe_driver
-from runtime_spark.file_outputs import check_outputs, own_outputs
+from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
 from runtime_spark.folders import jvm_process, open_folder
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
@@ -63,7 +63,13 @@ class Checkpoint:
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)
-        check_outputs(spark, plan, self.id, self._beginning.batch_id)
+        origin = None if self.restoration is None else self.restoration.origin
+        self.job_id = str(self.id) if origin is None or origin.job_id is None else origin.job_id
+        """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
+        self.first_batch = 0 if origin is None else origin.first_batch
+        """The number that sinks give to the first micro-batch of the checkpoint."""
+        self._owner = OutputOwner(self.job_id, str(self.id))
+        check_outputs(spark, plan, self._owner, self.first_batch + self._beginning.batch_id, takes_over=self._is_new)
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
         """Begin the run. ``streams``: The sources in the order in which Spark logs their offsets.
@@ -91,12 +97,16 @@ class Checkpoint:
             discard_uncommitted_state(self.folder, self._beginning.batch_id)
             relocate_state_metadata(self.folder)
             self._note_book.write(self._notes)
-            run = begin_run(self.folder, run_id, self._beginning)
-            own_outputs(self._spark, self._plan, self.id)
+            run = begin_run(self.folder, run_id, self._beginning, self.first_batch)
+            own_outputs(self._spark, self._plan, self._owner)
         except BaseException:
             lease.release()
             raise
         return lease, run
+
+    def check_owned(self) -> None:
+        """Raise ``ConfigurationError`` if another job has taken over the folder of a file sink."""
+        check_owned(self._spark, self._plan, self._owner)
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
         """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
@@ -13,7 +13,7 @@ from dsv2.sinks import FileSink
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
 
-__all__ = ("check_outputs", "check_outputs_unused", "own_outputs")
+__all__ = ("OutputOwner", "check_outputs", "check_outputs_unused", "check_owned", "own_outputs")
 
 _OWNER = "_dsv2_checkpoint"  # readers skip names that begin with an underscore
 
@@ -30,35 +30,67 @@ def check_outputs_unused(spark: SparkSession, plan: Plan) -> None:
                 raise _occupied(operator, sink)
 
 
-def check_outputs(spark: SparkSession, plan: Plan, checkpoint_id: UUID, first_batch: int) -> None:
-    """Check the folders of a job that begins with micro-batch ``first_batch`` of a checkpoint.
+@dataclass(frozen=True, slots=True)
+class OutputOwner:
+    """Who writes to a folder: a job, which may continue from savepoints in several checkpoints, and its checkpoint."""
+
+    job_id: str
+    checkpoint_id: str
+
+    def encoded(self) -> bytes:
+        """Return the content of the file that identifies the owner."""
+        return f"{self.job_id} {self.checkpoint_id}".encode()
+
+
+def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool) -> None:
+    """Check the folders of a job that begins with micro-batch ``first_batch``.
+
+    ``takes_over``: Whether it may continue the output of another checkpoint of the same job, because it starts from a
+    savepoint.
 
     Raises:
-        ConfigurationError: Another job has written to a folder.
+        ConfigurationError: Another job has written to a folder, or another checkpoint has taken it over.
         IncompatibleCheckpointError: A folder has a micro-batch that is newer than the checkpoint.
     """
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
             folder = open_folder(spark, sink.path)
             there = _micro_batches(folder)
-            owned = folder.read(_OWNER) == str(checkpoint_id).encode()
-        if there and not owned:
+            found = folder.read(_OWNER)
+        if not there:
+            continue
+        if found is None or found.split()[:1] != owner.encoded().split()[:1]:
             raise _occupied(operator, sink)
-        if there and there[-1] > first_batch:
+        if found != owner.encoded() and not takes_over:
+            raise _taken_over(operator, sink)
+        if there[-1] >= first_batch + (not takes_over):
             raise IncompatibleCheckpointError(
-                f"{_where(operator, sink)} already has micro-batch {there[-1]}, but the checkpoint is older and "
-                f"continues with micro-batch {first_batch}. Restore a newer checkpoint, or remove the folders "
+                f"{_where(operator, sink)} already has micro-batch {there[-1]}, but the state is older and continues "
+                f"with micro-batch {first_batch}. Restore a newer checkpoint, or remove the folders "
                 f"batch_id={first_batch} and later from {sink.path}; they are then written again."
             )
 
 
-def own_outputs(spark: SparkSession, plan: Plan, checkpoint_id: UUID) -> None:
+def check_owned(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
+    """Check before each micro-batch that no other checkpoint has taken over the folders.
+
+    Raises:
+        ConfigurationError: One has.
+    """
+    for operator, sink in _file_sinks(plan):
+        with usable(_where(operator, sink)):
+            found = open_folder(spark, sink.path).read(_OWNER)
+        if found is not None and found != owner.encoded():
+            raise _taken_over(operator, sink)
+
+
+def own_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner) -> None:
     """Record in the folders that they belong to this checkpoint."""
     for operator, sink in _file_sinks(plan):
         with usable(_where(operator, sink)):
-            folder, owner = open_folder(spark, sink.path), str(checkpoint_id).encode()
-            if folder.read(_OWNER) != owner:
-                folder.write(_OWNER, owner)
+            folder = open_folder(spark, sink.path)
+            if folder.read(_OWNER) != owner.encoded():
+                folder.write(_OWNER, owner.encoded())
 
 
 def _file_sinks(plan: Plan) -> list[tuple[Operator, FileSink[object]]]:
@@ -77,4 +109,11 @@ def _occupied(operator: Operator, sink: FileSink[object]) -> ConfigurationError:
     return ConfigurationError(
         f"{_where(operator, sink)} holds the output of another run. Remove it, choose another path, or continue from "
         f"that run's checkpoint."
+    )
+
+
+def _taken_over(operator: Operator, sink: FileSink[object]) -> ConfigurationError:
+    return ConfigurationError(
+        f"{_where(operator, sink)} is written by a job that started from a savepoint of this one. Stop one of them. "
+        f"To run both, start from the savepoint with as_new_job=True and another path."
     )

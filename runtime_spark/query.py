@@ -115,7 +115,8 @@ class StreamingJob:
         self._started.wait()  # the query may begin before start_query returns it
         try:
             self._lease.check()
-            written = self._writer.write(frames, batch_id)
+            self._checkpoint.check_owned()
+            written = self._writer.write(frames, self._checkpoint.first_batch + batch_id)
             self._archive.add(batch_id, [report for report in written if "source" in report])
             self._checkpoint.add(batch_id, written)
         except Exception as error:

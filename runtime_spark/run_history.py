@@ -13,8 +13,10 @@ __all__ = ("begin_run",)
 _RUNS = "dsv2/runs.json"
 
 
-def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning) -> SinkRunInfo:
+def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning, first_batch: int = 0) -> SinkRunInfo:
     """Record that the run ``run_id`` begins, and describe it for sinks.
+
+    ``first_batch``: The number that sinks give to the first micro-batch of the checkpoint.
 
     The checkpoint lists the runs that may have written the micro-batch with which the last run began. A micro-batch
     whose offsets are logged was planned by the last run, or by an earlier run that began with it.
@@ -24,11 +26,11 @@ def begin_run(checkpoint: Folder, run_id: str, beginning: Beginning) -> SinkRunI
     """
     earlier: list[str] = []
     if beginning.repeats:
-        first_batch, runs = _read(checkpoint)
-        earlier = runs if first_batch == beginning.batch_id else runs[-1:]
+        number, runs = _read(checkpoint)
+        earlier = runs if number == beginning.batch_id else runs[-1:]
     entry = {"first_batch": beginning.batch_id, "runs": [*earlier, run_id]}
     checkpoint.write(_RUNS, to_json(entry))
-    return SinkRunInfo(run_id, beginning.batch_id, tuple(earlier))
+    return SinkRunInfo(run_id, first_batch + beginning.batch_id, tuple(earlier))
 
 
 def _read(checkpoint: Folder) -> tuple[int, list[str]]:

@@ -197,7 +197,7 @@ class SparkRuntime:
         compiled = self.compile(plan, source_options, checkpoint.history, restoration)
         with usable(f"The checkpoint_location {location}"):
             lease, run = checkpoint.begin(source_streams(plan))
-        sinks = SinkWriter(plan, compiled.layout, compiled.packed, str(checkpoint.id), run)
+        sinks = SinkWriter(plan, compiled.layout, compiled.packed, checkpoint.job_id, run)
         job = StreamingJob(
             self._spark,
             plan,

@@ -20,6 +20,7 @@ from dsv2.job import JobProgress, JobResult, JobStatus, RunOptions
 from dsv2.local.run import LocalRun
 from dsv2.local.savepoints import restart, restore, take
 from dsv2.local.sinks import LocalSinks
+from dsv2.program.description import Description
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.operator.callback_limit import callback_limit
 from dsv2.runtime.operator.job_context import JobContext
@@ -104,6 +105,7 @@ class LocalRuntime:
         choice = random.Random(self._seed)
         run = LocalRun(plan, context, self._clock, choice, fast=self._fast, positions=positions)
         job.run = run
+        job.earlier = () if savepoint is None else savepoint.info.programs
         try:
             with callback_limit(plan.callback_timeout_ms, may_exit=False):
                 if savepoint is None:
@@ -169,6 +171,7 @@ class FinishedJob:
         self._job_name = plan.job_name
         self.job_id = job_id
         self.run: LocalRun | None = None
+        self.earlier: Sequence[Description] = ()
         self.progress: JobProgress = job_progress(plan, -1, [])
         self.error: Dsv2Error | None = None
         self.stopped = False
@@ -217,7 +220,7 @@ class FinishedJob:
             )
         folder = LocalFolder(os.path.abspath(fspath(path)))
         origin = Origin(self._job_name, self.job_id, self.progress.batch_id)
-        take(self._plan, self.run, origin, folder)
+        take(self._plan, self.run, self.earlier, origin, folder)
         return folder.path
 
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:

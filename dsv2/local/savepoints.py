@@ -8,6 +8,7 @@ from dsv2.folders import Folder
 from dsv2.graph import Plan
 from dsv2.local.run import LocalRun
 from dsv2.program.description import Description, describe
+from dsv2.program.history import continued_programs
 from dsv2.runtime.rescale import ProgramSuccession
 from dsv2.runtime.state.row_routing import RowRouter
 from dsv2.runtime.state.rows import StateRow
@@ -17,9 +18,15 @@ from dsv2.savepoint.writer import SavepointWriter
 __all__ = ("restart", "restore", "take")
 
 
-def take(plan: Plan, run: LocalRun, origin: Origin, folder: Folder) -> None:
-    """Write the state of ``run`` between two micro-batches. Raises ``ConfigurationError`` if ``folder`` is in use."""
-    writer = SavepointWriter(folder, [describe(plan)], run.codec)
+def take(plan: Plan, run: LocalRun, earlier: Iterable[Description], origin: Origin, folder: Folder) -> None:
+    """Write the state of ``run`` between two micro-batches.
+
+    ``earlier``: The programs in the savepoint from which the run has started, if it has.
+
+    Raises:
+        ConfigurationError: ``folder`` is in use.
+    """
+    writer = SavepointWriter(folder, continued_programs(earlier, describe(plan)), run.codec)
     writer.write(run.rows())
     writer.finish(origin, run.positions(), sinks={}, fields=run.kept_fields())
 

@@ -29,8 +29,8 @@ class Origin:
 
     Attributes:
         job_name: The name of the job.
-        job_id: The id of the checkpoint, or of the run if there was no checkpoint.
-        batch_id: The last micro-batch that it includes.
+        job_id: The job, as sinks know it: it stays the same when a job continues from a savepoint.
+        batch_id: The last micro-batch that it includes, as sinks count them.
     """
 
     job_name: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dsv2.errors import ConfigurationError
 from dsv2.folders import Folder, LocalFolder, literal_path
+from dsv2.runtime.state.migrations import split_name
 from dsv2.runtime.state.rows import RowKind
 from dsv2.savepoint.difference import SavepointDifference, difference
 from dsv2.savepoint.metadata import Origin, SavepointInfo
@@ -80,6 +81,8 @@ class Savepoint:
     def state(self, uid: str, name: str) -> StateTable:
         """Return a declared state as a table.
 
+        Values that a job has not yet converted to the current version of the state are not in it.
+
         Args:
             uid: The uid of the operator.
             name: The name of the state.
@@ -91,7 +94,9 @@ class Savepoint:
             raise ConfigurationError(f"{self.path} has no operator {uid!r}. It has: {_listed(self.operators)}.")
         if name not in self.operators[uid]:
             raise ConfigurationError(f"Operator {uid!r} has no state {name!r}. It has: {_listed(self.operators[uid])}.")
-        tables = [t for t in self.info.tables if (t.id.uid, t.id.state) == (uid, name) and t.id.kind in _OF_STATES]
+        version = self.info.program["operators"][uid]["states"][name].get("version", 1)
+        stored = (uid, name, version)
+        tables = [t for t in self.info.tables if t.id.kind in _OF_STATES and (t.id.uid, *_stored(t)) == stored]
         return StateTable(self._folder, uid, name, tables[0] if tables else None)
 
     def timers(self, uid: str) -> StateTable:
@@ -168,6 +173,10 @@ class StateTable:
             return ["subtask", value]
         key = "key" if table.key is not None else "key_bytes"
         return ["subtask", *(["state"] if table.id.kind == RowKind.TIMERS else []), key, value]
+
+
+def _stored(table: SavepointTable) -> tuple[str, int]:
+    return split_name(table.id.state or "")
 
 
 def _listed(names: Mapping[str, object] | Sequence[str]) -> str:

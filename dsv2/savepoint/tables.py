@@ -32,7 +32,7 @@ _OF_ONE_STATE = (RowKind.KEYED, RowKind.EXPIRING, RowKind.SUBTASK_STATE)
 
 @dataclass(frozen=True, slots=True)
 class TableId:
-    """Identifies a table: the rows of one kind of one operator, and of one state if the state has a declared type."""
+    """Identifies a table: the rows of one kind of one operator, and of one version of one state."""
 
     uid: str
     kind: str
@@ -41,8 +41,7 @@ class TableId:
     @staticmethod
     def of(uid: str, kind: RowKind, state: str | None) -> TableId:
         """Return the table of a row."""
-        name = split_name(state)[0] if state is not None and kind in _OF_ONE_STATE else None
-        return TableId(uid, kind.value, name)
+        return TableId(uid, kind.value, state if kind in _OF_ONE_STATE else None)
 
     def folder(self, number: int) -> str:
         """Return the name of a folder for the table. ``number`` makes it unique.
@@ -111,9 +110,17 @@ class SavepointTable:
             key = column_type_of_value(codec.loads(first.key, f"State of {table.uid}"))
         if table.kind == RowKind.TIMERS:
             return SavepointTable(table, folder, key, {"list": "int64"})
-        states = program["operators"].get(table.uid, {}).get("states", {})
-        value = states.get(table.state, {}).get("column") if table.state is not None else None
-        return SavepointTable(table, folder, key, value)
+        return SavepointTable(table, folder, key, _declared_column(table, program))
+
+
+def _declared_column(table: TableId, program: Description) -> ColumnType | None:
+    """The column type of a state; None for values of an earlier version of it."""
+    if table.state is None:
+        return None
+    name, version = split_name(table.state)
+    state = program["operators"].get(table.uid, {}).get("states", {}).get(name, {})
+    column: ColumnType | None = state.get("column") if state.get("version", 1) == version else None
+    return column
 
 
 def parquet_files(table: SavepointTable, rows: Iterable[StateRow], codec: Codec) -> Iterator[bytes]:

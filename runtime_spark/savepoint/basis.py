@@ -16,6 +16,7 @@ from runtime_spark.checkpoint_log import beginning_of, offsets_of
 from runtime_spark.manifest import Manifest, read_checkpoint_id, read_manifest
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement
+from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.source_reports import reports_as_of
 from runtime_spark.state_history import StateHistory, written_as_of
 
@@ -31,6 +32,8 @@ class SavepointBasis:
     Attributes:
         checkpoint: The checkpoint.
         checkpoint_id: Its id.
+        job_id: The job, as sinks know it.
+        first_batch: The number that sinks give to the first micro-batch.
         batch_id: The micro-batch.
         manifest: The manifest of the first start.
         notes: The notes.
@@ -41,6 +44,8 @@ class SavepointBasis:
 
     checkpoint: Folder
     checkpoint_id: UUID
+    job_id: str
+    first_batch: int
     batch_id: int
     manifest: Manifest
     notes: Notes
@@ -91,9 +96,12 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
     placement = Placement.read(checkpoint)
     checkpoint_id = read_checkpoint_id(checkpoint)
     written = written_as_of(checkpoint, placement.addresses.values(), last)
+    origin = CheckpointOrigin.read(checkpoint)
     return SavepointBasis(
         checkpoint,
         checkpoint_id,
+        str(checkpoint_id) if origin is None or origin.job_id is None else origin.job_id,
+        0 if origin is None else origin.first_batch,
         last,
         manifest,
         note_book.notes,

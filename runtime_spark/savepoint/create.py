@@ -95,7 +95,7 @@ def _write(spark: SparkSession, basis: SavepointBasis, folder: Folder, state_key
         rows.unpersist()
     info = SavepointInfo(
         str(uuid4()),
-        Origin(basis.job_name, str(basis.checkpoint_id), basis.batch_id),
+        Origin(basis.job_name, basis.job_id, basis.first_batch + basis.batch_id),
         basis.programs,
         tables,
         basis.sources,

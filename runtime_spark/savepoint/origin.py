@@ -25,17 +25,25 @@ class CheckpointOrigin:
         savepoint_id: Its id.
         program: The program that wrote it.
         sources: The positions from which the sources continue, by uid.
+        job_id: The job that the checkpoint continues, for sinks. None: it is a new one.
+        first_batch: The number that sinks give to the first micro-batch.
     """
 
     path: str
     savepoint_id: str
     program: Description
     sources: Mapping[str, SourcePosition]
+    job_id: str | None
+    first_batch: int
 
     @staticmethod
-    def of(path: str, info: SavepointInfo) -> CheckpointOrigin:
-        """Return the origin of a checkpoint that begins with the savepoint in the folder ``path``."""
-        return CheckpointOrigin(path, info.savepoint_id, info.program, info.sources)
+    def of(path: str, info: SavepointInfo, *, as_new_job: bool) -> CheckpointOrigin:
+        """Return the origin of a checkpoint that begins with the savepoint in the folder ``path``.
+
+        ``as_new_job``: Whether sinks see a new job, instead of one that continues.
+        """
+        job_id, first_batch = (None, 0) if as_new_job else (info.origin.job_id, info.origin.batch_id + 1)
+        return CheckpointOrigin(path, info.savepoint_id, info.program, info.sources, job_id, first_batch)
 
     def write(self, checkpoint: Folder) -> None:
         """Record the origin before the first start."""

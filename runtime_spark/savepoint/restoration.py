@@ -12,6 +12,8 @@ from dsv2.errors import ConfigurationError, CorruptDataError
 from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
+from dsv2.program.description import describe
+from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.codec import Codec
@@ -58,7 +60,9 @@ class Restoration:
             for uid, position in info.sources.items()
             if uid in parallelisms and has_ended(position)
         }
-        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
+        programs = continued_programs(info.programs, describe(plan))[:-1]  # the manifest has the last one
+        # Subtasks report the fields that they restore.
+        return Notes(programs=programs, keys=list(info.keys), ended=ended)
 
 
 def restoration_of(
@@ -105,7 +109,7 @@ def restoration_of(
             f"checkpoint_location."
         )
     _check(plan, savepoint, options)
-    return Restoration(CheckpointOrigin.of(path, savepoint.info), savepoint)
+    return Restoration(CheckpointOrigin.of(path, savepoint.info, as_new_job=options.as_new_job), savepoint)
 
 
 def has_ended(position: SourcePosition) -> bool:
