@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Collection, Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,17 @@ class Letter(NamedTuple):
 
 LETTERS = [Letter("abcdefg"[number * number % 7], 100 * number) for number in range(120)]
 LAST = StateDeclarations.value_state("last", Letter)
-COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Tally(NamedTuple):
+    count: int
+    at: datetime
+    of_day: time
+    price: Decimal
+    tags: dict[str, list[int]]
+
+
+TALLY = StateDeclarations.value_state("tally", Tally)
 BOTH = StateDeclarations.map_state("both", str, int)
 
 
@@ -109,16 +120,23 @@ def line_of(line: Line) -> str:
     return line.value
 
 
+def tally_of(count: int) -> Tally:
+    at = datetime(1960, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    return Tally(count, at, time(23, 59, 59, 999999), Decimal("1.5"), {"a": [count]})
+
+
 class Counted(OneInputStreamProcessFunction[Line, Any]):
     """Counts each line."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
-        return [COUNT]
+        return [TALLY]
 
     def process_record(self, record: Line, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        count = ctx.state_manager.get_state(COUNT)
-        count.update(count.value() + 1)
-        output.collect((record.value, count.value()))
+        state = ctx.state_manager.get_state(TALLY)
+        tally = state.value()
+        count = 1 if tally is None else tally.count + 1
+        state.update(tally_of(count))
+        output.collect((record.value, count))
 
 
 class Parallelism(NamedTuple):
@@ -293,6 +311,11 @@ def test_position_of_a_streaming_dataframe_has_to_be_confirmed(spark: SparkSessi
         (tmp_path / rows / "lines.txt").write_text(text)
     assert start("old", "a") == [("x", 1), ("x", 2), ("y", 1)]
     path = create_savepoint(tmp_path / "a", tmp_path / "savepoint", spark=spark)
+    rows = Savepoint.open(path).state("counted", "tally").to_arrow().sort_by("key").to_pylist()
+    tallies = [tally_of(2), tally_of(1)]
+    assert [(row["key"], row["value"] | {"tags": dict(row["value"]["tags"])}) for row in rows] == [
+        (key, tally._asdict()) for key, tally in zip("xy", tallies, strict=True)
+    ]
     with pytest.raises(ConfigurationError, match=r"taken at \[\{'logOffset': 0\}\].*continued_sources=\['lines'\]"):
         start("new", "b", savepoint=path)
     assert start("new", "b", savepoint=path, continued_sources=["lines"]) == [("x", 3), ("y", 2)]
