@@ -248,8 +248,8 @@ def test_job_continues_with_other_parallelisms_partitions_and_layouts(
         job.start(folder / "b", smaller, savepoint=str(folder / "second"), **begun)
     assert Savepoint.open(folder / "running").origin.batch_id <= Savepoint.open(folder / "second").origin.batch_id
     last = after(job.start(folder / "c", larger, savepoint=str(folder / "second")), 1)
-    last.stop()
     shutil.rmtree(folder / "second")  # it has been restored
+    after(last, 2).stop()
     job.start(folder / "c", larger, to_end=True).result()
     assert sorted(job.results, key=repr) == expected()
 
