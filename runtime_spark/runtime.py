@@ -37,8 +37,8 @@ from runtime_spark.map_stage import check_map_state, with_map_state
 from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
-from runtime_spark.savepoint.restore_frames import restore_frames
-from runtime_spark.session import starting
+from runtime_spark.savepoint.restore_frames import RESTORE_SETTINGS, restore_frames
+from runtime_spark.session import settings, starting
 from runtime_spark.sinks import SinkWriter, check_sink
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.sources import SourceOptions, check_source, source_frames, source_streams, tick
@@ -62,12 +62,14 @@ class CompiledPlan:
         packed: The job for the workers.
         frames: The DataFrame.
         unchecked: Whether Spark's check of streaming queries would reject the DataFrame.
+        restores: Whether the DataFrame restores a savepoint.
     """
 
     layout: Layout
     packed: bytes
     frames: DataFrame
     unchecked: bool
+    restores: bool = False
 
 
 class SparkRuntime:
@@ -226,8 +228,11 @@ class SparkRuntime:
         else:
             writer = writer.trigger(processingTime=f"{trigger.interval_ms} milliseconds")
         layout, unchecked = compiled.layout, compiled.unchecked
-        with starting(
-            self._spark, layout.partitions, unchecked=unchecked, checkpoint=location, state_layout=layout.state
+        with (
+            settings(self._spark, RESTORE_SETTINGS if compiled.restores else {}),
+            starting(
+                self._spark, layout.partitions, unchecked=unchecked, checkpoint=location, state_layout=layout.state
+            ),
         ):
             job.start(writer.start)
 
@@ -263,7 +268,7 @@ def compile_plan(
         frames = _level(frames, plan, layout, packed, level, clock)
     reads_rows = any(isinstance(operator.body, DataFrameSource) for operator in plan.operators)
     unchecked = reads_rows or len(layout.levels) > 1
-    return CompiledPlan(layout, packed, frames, unchecked=unchecked)
+    return CompiledPlan(layout, packed, frames, unchecked=unchecked, restores=restores)
 
 
 def _level(frames: DataFrame, plan: Plan, layout: Layout, packed: bytes, level: int, clock: Clock) -> DataFrame:

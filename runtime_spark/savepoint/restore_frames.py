@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,12 @@ from runtime_spark.savepoint.restoration import OpenSavepoint
 from runtime_spark.savepoint.row_payload import encode_rows
 from runtime_spark.worker import load_job
 
-__all__ = ("restore_frames",)
+__all__ = ("RESTORE_SETTINGS", "FrameMaker", "restore_frames")
+
+RESTORE_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {"spark.sql.cartesianProductExec.buffer.in.memory.threshold": "16"}  # frames that a task holds; others are spilled
+)
+"""Settings for the start of a query that restores a savepoint."""
 
 _SEQ = -1  # before all frames
 _ROW_BYTES = 40  # of a row without its key and value
@@ -50,7 +56,10 @@ def restore_frames(
         frames = literal_rows(spark, [(slot, RESTORE_CHANNEL, _SEQ, encode_rows([], codec)) for slot in sorted(slots)])
         if savepoint.info.tables:
             frames = frames.unionAll(_frames(spark, savepoint, packed))
-    return frames.join(F.broadcast(ticks.select(F.col("seq").alias("tick")))).select(*FRAME_COLUMNS)
+    # A Cartesian product with a stream that has no rows has no tasks, so the savepoint is read only once. Any other
+    # join would read it in every micro-batch.
+    once = ticks.select(F.col("seq").alias("tick")).crossJoin(frames.hint("shuffle_replicate_nl"))
+    return once.select(*FRAME_COLUMNS)
 
 
 def _frames(spark: SparkSession, savepoint: OpenSavepoint, packed: bytes) -> DataFrame:
@@ -71,11 +80,11 @@ def _frames(spark: SparkSession, savepoint: OpenSavepoint, packed: bytes) -> Dat
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionAll(part)
-    return rows.mapInArrow(_FrameMaker(packed), ROW_SCHEMA)
+    return rows.mapInArrow(FrameMaker(packed), ROW_SCHEMA)
 
 
 @dataclass(frozen=True)
-class _FrameMaker:
+class FrameMaker:
     """Routes rows to slots. Sent to the tasks."""
 
     packed: bytes = field(repr=False)

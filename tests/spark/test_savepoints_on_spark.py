@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Collection
-from datetime import timedelta
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,17 @@ class Letter(NamedTuple):
 
 LETTERS = [Letter("abcdefg"[number * number % 7], 100 * number) for number in range(120)]
 LAST = StateDeclarations.value_state("last", Letter)
-COUNT = StateDeclarations.value_state("count", int, default=0)
+
+
+class Tally(NamedTuple):
+    count: int
+    at: datetime
+    of_day: time
+    price: Decimal
+    tags: dict[str, list[int]]
+
+
+TALLY = StateDeclarations.value_state("tally", Tally)
 BOTH = StateDeclarations.map_state("both", str, int)
 
 
@@ -109,16 +120,23 @@ def line_of(line: Line) -> str:
     return line.value
 
 
+def tally_of(count: int) -> Tally:
+    at = datetime(1960, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    return Tally(count, at, time(23, 59, 59, 999999), Decimal("1.5"), {"a": [count]})
+
+
 class Counted(OneInputStreamProcessFunction[Line, Any]):
     """Counts each line."""
 
     def uses_states(self) -> Collection[StateDeclaration]:
-        return [COUNT]
+        return [TALLY]
 
     def process_record(self, record: Line, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
-        count = ctx.state_manager.get_state(COUNT)
-        count.update(count.value() + 1)
-        output.collect((record.value, count.value()))
+        state = ctx.state_manager.get_state(TALLY)
+        tally = state.value()
+        count = 1 if tally is None else tally.count + 1
+        state.update(tally_of(count))
+        output.collect((record.value, count))
 
 
 class Parallelism(NamedTuple):
@@ -154,11 +172,12 @@ class Broken:
 
 
 class Job:
-    """The job in several runs. ``results``: The output of all of them."""
+    """The job in several runs. ``results``: The output of all of them, after that of earlier ones."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, results: Iterable[Any] = ()) -> None:
         self._spark = spark
         self._sink = Broken()
+        self._sink.results += results
 
     @property
     def results(self) -> list[Any]:
@@ -201,19 +220,21 @@ def after(job: JobHandle, batches: int) -> JobHandle:
 
 
 @pytest.fixture(scope="module")
-def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Job, Path]:
-    """A job that was stopped with a savepoint, in the folder ``first`` next to its checkpoint."""
+def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Path]:
+    """The results of a job that was stopped with a savepoint, in the folder ``first`` next to its checkpoint."""
     folder = tmp_path_factory.mktemp("savepoints")
     job = Job(spark)
     handle = after(job.start(folder / "a", Parallelism(2, 2, 3, 1)), 2)
     assert handle.stop_with_savepoint(folder / "first") == str(folder / "first")
-    return job, folder
+    return job.results, folder
 
 
-def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tuple[Job, Path]) -> None:
-    job, folder = first
+def test_job_continues_with_other_parallelisms_partitions_and_layouts(
+    spark: SparkSession, first: tuple[list[Any], Path]
+) -> None:
+    before, folder = first
+    job = Job(spark, before)
     shutil.copytree(folder / "first", folder / "copy")
-    before = list(job.results)
     begun: dict[str, Any] = {"layout": StateLayout.MAP, "partitions": 2}
     smaller, larger = Parallelism(1, 3, 2, 2), Parallelism(3, 1, 1, 3)
     with pytest.raises(JobError, match="not now"):
@@ -227,13 +248,22 @@ def test_job_continues_with_other_parallelisms_partitions_and_layouts(first: tup
         job.start(folder / "b", smaller, savepoint=str(folder / "second"), **begun)
     assert Savepoint.open(folder / "running").origin.batch_id <= Savepoint.open(folder / "second").origin.batch_id
     last = after(job.start(folder / "c", larger, savepoint=str(folder / "second")), 1)
-    last.stop()
     shutil.rmtree(folder / "second")  # it has been restored
+    after(last, 2).stop()
     job.start(folder / "c", larger, to_end=True).result()
     assert sorted(job.results, key=repr) == expected()
 
 
-def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[Job, Path]) -> None:
+def test_job_continues_locally(first: tuple[list[Any], Path]) -> None:
+    before, folder = first
+    env, sink = ExecutionEnvironment.get_instance(LocalRuntime()), CollectSink[Any]()
+    for number, stream in enumerate(build(env, Parallelism(2, 3, 1, 2))):
+        stream.to_sink(sink).with_uid(f"out-{number}")
+    env.execute("local", savepoint=folder / "first")
+    assert sorted([*before, *sink.results], key=repr) == expected()
+
+
+def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[list[Any], Path]) -> None:
     _, folder = first
     with pytest.raises(ConfigurationError, match="first is not empty"):
         create_savepoint(folder / "a", folder / "first", spark=spark, state_key=KEY)
@@ -245,7 +275,7 @@ def test_savepoints_that_cannot_be_taken(spark: SparkSession, first: tuple[Job, 
         Savepoint.open(folder / "new")
 
 
-def test_starts_that_are_refused(spark: SparkSession, first: tuple[Job, Path]) -> None:
+def test_starts_that_are_refused(spark: SparkSession, first: tuple[list[Any], Path]) -> None:
     _, folder = first
     job, as_before = Job(spark), Parallelism(2, 2, 3, 1)
     with pytest.raises(ConfigurationError, match="a began without a savepoint"):
@@ -281,6 +311,11 @@ def test_position_of_a_streaming_dataframe_has_to_be_confirmed(spark: SparkSessi
         (tmp_path / rows / "lines.txt").write_text(text)
     assert start("old", "a") == [("x", 1), ("x", 2), ("y", 1)]
     path = create_savepoint(tmp_path / "a", tmp_path / "savepoint", spark=spark)
+    rows = Savepoint.open(path).state("counted", "tally").to_arrow().sort_by("key").to_pylist()
+    tallies = [tally_of(2), tally_of(1)]
+    assert [(row["key"], row["value"] | {"tags": dict(row["value"]["tags"])}) for row in rows] == [
+        (key, tally._asdict()) for key, tally in zip("xy", tallies, strict=True)
+    ]
     with pytest.raises(ConfigurationError, match=r"taken at \[\{'logOffset': 0\}\].*continued_sources=\['lines'\]"):
         start("new", "b", savepoint=path)
     assert start("new", "b", savepoint=path, continued_sources=["lines"]) == [("x", 3), ("y", 2)]

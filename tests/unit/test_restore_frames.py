@@ -1,0 +1,106 @@
+"""Rows of a savepoint as frames for the slots that need them, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dsv2 import CorruptDataError
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.graph import Plan
+from dsv2.runtime.serde.codec import Codec
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.runtime.state.key_groups import subtask_of
+from dsv2.runtime.state.rows import RowKind, StateRow
+from dsv2.sinks import CollectSink
+from dsv2.state import StateDeclarations
+from runtime_spark.layout import Layout
+from runtime_spark.rows import MAX_FRAME_BYTES, RESTORE_CHANNEL
+from runtime_spark.savepoint.restore_frames import FrameMaker
+from runtime_spark.savepoint.row_payload import decode_rows, encode_rows
+from runtime_spark.savepoint.state_rows import to_row_batches
+from runtime_spark.worker import pack_job
+from tests.support import local_environment
+
+COUNT = StateDeclarations.value_state("count", int, default=0)
+PARALLELISM = 3
+
+
+class Counting(OneInputStreamProcessFunction[int, int]):
+    def uses_states(self) -> Any:
+        return [COUNT]
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+
+
+def plan_of() -> Plan:
+    env = local_environment()
+    stream = env.from_collection(list[int](), "in").key_by(abs).process(Counting()).with_uid("f")
+    stream.with_parallelism(PARALLELISM).to_sink(CollectSink()).with_uid("out")
+    return env.build_plan()
+
+
+PLAN = plan_of()
+LAYOUT, CODEC = Layout.of(PLAN), Codec(TypeRegistry.of(PLAN))
+
+
+def of_key(key: int, value: Any = 1) -> tuple[str, StateRow]:
+    return "f", StateRow(7, RowKind.KEYED, "count", CODEC.dumps(key), CODEC.dumps(value))
+
+
+def frames_of(rows: Sequence[tuple[str, StateRow]]) -> list[tuple[int, int, int, bytes]]:
+    make = FrameMaker(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
+    batches = make(to_row_batches(rows))
+    return [frame for b in batches for frame in zip(*(column.to_pylist() for column in b.columns), strict=True)]
+
+
+def received(rows: Sequence[tuple[str, StateRow]]) -> dict[int, list[tuple[str, StateRow]]]:
+    """The rows that each subtask receives."""
+    found = defaultdict(list)
+    for slot, channel, seq, payload in frames_of(rows):
+        assert (channel, seq) == (RESTORE_CHANNEL, -1)
+        _, subtask = LAYOUT.addresses[slot]
+        found[subtask] += decode_rows(payload, CODEC, "rows")
+    return found
+
+
+def test_rows_of_keys_go_to_their_owners() -> None:
+    rows = [of_key(key) for key in range(100)]
+    found = received(rows)
+    assert Counter(row for of_subtask in found.values() for row in of_subtask) == Counter(rows)
+    for subtask, of_subtask in found.items():
+        keys = [CODEC.loads(row.key, "key") for _, row in of_subtask if row.key is not None]
+        assert {subtask_of(key, 128, PARALLELISM) for key in keys} == {subtask}
+
+
+def test_rows_without_a_key_go_to_all_subtasks() -> None:
+    rows = [("f", StateRow(old, RowKind.PART, "fields", None, b"bytes")) for old in range(2)]
+    assert received(rows) == dict.fromkeys(range(PARALLELISM), rows)
+
+
+def test_frames_are_split() -> None:
+    large = [of_key(1, "x" * (MAX_FRAME_BYTES // 3)) for _ in range(10)]
+    frames = frames_of(large)
+    assert [len(list(decode_rows(frame[3], CODEC, "rows"))) for frame in frames] == [3, 3, 3, 1]
+    assert len({frame[0] for frame in frames}) == 1
+
+
+def test_payload_of_no_rows() -> None:
+    assert list(decode_rows(encode_rows([], CODEC), CODEC, "rows")) == []
+
+
+def test_damaged_key_is_refused() -> None:
+    with pytest.raises(Exception, match=r"Keyed state of .*f"):
+        frames_of([("f", StateRow(0, RowKind.KEYED, "count", b"?", b"?"))])
+    with pytest.raises(CorruptDataError, match="rows"):
+        list(decode_rows(encode_rows([of_key(1)], CODEC)[:-1], CODEC, "rows"))
+
+
+def test_empty_batches_have_no_frames() -> None:
+    make = FrameMaker(pack_job(PLAN, LAYOUT, TypeRegistry.of(PLAN)))
+    assert sum(batch.num_rows for batch in make(iter(list[pa.RecordBatch]()))) == 0
