@@ -163,7 +163,9 @@ def test_same_senders_go_on_as_if_nothing_had_changed(data: st.DataObject, sende
         else:
             for gate in (steady, *after):
                 gate.send(channel, element)
-    later = {i: values[delivered.get(i, 0) :] for i, values in steady.delivered.items() if values[delivered.get(i, 0) :]}
+    later = {
+        i: values[delivered.get(i, 0) :] for i, values in steady.delivered.items() if values[delivered.get(i, 0) :]
+    }
     for subtask, gate in enumerate(after):
         assert gate.delivered == later
         assert gate.statuses == steady.statuses[statuses:]
@@ -252,7 +254,10 @@ def assert_not_further(
         assert None not in old or last <= max(reached, default=LONG_MIN)
     if function in ("min", "and") and len(now) < senders and reached:
         assert last <= max([*reached, LONG_MIN])
-    everything = [*now.values(), *(e.value for of_one in sent for e in of_one if getattr(e, "identifier", "") == identifier)]
+    everything = [
+        *now.values(),
+        *(e.value for of_one in sent for e in of_one if getattr(e, "identifier", "") == identifier),
+    ]
     assert last <= max(everything)
 
 

@@ -44,9 +44,7 @@ def with_new_channels(state: GateState, channels: int, declarations: Mapping[str
     return (
         channels,
         {
-            identifier: rules_of(identifier, declarations).replaced(
-                combiner, count, channels, former, all_idle, not live
-            )
+            identifier: rules_of(identifier, declarations).replaced(combiner, count, channels, former, all_idle, ended)
             for identifier, combiner in combiners.items()
         },
         [] if live else [*new],
