@@ -74,7 +74,7 @@ def redistributed(function: Any, parts: Sequence[Any], parallelism: int) -> list
     """The fields of the new subtasks, from those of the old ones."""
     plan = plan_of(function, parallelism)
     codec = job_context(plan).codec
-    custom = type(function).__getstate__ is not object.__getstate__
+    custom = isinstance(function, Custom)
     old = [codec.dumps(part if custom else (part, [])) for part in parts]
     new = [codec.loads(part, "New") for part in rescaled_fields(operator_named(plan, "f"), old, codec)]
     return new if custom else [fields for fields, _ in new]
