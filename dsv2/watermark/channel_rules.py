@@ -4,7 +4,8 @@ Three steps lead from the old subtasks to the new ones. ``joined`` merges what s
 channels. ``selected`` keeps channels whose senders are the same. ``replaced`` replaces all channels by new ones:
 
 * A new channel starts with the combination of the old ones, so each holds a minimum back until it has sent more.
-* If the combiner still waits for an old channel, the new channels start without a value, and all of them must send.
+* If it waits for all and an old channel has not sent (an idle one counts too, because it may become active), the new
+  channels start without a value, and all of them must send.
   Values that are not part of a combination yet are part of the first one, as if their channels had ended.
 * Event time of a new channel starts with the event time that the input has reached.
 
@@ -55,7 +56,9 @@ class CombinerRules(ABC):
         return self.joined(states, [inputs] * len(states), ())
 
     @abstractmethod
-    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
         """Replace channels.
 
         Args:
@@ -64,7 +67,7 @@ class CombinerRules(ABC):
             new: The number of new channels.
             former: The old channels that follow the new ones.
             idle: Whether the new channels are idle.
-            ended: Whether the new channels have ended.
+            ended: The old channels that have ended. If all have, so have the new ones.
         """
 
 
@@ -105,18 +108,20 @@ class PlainRules(CombinerRules):
             None if None in lasts else min(lasts),
         )
 
-    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
         numbers = {channel: new + number for number, channel in enumerate(former)}
         values, inactive, pending, of_ended, due, last = state
         of_channel = dict(values)
         kept, gone, uncounted, *_ = self.renumbered(state, numbers)
         active = [channel for channel in range(old) if channel not in inactive]
-        is_complete = not self._wait or (active and all(channel in of_channel for channel in active))
+        is_complete = not self._wait or all(channel in of_channel for channel in range(old) if channel not in ended)
         if of_channel and is_complete:
             start = self._function([of_channel[c] for c in active if c in of_channel] or list(of_channel.values()))
             kept = (*((channel, start) for channel in range(new)), *kept)
         left = [of_channel[channel] for channel in pending if channel not in numbers]
-        new_inactive = range(new) if idle or ended else ()
+        new_inactive = range(new) if idle or len(ended) == old else ()
         return kept, (*new_inactive, *gone), uncounted, tuple(sorted([*of_ended, *left])), due, last
 
 
@@ -149,9 +154,11 @@ class AlignedRules(CombinerRules):
         inactive = _in_all([inactive for _, inactive in states], [inputs] * len(states))
         return tuple((number, values) for number, values in shortest if values), inactive
 
-    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
         rounds, inactive = self.renumbered(state, {channel: new + number for number, channel in enumerate(former)})
-        return rounds, (*(range(new) if idle or ended else ()), *inactive)
+        return rounds, (*(range(new) if idle or len(ended) == old else ()), *inactive)
 
 
 class EventTimeRules(CombinerRules):
@@ -178,7 +185,9 @@ class EventTimeRules(CombinerRules):
         live = [state[4] for state, channels in zip(states, has, strict=True) if not set(channels) <= set(state[2])]
         return times, idle, ended, behind, min(live or [state[4] for state in states])
 
-    def replaced(self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: bool) -> State:
+    def replaced(
+        self, state: State, old: int, new: int, former: Sequence[int], idle: bool, ended: Collection[int]
+    ) -> State:
         times, _, old_ended, _, last = state
         live = [time for channel, time in enumerate(times) if channel not in old_ended]
         by_clock = bool(live) and all(time == PROCESSING_TIME for time in live)
@@ -187,7 +196,7 @@ class EventTimeRules(CombinerRules):
         shifted = [tuple(new + channel for channel in channels) for channels in ignored]
         everyone = tuple(range(new))
         shifted[0] = (*(everyone if idle and not by_clock else ()), *shifted[0])
-        shifted[1] = (*(everyone if ended else ()), *shifted[1])
+        shifted[1] = (*(everyone if len(ended) == old else ()), *shifted[1])
         return (*(start for _ in everyone), *kept), *shifted, last
 
 

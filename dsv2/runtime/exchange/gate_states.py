@@ -6,7 +6,7 @@ watermark is complete and their records are processed. Then they end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dsv2.runtime.exchange.frames import END
@@ -17,8 +17,10 @@ __all__ = ("GateState", "former_channels", "with_new_channels")
 
 GateState: TypeAlias = tuple[Any, ...]
 """``InputGate.snapshot()``."""
+_Piece: TypeAlias = tuple[Any, ...]
+"""Records, controls, timestamps, and the number of records that are already removed."""
 
-_LAST_PIECE: tuple[Any, ...] = ([], [(0, END, "", 0)], None, 0)
+_LAST_PIECE: _Piece = ([], [(0, END, "", 0)], None, 0)
 
 
 def former_channels(state: GateState) -> list[int]:
@@ -42,16 +44,19 @@ def with_new_channels(state: GateState, channels: int, declarations: Mapping[str
     return (
         channels,
         {
-            identifier: rules_of(identifier, declarations).replaced(
-                combiner, count, channels, former, all_idle, not live
-            )
+            identifier: rules_of(identifier, declarations).replaced(combiner, count, channels, former, all_idle, ended)
             for identifier, combiner in combiners.items()
         },
         [] if live else [*new],
         [*(new if all_idle else ()), *(number_of[channel] for channel in former if channel in idle_channels)],
         idle,
         {
-            number_of[channel]: (identifier, [*pieces, *([] if channel >= before else [_LAST_PIECE])])
+            number_of[channel]: (identifier, pieces if _ends(pieces) else [*pieces, _LAST_PIECE])
             for channel, (identifier, pieces) in held.items()
         },
     )
+
+
+def _ends(pieces: Sequence[_Piece]) -> bool:
+    """Whether held elements contain the end of their channel."""
+    return any(kind == END for _, controls, *_ in pieces for _, kind, *_ in controls)

@@ -17,7 +17,7 @@ from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.state.keyed_store import PagedKeyedStore
 from dsv2.watermark import WatermarkDeclaration
 
-__all__ = ("rescale",)
+__all__ = ("rescale", "rescaled_stores")
 
 
 def rescale(
@@ -46,7 +46,7 @@ def rescale(
         states = [state[operator.uid] for state in old]
         change = _change(operator, states, is_chained=number > 0)
         parts = rescaled_states(operator, change, states, declarations, codec)
-        stores = _stores(operator, [state["store"] for state in states], codec)
+        stores = rescaled_stores(operator, [state["store"] for state in states], codec)
         for of_subtask, part, store in zip(new, parts, stores, strict=True):
             of_subtask[operator.uid] = {**part, "store": store}
     return [codec.seal(BlobKind.STATE, (of_subtask, {})) for of_subtask in new]
@@ -65,7 +65,7 @@ def _change(operator: Operator, states: Sequence[Mapping[str, Any]], is_chained:
     return OperatorChange(len(states), operator.parallelism, tuple(inputs), len(gates))
 
 
-def _stores(operator: Operator, old: Iterable[Any], codec: Codec) -> list[tuple[Any, ...]]:
+def rescaled_stores(operator: Operator, old: Iterable[Any], codec: Codec) -> list[tuple[Any, ...]]:
     owner, remember = f"Keyed state of {operator}", operator.function.dsv2_remember_keys
     new = [PagedKeyedStore(codec, f"{owner}, subtask {index}", remember) for index in range(operator.parallelism)]
     moved: set[Any] = set()

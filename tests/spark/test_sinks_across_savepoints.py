@@ -1,0 +1,148 @@
+"""Exactly-once sinks of jobs that continue from savepoints: files, Kafka and PostgreSQL, of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from components.kafka import KafkaBroker
+from components.postgres import PostgresServer
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobError,
+    PartitionedContext,
+    Trigger,
+)
+from dsv2.connectors.kafka import KafkaSink
+from dsv2.connectors.postgres import PostgresSink
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import FileSink
+from dsv2.testing import Stop, TestSource
+from runtime_spark import create_savepoint
+from tests.topics import Topics
+
+pytestmark = [pytest.mark.spark]
+
+NUMBERS = range(60)
+PER_BATCH = 10
+
+
+class Counted(NamedTuple):
+    number: int
+    count: int
+
+
+class Counting(OneInputStreamProcessFunction[int, Counted]):
+    """Numbers the records of each key, which shows what is lost or repeated."""
+
+    keyed_fields = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def process_record(self, record: int, output: Collector[Counted], ctx: PartitionedContext[Counted]) -> None:
+        self.counts[record % 7] = self.counts.get(record % 7, 0) + 1
+        output.collect(Counted(record, self.counts[record % 7]))
+
+
+EXPECTED = sorted(Counted(number, number // 7 + 1) for number in NUMBERS)
+
+
+def encoded(record: Counted) -> bytes:
+    return b"%d %d" % record
+
+
+class Outputs:
+    """A folder, a topic and a table."""
+
+    def __init__(self, folder: Path, servers: str, conninfo: str) -> None:
+        self.folder = folder
+        self._topics = Topics(servers)
+        self._topic = self._topics.create(2)
+        self._conninfo = conninfo
+        with psycopg.connect(conninfo) as connection:
+            connection.execute("CREATE TABLE counted (number int, count int)")
+
+    def run(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        *,
+        stop: int | None = None,
+        savepoint: str | None = None,
+        parallelism: int = 2,
+        sinks: Iterable[str] = ("file", "kafka", "postgres"),
+        as_new_job: bool = False,
+    ) -> None:
+        """Run until ``stop`` numbers have been read, or to the end."""
+        items = [*NUMBERS] if stop is None else [*NUMBERS[:stop], Stop(), *NUMBERS[stop:]]
+        env = ExecutionEnvironment.get_instance(spark=spark)
+        env.set_parallelism(parallelism)
+        source = TestSource[int](items, records_per_batch=PER_BATCH)
+        numbers = env.from_source(source).with_uid("numbers").with_parallelism(1)  # keeps the order of each key
+        counted = numbers.key_by(lambda number: number % 7, version=1).process(Counting()).with_uid("counting")
+        if "file" in sinks:
+            counted.to_sink(FileSink(self.folder / "out", schema=Counted)).with_uid("file")
+        if "kafka" in sinks:
+            kafka = KafkaSink[Counted](self._topics.bootstrap_servers, self._topic, encoded)
+            counted.to_sink(kafka).with_uid("kafka")
+        if "postgres" in sinks:
+            table = PostgresSink[Counted](self._conninfo, "counted", ["number", "count"])
+            counted.to_sink(table).with_uid("postgres")
+        env.execute(
+            "counting",
+            checkpoint_location=f"{self.folder}/{checkpoint}",
+            savepoint=savepoint,
+            as_new_job=as_new_job,
+            trigger=Trigger.available_now(),
+        )
+
+    def written(self) -> dict[str, list[Counted]]:
+        """What readers of each sink see."""
+        files = ds.dataset(self.folder / "out", partitioning="hive").to_table(columns=["number", "count"]).to_pylist()
+        messages = [value.split() for found in self._topics.committed(self._topic).values() for value in found]
+        with psycopg.connect(self._conninfo) as connection:
+            rows = connection.execute("SELECT number, count FROM counted").fetchall()
+        return {
+            "file": sorted(Counted(**row) for row in files),
+            "kafka": sorted(Counted(int(number), int(count)) for number, count in messages),
+            "postgres": sorted(Counted(*row) for row in rows),
+        }
+
+
+def test_sinks_continue_where_the_savepoint_was_taken(
+    spark: SparkSession, tmp_path: Path, kafka_broker: KafkaBroker, postgres_server: PostgresServer
+) -> None:
+    outputs = Outputs(tmp_path, kafka_broker.bootstrap_servers, postgres_server.conninfo)
+    outputs.run(spark, "first", stop=30)
+    savepoint = create_savepoint(tmp_path / "first", tmp_path / "savepoint", spark=spark)
+    outputs.run(spark, "second", savepoint=savepoint, parallelism=3)
+    assert outputs.written() == dict.fromkeys(("file", "kafka", "postgres"), EXPECTED)
+    numbers = sorted(int(folder.name.partition("=")[2]) for folder in (tmp_path / "out").glob("batch_id=*"))
+    assert numbers == list(range(len(numbers)))
+
+    # The job whose state is in the savepoint cannot write to sinks that another one has continued.
+    with pytest.raises(ConfigurationError, match="is written by a job that started from a savepoint of this one"):
+        outputs.run(spark, "first")
+    for sink in ("kafka", "postgres"):
+        with pytest.raises(JobError, match="The sink already has micro-batch"):
+            outputs.run(spark, "first", sinks=[sink])
+    # Nor can a second job from the same savepoint, unless it is a new one with other outputs.
+    with pytest.raises(IncompatibleCheckpointError, match="already has micro-batch"):
+        outputs.run(spark, "third", savepoint=savepoint)
+    with pytest.raises(ConfigurationError, match="holds the output of another run"):
+        outputs.run(spark, "third", savepoint=savepoint, as_new_job=True)
+    assert outputs.written() == dict.fromkeys(("file", "kafka", "postgres"), EXPECTED)
+    outputs.run(spark, "third", savepoint=savepoint, as_new_job=True, sinks=["postgres"])
+    twice = outputs.written()["postgres"]
+    assert sorted({*twice}) == EXPECTED
+    assert len(twice) == len(EXPECTED) + len(NUMBERS) - 30
