@@ -52,7 +52,7 @@ LAST = StateDeclarations.value_state("last", Letter)
 
 
 class Tally(NamedTuple):
-    count: int
+    times: int
     at: datetime
     of_day: time
     price: Decimal
@@ -135,7 +135,7 @@ class Counted(OneInputStreamProcessFunction[Line, Any]):
     def process_record(self, record: Line, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         state = ctx.state_manager.get_state(TALLY)
         tally = state.value()
-        count = 1 if tally is None else tally.count + 1
+        count = 1 if tally is None else tally.times + 1
         state.update(tally_of(count))
         output.collect((record.value, count))
 
