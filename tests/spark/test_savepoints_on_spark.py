@@ -20,6 +20,7 @@ from dsv2 import (
     ExecutionEnvironment,
     JobError,
     JobHandle,
+    JobStatus,
     PartitionedContext,
     Trigger,
 )
@@ -37,7 +38,7 @@ from tests.spark.test_restart import wait_until
 from tests.windows import Told
 
 KEY = StateKey(b"k" * 32)
-ENDS = {"a": 40, "b": 17, "c": 33}
+ENDS = {"a": 140, "b": 67, "c": 133}
 PER_BATCH = 10
 
 
@@ -46,12 +47,12 @@ class Letter(NamedTuple):
     at: int
 
 
-LETTERS = [Letter("abcdefg"[number * number % 7], 100 * number) for number in range(120)]
+LETTERS = [Letter("abcdefg"[number * number % 7], 100 * number) for number in range(400)]
 LAST = StateDeclarations.value_state("last", Letter)
 
 
 class Tally(NamedTuple):
-    count: int
+    times: int
     at: datetime
     of_day: time
     price: Decimal
@@ -134,7 +135,7 @@ class Counted(OneInputStreamProcessFunction[Line, Any]):
     def process_record(self, record: Line, output: Collector[Any], ctx: PartitionedContext[Any]) -> None:
         state = ctx.state_manager.get_state(TALLY)
         tally = state.value()
-        count = 1 if tally is None else tally.count + 1
+        count = 1 if tally is None else tally.times + 1
         state.update(tally_of(count))
         output.collect((record.value, count))
 
@@ -215,7 +216,8 @@ def expected() -> list[Any]:
 
 def after(job: JobHandle, batches: int) -> JobHandle:
     """Wait until ``batches`` micro-batches are complete."""
-    wait_until(lambda: job.progress.batch_id >= batches - 1 or job.exception() is not None)
+    wait_until(lambda: job.progress.batch_id >= batches - 1 or job.status is not JobStatus.RUNNING)
+    assert job.status is JobStatus.RUNNING
     return job
 
 

@@ -61,7 +61,7 @@ def frames_of(rows: Sequence[tuple[str, StateRow]]) -> list[tuple[int, int, int,
 
 def received(rows: Sequence[tuple[str, StateRow]]) -> dict[int, list[tuple[str, StateRow]]]:
     """The rows that each subtask receives."""
-    found = defaultdict(list)
+    found: dict[int, list[tuple[str, StateRow]]] = defaultdict(list)
     for slot, channel, seq, payload in frames_of(rows):
         assert (channel, seq) == (RESTORE_CHANNEL, -1)
         _, subtask = LAYOUT.addresses[slot]

@@ -134,7 +134,8 @@ def test_placement_names_each_subtask(tmp_path: Path) -> None:
 def test_origin_is_recorded(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     assert CheckpointOrigin.read(folder) is None
-    origin = CheckpointOrigin("/s", "id", {"operators": {}}, {"a": SourcePosition({"position": 1}, [{"batch": 2}])})
+    sources = {"a": SourcePosition({"position": 1}, [{"batch": 2}])}
+    origin = CheckpointOrigin("/s", "id", {"operators": {}}, sources, "job", 3)
     origin.write(folder)
     assert CheckpointOrigin.read(folder) == origin
     data = folder.read("dsv2/origin.json")

@@ -74,7 +74,7 @@ def read(entries: Iterable[Entry], *, in_map: bool, written: int | None = 3, las
     types = [pa.int32(), pa.int32(), pa.string(), pa.int64(), pa.binary()]
     columns = zip(*entries, strict=True)
     batch = pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names)
-    found = []
+    found: list[tuple[Any, ...]] = []
     for made in make([batch]):
         assert made.schema.names == ["uid", *COLUMNS]
         found += zip(*(column.to_pylist() for column in made.columns), strict=True)

@@ -44,7 +44,7 @@ class Slotted:
 
 @dataclass
 class Node:
-    label: Any
+    label: Any = None
     next: Any = None
     others: list[Any] = field(default_factory=list)
 
