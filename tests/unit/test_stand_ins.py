@@ -187,8 +187,11 @@ def test_values_may_contain_themselves() -> None:
     node.others = Names([node])
     node.others.append(node.others)
     back = through_stand_ins(node)
-    assert back.next.x is back and back.others[0] is back and back.others[1] is back.others
-    assert type(back.others) is Names and type(back.next) is Point
+    assert back.next.x is back
+    assert back.others[0] is back
+    assert back.others[1] is back.others
+    assert type(back.others) is Names
+    assert type(back.next) is Point
 
 
 def test_records_of_an_earlier_program_keep_their_fields() -> None:
