@@ -178,7 +178,9 @@ def test_attributes_beside_the_content_are_kept() -> None:
 def test_shared_objects_stay_shared() -> None:
     for value in (Node("n"), Slotted(1), Plain(a=1), Names([1]), Table(a=1), Members([1])):
         first, second, inside = through_stand_ins([value, value, Point(value)])
-        assert first is second is inside.x and first == value and type(first) is type(value)
+        assert first is second is inside.x
+        assert first == value
+        assert type(first) is type(value)
 
 
 def test_values_may_contain_themselves() -> None:
