@@ -104,6 +104,10 @@ class Checkpoint:
             raise
         return lease, run
 
+    def has_commits(self) -> bool:
+        """Whether a micro-batch is complete."""
+        return bool(self.folder.numbers("commits"))
+
     def check_owned(self) -> None:
         """Raise ``ConfigurationError`` if another job has taken over the folder of a file sink."""
         check_owned(self._spark, self._plan, self._owner)

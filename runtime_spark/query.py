@@ -36,6 +36,7 @@ from runtime_spark.state_limit import StateSizes
 __all__ = ("StreamingJob",)
 
 _POLL_SECONDS = 0.002
+_COMMIT_SECONDS = 0.05
 _CANCEL_SECONDS = 20.0  # Spark kills a worker that does not end its task within two seconds
 _PATIENCE_SECONDS = 3.0
 _SPARK_INTERRUPTION = (
@@ -217,6 +218,8 @@ class StreamingJob:
     @short_traceback
     def savepoint(self, path: str | PathLike[str]) -> str:
         """Take a savepoint as of the last complete micro-batch; see ``JobHandle``. The job continues meanwhile."""
+        asked(self)
+        self._await_commit()
         if (failure := self.exception()) is not None:
             raise failure
         return create_savepoint(self._checkpoint.folder.path, path, spark=self._spark, state_key=self._state_key)
@@ -225,9 +228,16 @@ class StreamingJob:
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:
         """Stop the job between two micro-batches, and take a savepoint; see ``JobHandle``."""
         check_unused_path(self._spark, path)
+        self._await_commit()
         self.stop()
         self.await_termination()
         return self.savepoint(path)
+
+    def _await_commit(self) -> None:
+        """Wait for the first complete micro-batch of the checkpoint. Before it there is no state."""
+        self._started.wait()
+        while self.query.isActive and not self._checkpoint.has_commits():
+            time.sleep(_COMMIT_SECONDS)
 
     def _end_query(self, timeout_seconds: float | None = None, waiting: Waiting | None = None) -> None:
         self._started.wait()
