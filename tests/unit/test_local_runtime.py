@@ -37,7 +37,7 @@ from tests.support import NoRows, local_environment, one_input, two_inputs
 NEWEST = new_builder("newest").type_long().combine_function_max().build()
 
 
-def fails(*args: Any) -> None:
+def fails(*args: Any) -> Any:
     raise ValueError("on purpose")
 
 
