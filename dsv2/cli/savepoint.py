@@ -1,4 +1,4 @@
-"""``dsv2 savepoint``: shows, verifies and compares savepoints."""
+"""``dsv2 savepoint``: creates, shows, verifies and compares savepoints."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from dsv2.cli.report import Report, table
+from dsv2.cli.with_spark import add_settings, settings_of, spark_commands
 from dsv2.savepoint import Savepoint
 
 __all__ = ("add_commands",)
@@ -14,8 +15,18 @@ __all__ = ("add_commands",)
 
 def add_commands(groups: Any) -> None:
     """Add the commands to those of ``dsv2``."""
-    group = groups.add_parser("savepoint", help="show, verify and compare savepoints")
+    group = groups.add_parser("savepoint", help="create, show, verify and compare savepoints")
     commands = group.add_subparsers(required=True, metavar="COMMAND")
+    create = commands.add_parser(
+        "create",
+        help="take a savepoint from a checkpoint",
+        description="Take a savepoint from the checkpoint of a job on Spark, as of its last complete micro-batch.",
+    )
+    create.add_argument("checkpoint", help="the checkpoint_location of the job")
+    create.add_argument("path", help="the folder of the savepoint, which must not exist or must be empty")
+    create.add_argument("--json", action="store_true", help="print JSON")
+    add_settings(create)
+    create.set_defaults(run=_create)
     for name, run, paths, text in (
         ("show", _show, ["path"], "show what a savepoint holds"),
         ("verify", _verify, ["path"], "read all files of a savepoint and compare their digests"),
@@ -26,6 +37,11 @@ def add_commands(groups: Any) -> None:
             command.add_argument(path, help="the folder of the savepoint")
         command.add_argument("--json", action="store_true", help="print JSON")
         command.set_defaults(run=run)
+
+
+def _create(arguments: argparse.Namespace) -> Report:
+    path = spark_commands().create(arguments.checkpoint, arguments.path, settings_of(arguments))
+    return Report([f"The savepoint is in {path}."], {"path": path})
 
 
 def _show(arguments: argparse.Namespace) -> Report:

@@ -291,7 +291,7 @@ def test_failing_source_is_named() -> None:
     )
 
 
-@pytest.mark.parametrize("sink", [ForeachBatchSink[int](fails), PrintSink[int](format=fails)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("sink", [ForeachBatchSink[int](fails), PrintSink[int](format=fails)])
 def test_failing_sink_is_named(sink: Any) -> None:
     env = local_environment()
     numbers_in(env, count=5).to_sink(sink).with_uid("out")

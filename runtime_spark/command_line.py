@@ -1,0 +1,83 @@
+"""The commands of ``dsv2`` that need Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
+
+from runtime_spark.failures import job_failure, usable
+from runtime_spark.folders import open_folder
+from runtime_spark.layout import StateLayout
+from runtime_spark.savepoint.basis import read_basis
+from runtime_spark.savepoint.create import create_savepoint
+from runtime_spark.savepoint.state_entries import state_entries
+from runtime_spark.savepoint.state_rows import ROWS_SCHEMA, RowMaker
+from runtime_spark.session import SESSION_SETTINGS
+from runtime_spark.state_metadata import check_state_metadata
+
+__all__ = ("create", "show", "verify")
+
+
+def create(checkpoint: str, path: str, settings: Mapping[str, str]) -> str:
+    """Take a savepoint from a checkpoint and return its path. ``settings``: Settings of the Spark session."""
+    return create_savepoint(checkpoint, path, spark=_session(settings))
+
+
+def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Describe a checkpoint as of its last complete micro-batch, as JSON values."""
+    spark = _session(settings)
+    with usable(f"The checkpoint {checkpoint}"):
+        basis = read_basis(open_folder(spark, checkpoint))
+    program = basis.programs[-1]
+    return {
+        "checkpoint_id": str(basis.checkpoint_id),
+        "job_name": basis.job_name,
+        "batch_id": basis.batch_id,
+        "layout": basis.manifest["layout"],
+        "python": program["python"],
+        "operators": [
+            {
+                "operator": uid,
+                "kind": operator["kind"],
+                "parallelism": operator["parallelism"],
+                "states": ", ".join(sorted(operator["states"])),
+            }
+            for uid, operator in sorted(program["operators"].items())
+        ],
+        "positions": {uid: position.offset for uid, position in sorted(basis.sources.items())},
+    }
+
+
+def verify(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Read and decode all state of a checkpoint, and return the number of rows and bytes by operator.
+
+    Raises:
+        CorruptDataError: A file or the state of a subtask is damaged, or is not that of the last micro-batch.
+        JobError: Spark cannot read the state.
+    """
+    spark = _session(settings)
+    with usable(f"The checkpoint {checkpoint}"):
+        folder = open_folder(spark, checkpoint)
+        basis = read_basis(folder)
+        check_state_metadata(folder)
+    in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value
+    make = RowMaker(basis.placement.addresses, basis.history, in_map, None)
+    size = F.coalesce(F.length("key_bytes"), F.lit(0)) + F.coalesce(F.length("value_bytes"), F.lit(0))
+    try:
+        rows = state_entries(spark, basis).mapInArrow(make, ROWS_SCHEMA)
+        counted = rows.groupBy("uid").agg(F.count("*").alias("rows"), F.sum(size).alias("bytes")).collect()
+    except Exception as error:
+        raise job_failure(error, basis.job_name) from error
+    operators = [{"operator": row["uid"], "rows": row["rows"], "bytes": row["bytes"]} for row in counted]
+    return {"batch_id": basis.batch_id, "operators": sorted(operators, key=lambda row: str(row["operator"]))}
+
+
+def _session(settings: Mapping[str, str]) -> SparkSession:
+    builder = SparkSession.builder.appName("dsv2").config(map=dict(SESSION_SETTINGS))
+    if "spark.master" not in settings and SparkSession.getActiveSession() is None:
+        builder = builder.master("local[*]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.log.level", "FATAL").config("spark.ui.showConsoleProgress", "false")
+    return builder.config(map=dict(settings)).getOrCreate()
