@@ -178,7 +178,9 @@ def test_attributes_beside_the_content_are_kept() -> None:
 def test_shared_objects_stay_shared() -> None:
     for value in (Node("n"), Slotted(1), Plain(a=1), Names([1]), Table(a=1), Members([1])):
         first, second, inside = through_stand_ins([value, value, Point(value)])
-        assert first is second is inside.x and first == value and type(first) is type(value)
+        assert first is second is inside.x
+        assert first == value
+        assert type(first) is type(value)
 
 
 def test_values_may_contain_themselves() -> None:
@@ -187,8 +189,11 @@ def test_values_may_contain_themselves() -> None:
     node.others = Names([node])
     node.others.append(node.others)
     back = through_stand_ins(node)
-    assert back.next.x is back and back.others[0] is back and back.others[1] is back.others
-    assert type(back.others) is Names and type(back.next) is Point
+    assert back.next.x is back
+    assert back.others[0] is back
+    assert back.others[1] is back.others
+    assert type(back.others) is Names
+    assert type(back.next) is Point
 
 
 def test_records_of_an_earlier_program_keep_their_fields() -> None:
