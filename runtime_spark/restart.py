@@ -52,7 +52,10 @@ def check_restart(
 
 def _ways_out(found: Sequence[Difference]) -> str:
     if all(difference.carried for difference in found):
-        return "Undo the changes, or start from a savepoint of this checkpoint, with a new checkpoint_location."
+        return (
+            "Undo the changes, or take a savepoint of this checkpoint (create_savepoint) and start from it with a new "
+            "checkpoint_location."
+        )
     return "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location with empty state."
 
 

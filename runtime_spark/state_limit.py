@@ -27,8 +27,8 @@ _LOG = logging.getLogger(__name__)
 _STEPS = 8  # a warning at every eighth of the limit, from half of it on
 _ADVICE = {
     StateLayout.BLOB: "Change the program so that it stores less per key or clears state that it no longer needs, and "
-    "start it again from the same checkpoint. A higher parallelism or StateLayout.MAP also helps, but both require a "
-    "new checkpoint_location.",
+    "start it again from the same checkpoint. Or take a savepoint of the checkpoint, and start from it with a higher "
+    "parallelism or with StateLayout.MAP.",
     StateLayout.MAP: "With StateLayout.MAP only function fields and states of the subtask count. Change the program so "
     "that it stores less there or clears state that it no longer needs, and start it again from the same checkpoint.",
 }

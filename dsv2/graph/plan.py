@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from dsv2.context import RuntimeExecutionMode
-from dsv2.errors import InternalError
 from dsv2.functions import ProcessFunction
 from dsv2.sinks import Sink
 from dsv2.sources import BaseSource, WatermarkStrategy
@@ -284,11 +283,9 @@ class Plan:
 
     def sender(self, operator_id: int, channel: int) -> Operator:
         """The operator that sends to a channel of ``operator_id``."""
-        for edge in self.edges_into[operator_id]:
-            channel -= self.channels_of(edge)
-            if channel < 0:
-                return self.operators[edge.source]
-        raise InternalError(f"{self.operators[operator_id]} has no such channel.")
+        edges = self.edges_into[operator_id]
+        senders = [edge.source for edge in edges for _ in range(self.channels_of(edge))]
+        return self.operators[senders[channel]]
 
     def _is_source(self, operator_id: int) -> bool:
         return self.operators[operator_id].kind is OperatorKind.SOURCE

@@ -1,6 +1,6 @@
 """A job that tests kill: two levels, two file sinks, many micro-batches.
 
-``python -m tests.spark.kill_job FOLDER [RECORDS [STATE_LAYOUT]]``.
+``python -m tests.spark.kill_job FOLDER RECORDS [STATE_LAYOUT]``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dsv2.state import StateDeclaration, StateDeclarations
 from runtime_spark import SparkRuntime, StateLayout
 from tests.spark.processes import Gate
 
-RECORDS = 24_000
 RECORDS_PER_BATCH = 1_000
 KEYS = 7
 COUNT = StateDeclarations.value_state("count", int, default=0)
@@ -96,7 +95,7 @@ def run(spark: SparkSession, folder: str, records: int, state_layout: StateLayou
     env.execute("kill", checkpoint_location=f"{folder}/checkpoint")
 
 
-def main(folder: str, records: str = str(RECORDS), state_layout: str = StateLayout.BLOB.value) -> None:
+def main(folder: str, records: str, state_layout: str = StateLayout.BLOB.value) -> None:
     """Run the job with its own session."""
     spark = new_session(folder)
     run(spark, folder, int(records), StateLayout(state_layout))

@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 
 from runtime_spark import StateLayout
 from tests.spark import kill_job, kill_splits_job
-from tests.spark.kill_job import KEYS, RECORDS, RECORDS_PER_BATCH, number
+from tests.spark.kill_job import KEYS, RECORDS_PER_BATCH, number
 from tests.spark.processes import Gate, JobProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -74,15 +74,17 @@ def written(folder: Path) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def test_driver_kills_before_the_commit(tmp_path: Path) -> None:
-    job = JobProcess(tmp_path, "kill_job")
+    batches = 6 + 2 * KILLS_PER_PHASE  # each start commits a batch, and some are left for kills that come too late
+    records = batches * RECORDS_PER_BATCH
+    job = JobProcess(tmp_path, "kill_job", str(records))
     kill_in_both_phases(job, KILLS_PER_PHASE)
-    assert job.batches("commits") < RECORDS // RECORDS_PER_BATCH, "the job was over before the last kill"
+    assert job.batches("commits") < batches, "the job was over before the last kill"
 
     job.start()
     job.finish()
-    sizes = Counter(number(index) % KEYS for index in range(RECORDS))
+    sizes = Counter(number(index) % KEYS for index in range(records))
     everything = sorted((key, nth) for key, size in sizes.items() for nth in range(1, size + 1))
-    assert written(tmp_path) == (everything, list(range(1, RECORDS + 1)))
+    assert written(tmp_path) == (everything, list(range(1, records + 1)))
 
 
 def test_driver_kills_around_the_switch_of_sources(tmp_path: Path) -> None:

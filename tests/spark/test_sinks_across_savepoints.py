@@ -38,7 +38,7 @@ PER_BATCH = 10
 
 class Counted(NamedTuple):
     number: int
-    count: int
+    nth: int
 
 
 class Counting(OneInputStreamProcessFunction[int, Counted]):
@@ -70,7 +70,7 @@ class Outputs:
         self._topic = self._topics.create(2)
         self._conninfo = conninfo
         with psycopg.connect(conninfo) as connection:
-            connection.execute("CREATE TABLE counted (number int, count int)")
+            connection.execute("CREATE TABLE counted (number int, nth int)")
 
     def run(
         self,
@@ -96,7 +96,7 @@ class Outputs:
             kafka = KafkaSink[Counted](self._topics.bootstrap_servers, self._topic, encoded)
             counted.to_sink(kafka).with_uid("kafka")
         if "postgres" in sinks:
-            table = PostgresSink[Counted](self._conninfo, "counted", ["number", "count"])
+            table = PostgresSink[Counted](self._conninfo, "counted", ["number", "nth"])
             counted.to_sink(table).with_uid("postgres")
         env.execute(
             "counting",
@@ -108,13 +108,13 @@ class Outputs:
 
     def written(self) -> dict[str, list[Counted]]:
         """What readers of each sink see."""
-        files = ds.dataset(self.folder / "out", partitioning="hive").to_table(columns=["number", "count"]).to_pylist()
+        files = ds.dataset(self.folder / "out", partitioning="hive").to_table(columns=["number", "nth"]).to_pylist()
         messages = [value.split() for found in self._topics.committed(self._topic).values() for value in found]
         with psycopg.connect(self._conninfo) as connection:
-            rows = connection.execute("SELECT number, count FROM counted").fetchall()
+            rows = connection.execute("SELECT number, nth FROM counted").fetchall()
         return {
             "file": sorted(Counted(**row) for row in files),
-            "kafka": sorted(Counted(int(number), int(count)) for number, count in messages),
+            "kafka": sorted(Counted(int(number), int(nth)) for number, nth in messages),
             "postgres": sorted(Counted(*row) for row in rows),
         }
 

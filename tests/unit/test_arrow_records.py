@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,15 @@ from hypothesis import strategies as st
 from dsv2.arrow import records_of, schema_of
 from dsv2.arrow.encoding import narrowed
 from dsv2.arrow.records import table_of
+from dsv2.arrow.schema import can_be_columns
 from dsv2.columnar import Columnar, column_names
 from dsv2.errors import SchemaError
 from dsv2.runtime.serde.codec import BlobKind, Codec
 from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.runtime.state.key_groups import subtask_of
+
+if TYPE_CHECKING:
+    Unresolvable = int
 
 
 class Everything(NamedTuple):
@@ -138,6 +142,36 @@ class Strange(NamedTuple):
     """Has a field without a column type."""
 
     what: set[int]
+
+
+class WithUnresolvable(NamedTuple):
+    """Has a field whose type exists only for type checkers."""
+
+    value: Unresolvable
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "possible"),
+    [
+        (Point, {"x": pa.int64(), "y": pa.float64()}, True),
+        (Point, {"y": pa.float32(), "more": pa.string(), "x": pa.int16()}, True),
+        (Point, {"x": pa.int64(), "z": pa.float64()}, False),
+        (Point, {"x": pa.uint32(), "y": pa.float64()}, False),
+        (Point, {"x": pa.int64(), "y": pa.int64()}, False),
+        (Strange, {"what": pa.int64()}, False),
+        (WithUnresolvable, {"value": pa.int64()}, False),
+    ],
+    ids=["same", "narrower", "missing", "unsigned", "integer for float", "no column type", "unresolvable"],
+)
+def test_columns_fit_records_of_the_same_or_a_wider_type(
+    kind: type, columns: dict[str, pa.DataType], possible: bool
+) -> None:
+    assert can_be_columns(kind, pa.schema(columns)) is possible
+
+
+def test_unresolvable_field_type_is_refused() -> None:
+    with pytest.raises(SchemaError, match="field types of WithUnresolvable cannot be resolved: name 'Unresolvable'"):
+        schema_of(WithUnresolvable)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Driver:
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self._job = load_job(packed)
         feed, clock = IndexedFeed(source, target_batch_ms), clock or SystemClock()
-        self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0)
+        self.reader = FrameStreamReader(feed, clock, to_bytes((feed, clock)), packed, 0, None)
         self.offset = self.reader.initialOffset()
         self.log = [self.offset]
 
@@ -219,7 +219,7 @@ def test_restarted_job_wakes_every_subtask_once() -> None:
         return sorted(row["slot"] for row in rows)
 
     def reader() -> FrameStreamReader:
-        return FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0)
+        return FrameStreamReader(feed, SystemClock(), to_bytes((feed, SystemClock())), packed, 0, None)
 
     first, second = reader(), reader()
     assert woken(first, -1, 4) == woken(first, 4, 6) == []

@@ -37,7 +37,7 @@ from tests.support import NoRows, local_environment, one_input, two_inputs
 NEWEST = new_builder("newest").type_long().combine_function_max().build()
 
 
-def fails(*args: Any) -> None:
+def fails(*args: Any) -> Any:
     raise ValueError("on purpose")
 
 
@@ -498,3 +498,14 @@ def test_unserializable_record_is_detected() -> None:
     """On Spark it could not leave its subtask."""
     with pytest.raises(SerializationError, match=r"Map \(uid 'bad'\), defined at .* emitted <unlocked _thread.lock"):
         checked(lambda boxes: boxes.map(lambda box: threading.Lock()).with_uid("bad"))
+
+
+def test_record_that_cannot_be_read_names_its_sender_among_several_inputs() -> None:
+    """The channel of the second input follows the two channels of the first one."""
+    env = local_environment()
+    env.register_type(Box, take_apart=lambda box: box.content, build=fails)
+    first = env.from_collection([1, 2]).map(str).with_parallelism(2).with_uid("good").shuffle()
+    second = env.from_collection([1]).map(lambda number: Box([number])).with_uid("bad").shuffle()
+    first.connect_and_process(second, two_inputs()).to_sink(CollectSink())
+    with pytest.raises(SerializationError, match=r"Map \(uid 'bad'\), defined at .* emitted Box\(content=\[1\]\)\. "):
+        env.execute()

@@ -187,3 +187,37 @@ def test_batch_jobs_do_not_start_from_savepoints(tmp_path: Path) -> None:
     env.from_collection([1]).to_sink(CollectSink())
     with pytest.raises(ConfigurationError, match="BATCH job has no state to restore"):
         env.execute(savepoint=tmp_path, trigger=Trigger.available_now())
+
+
+class Ends(OneInputStreamProcessFunction[Any, str]):
+    """Emits nothing but the end of its input."""
+
+    def process_record(self, record: Any, output: Any, ctx: Any) -> None:
+        pass
+
+    def end_input(self, ctx: Any) -> None:
+        ctx.apply_to_all_partitions(lambda output, partition: output.collect("end"))
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_new_operator_learns_that_its_input_has_ended(tmp_path: Path, chained: bool) -> None:
+    def run(*, with_new: bool, stop: bool, start: Path | None = None) -> tuple[JobHandle, list[Any]]:
+        env = ExecutionEnvironment.get_instance(LocalRuntime(batches=[2]))
+        sink = CollectSink[Any]()
+        items = [*range(20), Stop()] if stop else [*range(20)]
+        env.from_source(TestSource[Any](items)).with_uid("in").to_sink(CollectSink()).with_uid("numbers")
+        ended: Any = env.from_collection([1, 2]).with_uid("short").shuffle().process(Ends()).with_uid("a")
+        if with_new:
+            ended = (ended if chained else ended.shuffle()).process(Ends()).with_uid("b")
+            ended.with_parallelism(1 if chained else 2)
+        ended.to_sink(sink).with_uid("out")
+        job = env.execute_async("ends", savepoint=start)
+        job.await_termination()
+        return job, sink.results
+
+    job, results = run(with_new=False, stop=True)
+    assert results == ["end"]
+    job.savepoint(tmp_path / "a")
+    job, results = run(with_new=True, stop=False, start=tmp_path / "a")
+    assert job.status is JobStatus.FINISHED
+    assert results == (["end"] if chained else ["end"] * 2)

@@ -135,7 +135,7 @@ class OffsetRequests:
         packed = pack_job(plan, Layout.of(plan), TypeRegistry.of(plan))
         self.clock = clock or ManualClock()
         self.feed = IndexedFeed(source)
-        self.reader = FrameStreamReader(self.feed, self.clock, b"", packed, 0)
+        self.reader = FrameStreamReader(self.feed, self.clock, b"", packed, 0, None)
         self.position = start
 
     def __call__(self) -> int:

@@ -348,11 +348,12 @@ class OperatorTask:
         if not self._closed:
             self._report_idle()
 
-    def settle(self) -> None:
-        """Process changes of status that the restore has caused: an input is active again because subtasks merged."""
-        for index, gate in enumerate(self.gates):
-            if index in self._idle_inputs and not gate.idle:
-                self.on_status(index, False)
+    def announce(self, control: Callable[[int, str, int | bool], None]) -> None:
+        """Send a new consumer what earlier ones have received before it existed: event time, idleness, the end."""
+        control(START, "", 0)
+        self._sender.announce(control)
+        if self._closed:
+            control(END, "", 0)
 
     def _page_store(self, name: str, owner: str) -> PageStore:
         return self._job.page_stores(f"{self.operator.uid}/{name}", owner)  # each operator of the chain has its own

@@ -148,8 +148,11 @@ class Subtask:
 
     def begin_restore(self, succession: Succession) -> SubtaskRestore:
         """Begin to restore the subtask from the rows of a savepoint, instead of ``open`` or ``restore``."""
-        codec = self._job.codec
-        return SubtaskRestore(self._tasks, self._chain.edges, self._index, succession, codec, self._guarded)
+        operators = self._plan.operators
+        chained = [edge for edge in self._plan.edges if self._plan.is_chained(edge)]
+        chained_to = {operators[edge.target].uid: operators[edge.source].uid for edge in chained}
+        codec, guarded = self._job.codec, self._guarded
+        return SubtaskRestore(self._tasks, self._chain.edges, chained_to, self._index, succession, codec, guarded)
 
     def progress(self) -> list[dict[str, Any]]:
         """Return the progress of each operator of the chain as built-in values."""

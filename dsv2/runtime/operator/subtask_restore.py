@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from dsv2.errors import CorruptDataError
@@ -39,6 +40,7 @@ class SubtaskRestore:
     Args:
         tasks: The operators of the chain, downstream first.
         edges: The edges that leave the chain.
+        chained_to: For each operator but the first, the uid of the operator to which it is chained.
         subtask: The index of the new subtask.
         succession: Decides about everything that is not keyed.
         codec: Decodes the rows.
@@ -49,6 +51,7 @@ class SubtaskRestore:
         self,
         tasks: Sequence[OperatorTask],
         edges: Iterable[EdgeEmitter],
+        chained_to: Mapping[str, str],
         subtask: int,
         succession: Succession,
         codec: Codec,
@@ -56,6 +59,7 @@ class SubtaskRestore:
     ) -> None:
         self._tasks = tasks
         self._edges = {edge.name: edge for edge in edges}
+        self._chained_to = chained_to
         self._subtask = subtask
         self._succession = succession
         self._codec = codec
@@ -95,10 +99,22 @@ class SubtaskRestore:
             else:
                 in_order = [old[index] for index in sorted(old)]
                 task.restore_parts(self._succession.parts(task.operator, self._subtask, in_order))
-                self._guarded(task.settle)
-        for name, positions in self._positions.items():
-            if name in self._edges:
-                self._edges[name].succeed([positions[index] for index in sorted(positions)], self._subtask)
+        self._restore_edges()
+
+    def _restore_edges(self) -> None:
+        """Continue the edges of the old program, and inform the consumers that are new."""
+        restored = {task.operator.uid: task for task in self._tasks if task.operator.uid in self._parts}
+        for name, edge in self._edges.items():
+            positions = self._positions.get(name)
+            if positions is not None:
+                edge.succeed([positions[index] for index in sorted(positions)], self._subtask)
+            elif name[0] in restored:
+                restored[name[0]].announce(edge.control)
+        for task in self._tasks:
+            upstream = self._chained_to.get(task.operator.uid)
+            if upstream in restored and task.operator.uid not in restored:
+                announce = partial(restored[upstream].announce, task.control_from_chain)
+                self._guarded(announce)
 
     def _add_part(self, uid: str, row: StateRow) -> None:
         parts = self._parts.setdefault(uid, {}).setdefault(row.subtask, {"subtask_state": {}})

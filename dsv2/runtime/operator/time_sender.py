@@ -74,6 +74,16 @@ class TimeSender:
         if idle or not self._sent.idle:
             self._control(STATUS, "", idle)
 
+    def announce(self, control: Callable[[int, str, int | bool], None]) -> None:
+        """Send what has been sent so far to a new receiver."""
+        idle, inputs_idle, greatest, uses_processing_time = self._sent.snapshot()
+        if uses_processing_time:
+            control(WATERMARK, USE_PROCESSING_TIME, True)
+        elif greatest > LONG_MIN:
+            control(WATERMARK, EVENT_TIME, greatest)
+        if idle or inputs_idle:
+            control(STATUS, "", True)
+
     def snapshot(self) -> tuple[Any, ...]:
         """Return the state as built-in values."""
         return self._sent.snapshot()

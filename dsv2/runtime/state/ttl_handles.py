@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from dsv2.errors import InternalError
 from dsv2.runtime.state.handles import Handle, default_maker
 from dsv2.runtime.state.keyed_store import Domain, PagedKeyedStore
 from dsv2.runtime.state.migrations import stored_name
@@ -84,8 +83,7 @@ class ExpiringHandle(Handle, ABC):
         self._name = stored_name(declaration)
         self._lookup = lookup
         ttl = declaration.time_to_live
-        if ttl is None:
-            raise InternalError(f"{declaration} has no time to live.")
+        assert ttl is not None
         self._duration = ttl.duration_ms
         self._renews_on_read = ttl.update is TtlUpdate.ON_READ_AND_WRITE
         self._expiries = expiries
