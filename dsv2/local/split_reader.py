@@ -77,6 +77,9 @@ class SplitSourceRun:
             self._offset = offset
             for order in orders(offset, self._source.split_serializer):
                 self.readers[order.subtask].follow(order)
+        for reader, state in zip(self.readers, self._offset.get("readers", ()), strict=False):
+            if state["ended"] is not None and not reader.can_read:
+                reader.ended = True  # in a micro-batch before the savepoint
 
     def _latest_reports(self) -> list[Report]:
         reports = [report for reader in self.readers if (report := reader.report()) is not None]
