@@ -140,7 +140,8 @@ class Checkpoint:
         """Check that the program can continue from the checkpoint, and return the notes to continue with."""
         self._note_book.read()
         now, types = manifest_of(self._plan, self._layout), TypeRegistry.of(self._plan)
-        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, types)
-        dropped = dropped_state(self._plan, [before["program"], *notes.programs], notes.fields)
+        earlier = () if self.restoration is None else self.restoration.origin.earlier
+        notes = check_restart(self.folder.path, self._plan, before, now, self._note_book.notes, types, earlier)
+        dropped = dropped_state(self._plan, [*earlier, before["program"], *notes.programs], notes.fields)
         refuse_or_warn_of_dropped(self.folder.path, dropped, allowed=allow_dropped_state)
         return notes

@@ -35,7 +35,8 @@ __all__ = ("JOURNAL", "PAGES", "SUBTASK", "MapStage", "check_map_state", "with_m
 _BLOB = t.StructType([t.StructField("blob", t.BinaryType())])
 _PAGE = t.StructType([t.StructField("map", t.StringType()), t.StructField("number", t.LongType())])
 _NOW = "now_ms"
-SUBTASK, PAGES = "subtask", "pages"
+SUBTASK = "subtask"
+PAGES = "pages"
 """The names of Spark's state variables: the blob, and the map of pages and journal."""
 JOURNAL = "micro-batches"
 """The name of the journal in the map. No pages have this name."""

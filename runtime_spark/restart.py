@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Operator, Plan
-from dsv2.program.description import essence
+from dsv2.program.description import Description, essence
 from dsv2.program.difference import Difference, listed
 from dsv2.program.differences import differences
 from dsv2.program.key_samples import changed_keys, readable_samples
@@ -23,11 +23,24 @@ __all__ = ("check_restart", "refuse_or_warn_of_dropped")
 
 
 def check_restart(
-    checkpoint: str, plan: Plan, before: Manifest, now: Manifest, notes: Notes, types: TypeRegistry
+    checkpoint: str,
+    plan: Plan,
+    before: Manifest,
+    now: Manifest,
+    notes: Notes,
+    types: TypeRegistry,
+    in_savepoint: Sequence[Description] = (),
 ) -> Notes:
-    """Compare ``now``, the manifest of ``plan``, with the manifest of the first start and with ``notes``.
+    """Compare ``now``, the manifest of ``plan``, with the programs that wrote the state.
 
-    ``types``: The classes of the program.
+    Args:
+        checkpoint: Names the checkpoint in errors.
+        plan: The program that is to start.
+        before: The manifest of the first start.
+        now: The manifest of ``plan``.
+        notes: The notes, which hold later programs.
+        types: The classes of ``plan``.
+        in_savepoint: The earlier programs of the savepoint with which the checkpoint began.
 
     Returns:
         The notes to continue with.
@@ -35,7 +48,7 @@ def check_restart(
     Raises:
         IncompatibleCheckpointError: The program cannot continue; the message lists every difference.
     """
-    programs, program = [before["program"], *notes.programs], now["program"]
+    programs, program = [*in_savepoint, before["program"], *notes.programs], now["program"]
     found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
     found += layout_differences(before, now)
     found += unreadable_classes(programs, program, types)

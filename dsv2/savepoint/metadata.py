@@ -13,7 +13,16 @@ from dsv2.program.checked_json import from_json, to_json
 from dsv2.savepoint.tables import SavepointTable, TableId
 from dsv2.version import __version__
 
-__all__ = ("SAVEPOINT_VERSION", "Origin", "SavepointFile", "SavepointInfo", "SourcePosition", "read_info", "write_info")
+__all__ = (
+    "SAVEPOINT_VERSION",
+    "JsonObject",
+    "Origin",
+    "SavepointFile",
+    "SavepointInfo",
+    "SourcePosition",
+    "read_info",
+    "write_info",
+)
 
 SAVEPOINT_VERSION: Final = 1
 """The version of the format of savepoints. All versions stay readable."""

@@ -24,7 +24,7 @@ from dsv2.watermark import WatermarkDeclaration
 from dsv2.watermark.combiner import combination_of, new_combiner
 from dsv2.watermark.event_time import EVENT_TIME, LONG_MIN, PROCESSING_TIME, EventTimeCombiner
 
-__all__ = ("CombinerRules", "State", "rules_of")
+__all__ = ("AlignedRules", "CombinerRules", "EventTimeRules", "PlainRules", "State", "rules_of")
 
 State: TypeAlias = tuple[Any, ...]
 """A snapshot of a combiner."""

@@ -35,6 +35,7 @@ class SavepointBasis:
         job_id: The job, as sinks know it.
         first_batch: The number that sinks give to the first micro-batch.
         batch_id: The micro-batch.
+        in_savepoint: The earlier programs of the savepoint with which the checkpoint began.
         manifest: The manifest of the first start.
         notes: The notes.
         placement: Where the state and the offsets are.
@@ -47,6 +48,7 @@ class SavepointBasis:
     job_id: str
     first_batch: int
     batch_id: int
+    in_savepoint: Sequence[Description]
     manifest: Manifest
     notes: Notes
     placement: Placement
@@ -56,7 +58,7 @@ class SavepointBasis:
     @property
     def programs(self) -> list[Description]:
         """The programs that wrote the state, the last one last."""
-        return [self.manifest["program"], *self.notes.programs]
+        return [*self.in_savepoint, self.manifest["program"], *self.notes.programs]
 
     @property
     def job_name(self) -> str:
@@ -103,6 +105,7 @@ def _read(checkpoint: Folder, last: int) -> SavepointBasis:
         str(checkpoint_id) if origin is None or origin.job_id is None else origin.job_id,
         0 if origin is None else origin.first_batch,
         last,
+        () if origin is None else origin.earlier,
         manifest,
         note_book.notes,
         placement,

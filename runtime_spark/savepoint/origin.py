@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from dsv2.errors import CorruptDataError
 from dsv2.folders import Folder
 from dsv2.program.checked_json import from_json, to_json
 from dsv2.program.description import Description
+from dsv2.program.history import continued_programs
 from dsv2.savepoint.metadata import SavepointInfo, SourcePosition
 
 __all__ = ("CheckpointOrigin",)
@@ -24,6 +25,7 @@ class CheckpointOrigin:
         path: The folder of the savepoint.
         savepoint_id: Its id.
         program: The program that wrote it.
+        earlier: Programs that wrote values that are still in it (``continued_programs``), oldest first.
         sources: The positions from which the sources continue, by uid.
         job_id: The job that the checkpoint continues, for sinks. None: it is a new one.
         first_batch: The number that sinks give to the first micro-batch.
@@ -32,18 +34,24 @@ class CheckpointOrigin:
     path: str
     savepoint_id: str
     program: Description
+    earlier: Sequence[Description]
     sources: Mapping[str, SourcePosition]
     job_id: str | None
     first_batch: int
 
     @staticmethod
-    def of(path: str, info: SavepointInfo, *, as_new_job: bool) -> CheckpointOrigin:
-        """Return the origin of a checkpoint that begins with the savepoint in the folder ``path``.
+    def of(path: str, info: SavepointInfo, now: Description, *, as_new_job: bool) -> CheckpointOrigin:
+        """Return the origin of a checkpoint that begins with a savepoint.
 
-        ``as_new_job``: Whether sinks see a new job, instead of one that continues.
+        Args:
+            path: The folder of the savepoint.
+            info: Its description.
+            now: The program that starts.
+            as_new_job: Whether sinks see a new job, instead of one that continues.
         """
+        earlier = continued_programs(info.programs, now)[:-1]
         job_id, first_batch = (None, 0) if as_new_job else (info.origin.job_id, info.origin.batch_id + 1)
-        return CheckpointOrigin(path, info.savepoint_id, info.program, info.sources, job_id, first_batch)
+        return CheckpointOrigin(path, info.savepoint_id, info.program, earlier, info.sources, job_id, first_batch)
 
     def write(self, checkpoint: Folder) -> None:
         """Record the origin before the first start."""

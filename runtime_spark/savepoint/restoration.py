@@ -13,7 +13,6 @@ from dsv2.folders import Folder
 from dsv2.graph import Operator, OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.description import describe
-from dsv2.program.history import continued_programs
 from dsv2.program.key_samples import changed_keys, readable_samples
 from dsv2.program.savepoint_check import check_savepoint
 from dsv2.runtime.serde.codec import Codec
@@ -60,9 +59,7 @@ class Restoration:
             for uid, position in info.sources.items()
             if uid in parallelisms and has_ended(position)
         }
-        programs = continued_programs(info.programs, describe(plan))[:-1]  # the manifest has the last one
-        # Subtasks report the fields that they restore.
-        return Notes(programs=programs, keys=list(info.keys), ended=ended)
+        return Notes(keys=list(info.keys), ended=ended)  # subtasks report the fields that they restore
 
 
 def restoration_of(
@@ -109,7 +106,9 @@ def restoration_of(
             f"checkpoint_location."
         )
     _check(plan, savepoint, options)
-    return Restoration(CheckpointOrigin.of(path, savepoint.info, as_new_job=options.as_new_job), savepoint)
+    return Restoration(
+        CheckpointOrigin.of(path, savepoint.info, describe(plan), as_new_job=options.as_new_job), savepoint
+    )
 
 
 def has_ended(position: SourcePosition) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
@@ -13,8 +14,15 @@ from runtime_spark.savepoint.basis import SavepointBasis
 
 __all__ = ("BLOB", "EXPECTED", "IN_JOURNAL", "PAGE", "state_entries")
 
-EXPECTED, IN_JOURNAL, BLOB, PAGE = range(4)
-"""The kinds of entries, in the order in which a slot has them: the slot itself, its journal, its blob, its pages."""
+# The kinds of entries, in the order in which a slot has them.
+EXPECTED: Final = 0
+"""The slot itself."""
+IN_JOURNAL: Final = 1
+"""A place of its journal."""
+BLOB: Final = 2
+"""Its blob."""
+PAGE: Final = 3
+"""One of its pages."""
 
 
 def state_entries(spark: SparkSession, basis: SavepointBasis) -> DataFrame:

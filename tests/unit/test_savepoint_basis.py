@@ -135,7 +135,7 @@ def test_origin_is_recorded(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     assert CheckpointOrigin.read(folder) is None
     sources = {"a": SourcePosition({"position": 1}, [{"batch": 2}])}
-    origin = CheckpointOrigin("/s", "id", {"operators": {}}, sources, "job", 3)
+    origin = CheckpointOrigin("/s", "id", {"operators": {}}, [{"operators": {"a": {}}}], sources, "job", 3)
     origin.write(folder)
     assert CheckpointOrigin.read(folder) == origin
     data = folder.read("dsv2/origin.json")
