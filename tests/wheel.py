@@ -5,6 +5,7 @@ they are copied. This checks, in an empty directory and with nothing of the chec
 
 * what the wheel contains, and that its license files and type information are there;
 * that the program in the README runs and prints what the README says;
+* that the command ``dsv2`` is installed;
 * that the hot topics example runs on Spark;
 * with ``--suites``, the property tests and the conformance programs on the local runtime.
 
@@ -56,9 +57,13 @@ class Environment:
 
     def python(self, *arguments: str, cwd: Path) -> str:
         """Run this environment's Python and return its output. Raises ``WheelError`` if it fails."""
+        return self.run("python", *arguments, cwd=cwd)
+
+    def run(self, program: str, *arguments: str, cwd: Path) -> str:
+        """Run a program of this environment and return its output. Raises ``WheelError`` if it fails."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
         variables["PATH"] = f"{self.folder / 'bin'}{os.pathsep}{variables['PATH']}"
-        command = [str(self.folder / "bin" / "python"), *arguments]
+        command = [str(self.folder / "bin" / program), *arguments]
         done = subprocess.run(command, cwd=cwd, env=variables, stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
             raise WheelError(f"{' '.join(command)} failed with exit code {done.returncode}:\n{done.stdout}")
@@ -96,6 +101,12 @@ def _run_readme(environment: Environment, work: Path) -> None:
     printed = environment.python(str(program), cwd=work).splitlines()
     if printed != documented_output(readme):
         raise WheelError(f"The program in the README prints {printed}, and says {documented_output(readme)}.")
+
+
+def _run_command(environment: Environment, work: Path) -> None:
+    printed = environment.run("dsv2", "--version", cwd=work)
+    if not printed.startswith("dsv2 "):
+        raise WheelError(f"The command dsv2 prints {printed!r}.")
 
 
 def _run_example(environment: Environment, work: Path) -> None:
@@ -141,6 +152,7 @@ def _check(options: argparse.Namespace, work: Path) -> None:
     if not environment.python("-c", _IMPORTED, cwd=user).startswith(str(environment.folder.resolve())):
         raise WheelError("dsv2 was not imported from the environment.")
     _run_readme(environment, user)
+    _run_command(environment, user)
     print(f"{wheel.name}: the program in the README runs.", flush=True)
     _run_example(environment, user)
     if options.suites:
