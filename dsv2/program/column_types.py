@@ -29,7 +29,7 @@ _PLAIN: dict[Any, str] = {
     bytes: "binary",
     date: "date",
     datetime: "timestamp",
-    time: "time",
+    time: "string",  # Spark has no type for it
     timedelta: "duration",
     Decimal: "decimal",
     UUID: "string",

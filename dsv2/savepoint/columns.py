@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -40,7 +40,6 @@ def arrow_type(column: ColumnType) -> pa.DataType:
             "binary": pa.binary(),
             "date": pa.date32(),
             "timestamp": pa.timestamp("us", "UTC"),
-            "time": pa.time64("us"),
             "duration": pa.int64(),
             "decimal": pa.decimal128(_DECIMAL_DIGITS, _DECIMAL_SCALE),
         }[column]
@@ -134,10 +133,6 @@ def _timestamp(value: Any) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 
-def _time(value: Any) -> time:
-    return _checked(value, (time,)).replace(tzinfo=None)  # type: ignore[no-any-return]
-
-
 def _duration(value: Any) -> int:
     """Microseconds. Parquet has no durations."""
     return int(_checked(value, (timedelta,)) / timedelta(microseconds=1))
@@ -160,7 +155,6 @@ _PLAIN: dict[str, _Convert] = {
     "binary": lambda value: bytes(_checked(value, (bytes,))),
     "date": lambda value: _checked(value, (date,)),
     "timestamp": _timestamp,
-    "time": _time,
     "duration": _duration,
     "decimal": _decimal,
 }
