@@ -222,7 +222,7 @@ class MissingUidWarning(Dsv2Warning):
 
 
 class DroppedStateWarning(Dsv2Warning):
-    """The checkpoint has states or function fields that the program does not use."""
+    """The checkpoint or savepoint has operators, states or function fields that the program does not use."""
 
 
 class UnreadStreamWarning(Dsv2Warning):

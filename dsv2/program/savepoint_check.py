@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
-from dsv2.errors import IncompatibleCheckpointError
+from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Plan
 from dsv2.program.description import Description, describe
 from dsv2.program.difference import Difference, listed
@@ -27,7 +28,7 @@ def check_savepoint(
     fields: Mapping[str, Sequence[str]] | None = None,
     changed_keys: Iterable[Difference] = (),
 ) -> list[Difference]:
-    """Check that ``plan`` can start from a savepoint. Called before anything runs.
+    """Check that ``plan`` can start from a savepoint. Called before anything runs. Warns of state that is dropped.
 
     Args:
         savepoint: Names the savepoint in errors.
@@ -63,7 +64,14 @@ def check_savepoint(
     elif not allow_dropped_state and any(difference.drops_state for difference in found):
         advice = "State would be dropped. To allow this, start with allow_dropped_state=True."
     else:
+        _warn_of_dropped(savepoint, found)
         return found
     raise IncompatibleCheckpointError(
         f"This program cannot start from the savepoint {savepoint}:\n{listed(found)}\n{advice}"
     )
+
+
+def _warn_of_dropped(savepoint: str, found: Iterable[Difference]) -> None:
+    for difference in found:
+        if difference.drops_state:
+            warnings.warn(f"{savepoint}: {difference}.", DroppedStateWarning, stacklevel=3)

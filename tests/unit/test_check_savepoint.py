@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsv2 import ExecutionEnvironment, IncompatibleCheckpointError
+from dsv2 import DroppedStateWarning, ExecutionEnvironment, IncompatibleCheckpointError
 from dsv2.functions import OneInputStreamProcessFunction
 from dsv2.graph import Plan
 from dsv2.program.description import describe
@@ -95,7 +95,8 @@ def test_dropped_operator_needs_permission() -> None:
     _, difference, advice = refusal(now)
     assert "operator 'audit' (defined at " in difference
     assert advice == "State would be dropped. To allow this, start with allow_dropped_state=True."
-    assert [difference.subject for difference in carried(now, allow_dropped_state=True)] == ["audit"]
+    with pytest.warns(DroppedStateWarning, match="operator 'audit'"):
+        assert [difference.subject for difference in carried(now, allow_dropped_state=True)] == ["audit"]
 
 
 def test_dropped_state_needs_permission() -> None:
@@ -103,7 +104,8 @@ def test_dropped_state_needs_permission() -> None:
     _, difference, _ = refusal(now)
     assert f"operator 'keep' (defined at {__file__}:" in difference
     assert "the savepoint holds the state 'total', which the program no longer uses" in difference
-    assert [difference.drops_state for difference in carried(now, allow_dropped_state=True)] == [True]
+    with pytest.warns(DroppedStateWarning, match="the state 'total'"):
+        assert [difference.drops_state for difference in carried(now, allow_dropped_state=True)] == [True]
 
 
 def test_dropped_field_needs_permission() -> None:

@@ -17,6 +17,7 @@ from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.migrations import split_name
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
+from dsv2.watermark.event_time import EVENT_TIME
 
 __all__ = ("OperatorState", "owner_of", "rescaled_states")
 
@@ -62,13 +63,19 @@ def rescaled_states(
     """
     _check(operator, change, states)
     wanted = range(operator.parallelism) if subtasks is None else subtasks
-    if change.keeps_subtasks:
+    if change.keeps_subtasks and _all_declared(states, declarations):
         return [states[index] for index in wanted]
     data = _data(operator, change, states, codec)
     times = _times(change, states, declarations)
     return [
         {**data[index], **times, "gates": _gates(operator, change, states, index, declarations)} for index in wanted
     ]
+
+
+def _all_declared(states: Sequence[OperatorState], declarations: Mapping[str, WatermarkDeclaration]) -> bool:
+    """Whether the new program still declares all watermarks that the gates have combined."""
+    combined = {identifier for state in states for gate in state["gates"] for identifier in gate[1]}
+    return combined <= {EVENT_TIME, *declarations}
 
 
 def _check(operator: Operator, change: OperatorChange, states: Sequence[OperatorState]) -> None:
