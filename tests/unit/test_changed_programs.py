@@ -101,6 +101,10 @@ class RenamedCount(Count):
     """Another class with equal states."""
 
 
+class TimedCount(Count):
+    def on_processing_timer(self, timestamp: int, output: Any, ctx: Any) -> None: ...
+
+
 class Silent(Count):
     """Declares states without using them."""
 
@@ -217,6 +221,12 @@ def windows(env: Any, stream: Any, program: Program) -> Any:
     generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
     timed = stream.process(generator.build_as_process_function()).with_uid("timed")
     return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(20)), Told()))
+
+
+def longer_windows(env: Any, stream: Any, program: Program) -> Any:
+    generator = EventTimeExtension.new_watermark_generator_builder(abs).per_event_watermark()
+    timed = stream.process(generator.build_as_process_function()).with_uid("timed")
+    return timed.key_by(by_five).process(window(WindowStrategy.tumbling(ms(30)), Told()))
 
 
 @dataclass(frozen=True)
@@ -371,6 +381,7 @@ class Shop:
 
 TTL = StateTtl(timedelta(hours=1))
 MAX, MIN = NEWEST.combine_function_max().build(), NEWEST.combine_function_min().build()
+IGNORED = NEWEST.combine_function_max().default_handling_strategy_ignore().build()
 HELD, NUMBERED = (("pass", Pass()), ("numbered", Numbered())), (("numbered", Numbered()),)
 
 
@@ -414,6 +425,9 @@ CHANGES: dict[str, Change] = {
     "function class renamed, without a uid": Change(
         "refused", "with permission", {"uid": None}, {"uid": None, "count": RenamedCount()}, afresh, says="Count"
     ),
+    "kind of an operator": Change("refused", "refused", {}, {"shape": two_outputs}),
+    "processing-time timers": Change("refused", "allowed", {}, {"count": TimedCount()}),
+    "size of windows": Change("refused", "refused", {"shape": windows}, {"shape": longer_windows}),
     "state added": Change("allowed", "allowed", {}, {"count": Count(COUNT, OTHER)}),
     "state removed": Change("with permission", "with permission", {"count": Count(COUNT, OTHER)}, {}, says="'other'"),
     "state renamed": Change("with permission", "with permission", {}, value("counted", int, default=0), afresh),
@@ -464,6 +478,7 @@ CHANGES: dict[str, Change] = {
     "watermark declared": Change("refused", "allowed", {}, passing(MAX)),
     "watermark no longer declared": Change("refused", "allowed", passing(MAX), passing()),
     "combination of a watermark": Change("refused", "refused", passing(MAX), passing(MIN), says="'newest'"),
+    "default handling of a watermark": Change("refused", "allowed", passing(MAX), passing(IGNORED)),
     "sink added": Change("allowed", "allowed", {}, {"sinks": ("out", "copy")}, also_later),
     "sink removed": Change(
         "allowed",
