@@ -109,6 +109,8 @@ class PostingTimeExtractor(OneInputStreamProcessFunction[Tweet, Tweet]):
 class HotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
     """Keeps a heap of posting times per topic. A watermark evicts the old ones of all topics."""
 
+    keyed_fields = ("posting_times",)  # each topic follows its key when the parallelism changes
+
     def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
         self.threshold = threshold
         self.window = window
@@ -137,6 +139,8 @@ class LazyHotTopicDetector(OneInputStreamProcessFunction[Tweet, HotTopic]):
     It only stores the watermark. The old tweets of a topic are evicted when its next tweet arrives, just before that is
     added. The two detectors can differ if the watermark decreases, as it does when the fastest extractor ends first.
     """
+
+    keyed_fields = ("posting_times",)
 
     def __init__(self, threshold: int = THRESHOLD, window: int = WINDOW) -> None:
         self.threshold = threshold
