@@ -57,7 +57,7 @@ def reading(number: int) -> Reading:
     return Reading(f"device {number % 4}", number, None if number % 7 == 3 else number / 2)
 
 
-READINGS = [reading(number) for number in range(60)]
+READINGS = [reading(number) for number in range(32)]
 
 
 def totals() -> list[Total]:
