@@ -115,7 +115,7 @@ def upgrade(
 
 
 def _program(env: ExecutionEnvironment, release: Release) -> ConfiguredStream[HotTopic]:
-    items = [*TWEETS[: release.tweets], Stop(), *TWEETS[release.tweets :]]
+    items: list[Tweet | Stop] = [*TWEETS[: release.tweets], Stop(), *TWEETS[release.tweets :]]
     env.set_parallelism(release.detectors)
     hot = build(env.from_source(TestSource[Tweet](items)), threshold=THRESHOLD, window=WINDOW)
     return hot.key_by(_topic_of).process(release.keep).with_uid("peaks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from dsv2 import ExecutionEnvironment, JobHandle, Trigger
@@ -12,6 +13,7 @@ from runtime_spark import SparkRuntime
 from tests.upgraded import check_events
 
 
+@pytest.mark.nightly
 def test_nothing_is_lost(spark: SparkSession, tmp_path: Path) -> None:
     def start(env: ExecutionEnvironment, savepoint: Path | None) -> JobHandle:
         checkpoint = tmp_path / ("checkpoint" if savepoint is None else f"checkpoint-{savepoint.name}")

@@ -42,7 +42,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclaration, StateDeclarations, StateTtl, ValueStateDeclaration
 from dsv2.testing import ManualClock, Stop, TestSource
-from dsv2.watermark import WatermarkDeclaration, new_builder
+from dsv2.watermark import LongWatermarkDeclaration, new_builder
 from tests.documents import ROOT
 from tests.durations import ms
 from tests.windows import Told
@@ -57,10 +57,10 @@ NEWEST = new_builder("newest").type_long()
 class Pass(OneInputStreamProcessFunction[int, int]):
     """Forwards records, and emits each as a watermark."""
 
-    def __init__(self, *declarations: WatermarkDeclaration) -> None:
+    def __init__(self, *declarations: LongWatermarkDeclaration) -> None:
         self.declarations = declarations
 
-    def declare_watermarks(self) -> tuple[WatermarkDeclaration, ...]:
+    def declare_watermarks(self) -> tuple[LongWatermarkDeclaration, ...]:
         return self.declarations
 
     def process_record(self, record: int, output: Any, ctx: Any) -> None:
@@ -131,7 +131,7 @@ class CountInRecord(OneInputStreamProcessFunction[int, tuple[int, int]]):
     """Counts each key in the field ``count`` of a class."""
 
     def __init__(self, kind: Any, **fields: Any) -> None:
-        self.new = lambda: kind(count=0, **fields)
+        self.new: Callable[[], Any] = lambda: kind(count=0, **fields)
         self.state = StateDeclarations.value_state("stock", kind)
 
     def uses_states(self) -> list[StateDeclaration]:
@@ -352,7 +352,7 @@ def value(name: str, form: Any, **options: Any) -> dict[str, Any]:
     return {"count": Count(StateDeclarations.value_state(name, form, **options))}
 
 
-def passing(*declarations: WatermarkDeclaration) -> dict[str, Any]:
+def passing(*declarations: LongWatermarkDeclaration) -> dict[str, Any]:
     return {"before": (("pass", Pass(*declarations)),)}
 
 
