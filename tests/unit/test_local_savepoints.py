@@ -25,6 +25,7 @@ from dsv2.savepoint import Savepoint
 from dsv2.sinks import CollectSink
 from dsv2.state import RedistributionStrategy, StateDeclarations
 from dsv2.testing import ManualClock, Stop, TestSource
+from dsv2.watermark import LongWatermarkDeclaration, new_builder
 from tests.durations import ms
 from tests.windows import Told
 
@@ -221,3 +222,34 @@ def test_new_operator_learns_that_its_input_has_ended(tmp_path: Path, chained: b
     job, results = run(with_new=True, stop=False, start=tmp_path / "a")
     assert job.status is JobStatus.FINISHED
     assert results == (["end"] if chained else ["end"] * 2)
+
+
+class Marks(OneInputStreamProcessFunction[int, int]):
+    """Forwards records. Even ones are also watermarks."""
+
+    def __init__(self, *declarations: LongWatermarkDeclaration) -> None:
+        self.declarations = declarations
+
+    def declare_watermarks(self) -> tuple[LongWatermarkDeclaration, ...]:
+        return self.declarations
+
+    def process_record(self, record: int, output: Any, ctx: Any) -> None:
+        output.collect(record)
+        for declared in self.declarations if record % 2 == 0 else ():
+            ctx.non_partitioned_context.watermark_manager.emit_watermark(declared.new_watermark(record))
+
+
+def test_aligned_watermark_that_blocks_channels_must_stay_declared(tmp_path: Path) -> None:
+    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
+
+    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
+        def build(stream: Any, parallelism: int) -> Any:
+            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
+            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
+
+        return build
+
+    Program(range(40), marked(aligned)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
+    Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
+    with pytest.raises(IncompatibleCheckpointError, match="blocked channels.*no longer declares 'even'"):
+        Program(range(40), marked()).run(start=tmp_path / "a", parallelism=3)

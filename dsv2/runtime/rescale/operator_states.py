@@ -59,11 +59,13 @@ def rescaled_states(
 
     Raises:
         IncompatibleCheckpointError: Something cannot be carried: the fields of the function differ between the
-            subtasks, the parallelism exceeds the maximum, or an operator that has ended got a new input.
+            subtasks, the parallelism exceeds the maximum, an operator that has ended got a new input, or a watermark is
+            no longer declared while channels are blocked.
     """
     _check(operator, change, states)
     wanted = range(operator.parallelism) if subtasks is None else subtasks
-    if change.keeps_subtasks and _all_declared(states, declarations):
+    undeclared = _undeclared(operator, states, declarations)
+    if change.keeps_subtasks and not undeclared:
         return [states[index] for index in wanted]
     data = _data(operator, change, states, codec)
     times = _times(change, states, declarations)
@@ -72,10 +74,20 @@ def rescaled_states(
     ]
 
 
-def _all_declared(states: Sequence[OperatorState], declarations: Mapping[str, WatermarkDeclaration]) -> bool:
-    """Whether the new program still declares all watermarks that the gates have combined."""
-    combined = {identifier for state in states for gate in state["gates"] for identifier in gate[1]}
-    return combined <= {EVENT_TIME, *declarations}
+def _undeclared(
+    operator: Operator, states: Sequence[OperatorState], declarations: Mapping[str, WatermarkDeclaration]
+) -> set[str]:
+    """The watermarks in the gates that the new program no longer declares."""
+    gates = [gate for state in states for gate in state["gates"]]
+    held = {identifier for gate in gates for identifier, _ in gate[5].values()}
+    undeclared = {identifier for gate in gates for identifier in gate[1]}.union(held) - {EVENT_TIME, *declarations}
+    if held and undeclared:
+        raise IncompatibleCheckpointError(
+            f"{operator}, defined at {operator.location}, holds back records of blocked channels, and the program no "
+            f"longer declares {', '.join(map(repr, sorted(undeclared)))}. Declare it, or take the savepoint when no "
+            f"channel is blocked."
+        )
+    return undeclared
 
 
 def _check(operator: Operator, change: OperatorChange, states: Sequence[OperatorState]) -> None:
