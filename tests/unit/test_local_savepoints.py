@@ -251,5 +251,5 @@ def test_aligned_watermark_that_blocks_channels_must_stay_declared(tmp_path: Pat
 
     Program(range(40), marked(aligned)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
     Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
-    with pytest.raises(IncompatibleCheckpointError, match="blocked channels.*no longer declares 'even'"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'even'"):
         Program(range(40), marked()).run(start=tmp_path / "a", parallelism=3)
