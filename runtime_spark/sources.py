@@ -29,6 +29,7 @@ from runtime_spark.schema import check_readable
 from runtime_spark.source_read import IndexRange
 from runtime_spark.source_reports import FileBoard, ReportFile
 from runtime_spark.split_feed import SplitFeed, whole_orders
+from runtime_spark.user_streams import count_streams
 from runtime_spark.worker import load_job
 
 __all__ = ("SourceOptions", "check_source", "source_frames", "source_streams", "tick")
@@ -122,19 +123,15 @@ def source_streams(plan: Plan) -> list[SourceStreams]:
     ]
 
 
+def _user_streams(operator: Operator) -> int:
+    source = operator.body
+    dataframe = source.dataframe if isinstance(source, DataFrameSource) else None
+    return count_streams(dataframe) if isinstance(dataframe, DataFrame) else 0
+
+
 def tick(spark: SparkSession, packed: bytes, job_key: str, clock: Clock) -> DataFrame:
     """Return a stream that has one row, in the first micro-batch of its checkpoint."""
     return _stream(spark, TickFeed(1), packed, job_key, 0, clock, None)
-
-
-def _user_streams(operator: Operator) -> int:
-    """The number of streams that the user's DataFrame reads."""
-    source = operator.body
-    dataframe = source.dataframe if isinstance(source, DataFrameSource) else None
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        return 0
-    leaves = dataframe._jdf.queryExecution().analyzed().collectLeaves()  # not public
-    return sum(leaves.apply(place).isStreaming() for place in range(leaves.size()))
 
 
 def _own_offset(position: SourcePosition) -> dict[str, Any]:

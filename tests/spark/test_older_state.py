@@ -152,7 +152,7 @@ def test_backup_older_than_the_output_is_refused(
     whole = read_back(folder / "out")
     shutil.rmtree(folder / "checkpoint")
     shutil.copytree(tmp_path / "backup", folder / "checkpoint")
-    said = rf"already has micro-batch \d+, but the checkpoint is older and continues with micro-batch {COMPLETE}\."
+    said = rf"already has micro-batch \d+, but the state is older and continues with micro-batch {COMPLETE}\."
     assert_refused(spark, job, IncompatibleCheckpointError, said)
     for old in (folder / "out").glob("batch_id=*"):
         if int(old.name.removeprefix("batch_id=")) >= COMPLETE:
