@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from dsv2.arguments import as_choice, as_milliseconds, check_whole_number
 from dsv2.context import RuntimeExecutionMode
@@ -14,7 +14,7 @@ from dsv2.errors import ConfigurationError, PlanError
 from dsv2.graph import InputRef, OperatorKind, Plan, PlanBuilder, RegisteredType
 from dsv2.graph.builder import caller_location, kind_of
 from dsv2.graph.unread import warn_of_unread_streams
-from dsv2.job import JobHandle, JobResult, JobRuntime, RunOptions, Trigger
+from dsv2.job import JobHandle, JobResult, JobRuntime, OnChange, RunOptions, Trigger
 from dsv2.sources import BaseSource, CollectionSource, DataFrameSource, Source, WatermarkStrategy
 from dsv2.sources.dataframe import DataFrameLike
 from dsv2.streams import ConfiguredStream
@@ -255,6 +255,7 @@ class ExecutionEnvironment:
         savepoint: str | PathLike[str] | None = None,
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
+        on_change: OnChange = "migrate",
     ) -> JobResult:
         """Run the pipeline and wait until it ends. The environment is empty afterwards and can be reused.
 
@@ -274,6 +275,10 @@ class ExecutionEnvironment:
                 sinks stay exactly-once.
             continued_sources: The uids of streaming DataFrames whose options you have set so that they start at their
                 position in the savepoint. dsv2 sets the positions of its own sources itself.
+            on_change: What a restart does if the program has changed in a way that its checkpoint cannot continue with,
+                but a savepoint can. "migrate" (default) takes a savepoint of the checkpoint and continues with it in
+                the same ``checkpoint_location``. "refuse" raises ``IncompatibleCheckpointError``, which lists the
+                changes. No other change is ever migrated.
 
         Raises:
             PlanError: The pipeline is invalid.
@@ -281,7 +286,9 @@ class ExecutionEnvironment:
             IncompatibleCheckpointError: The program cannot continue from the checkpoint or savepoint.
             JobError: The job failed for another reason.
         """
-        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources)
+        options = _options(
+            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+        )
         return self._start(job_name, options).result()
 
     @short_traceback
@@ -295,6 +302,7 @@ class ExecutionEnvironment:
         savepoint: str | PathLike[str] | None = None,
         as_new_job: bool = False,
         continued_sources: Collection[str] = (),
+        on_change: OnChange = "migrate",
     ) -> JobHandle:
         """Start the pipeline and return a handle. The environment is empty afterwards and can be reused.
 
@@ -302,7 +310,9 @@ class ExecutionEnvironment:
         the program ends, a job that still runs is terminated with an ``UnfinishedJobWarning``. The parameters and
         errors of the start are those of ``execute``.
         """
-        options = _options(checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources)
+        options = _options(
+            checkpoint_location, trigger, allow_dropped_state, savepoint, as_new_job, continued_sources, on_change
+        )
         job = self._start(job_name, options)
         watch(job, job_name, caller_location())
         return job
@@ -350,11 +360,16 @@ def _options(
     savepoint: str | PathLike[str] | None,
     as_new_job: bool,
     continued_sources: Collection[str],
+    on_change: OnChange,
 ) -> RunOptions:
     if trigger is not None and not isinstance(trigger, Trigger):
         raise ConfigurationError(f"trigger must be a Trigger, such as Trigger.available_now(), not {trigger!r}.")
     checkpoint = None if checkpoint_location is None else fspath(checkpoint_location)
     if as_new_job and savepoint is None:
         raise ConfigurationError("as_new_job=True requires savepoint=..., from which the new job starts.")
+    if on_change not in get_args(OnChange):
+        raise ConfigurationError(f"on_change must be 'migrate' or 'refuse', not {on_change!r}.")
     origin = None if savepoint is None else fspath(savepoint)
-    return RunOptions(checkpoint, trigger, allow_dropped_state, origin, as_new_job, frozenset(continued_sources))
+    return RunOptions(
+        checkpoint, trigger, allow_dropped_state, origin, as_new_job, frozenset(continued_sources), on_change
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -33,6 +34,14 @@ class Folder(ABC):
     @abstractmethod
     def delete(self, name: str) -> None:
         """Delete a file, if it exists."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Delete a file or a folder with all that is in it, if it exists."""
+
+    @abstractmethod
+    def subfolder(self, name: str) -> Folder:
+        """Return the folder ``name``, which need not exist."""
 
     def numbers(self, name: str, prefix: str = "", suffix: str = "") -> list[int]:
         """Return the sorted numbers of the entries ``<prefix><number><suffix>`` in the folder ``name``."""
@@ -77,6 +86,16 @@ class LocalFolder(Folder):
 
     def delete(self, name: str) -> None:
         Path(self.path, name).unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        place = Path(self.path, name)
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+    def subfolder(self, name: str) -> LocalFolder:
+        return LocalFolder(self.place(name))
 
     def uri(self, name: str) -> str:
         return f"file:{self.place(name)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from os import PathLike
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from dsv2.arguments import as_milliseconds
 from dsv2.errors import ConfigurationError, Dsv2Error
@@ -19,6 +19,7 @@ __all__ = (
     "JobResult",
     "JobRuntime",
     "JobStatus",
+    "OnChange",
     "OperatorProgress",
     "RunOptions",
     "Trigger",
@@ -221,6 +222,10 @@ class JobHandle(Protocol):
         """
 
 
+OnChange: TypeAlias = Literal["migrate", "refuse"]
+"""What a restart does if the program has changed in a way that only a savepoint carries."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The arguments of ``execute`` that the runtime uses."""
@@ -231,6 +236,7 @@ class RunOptions:
     savepoint: str | None = None
     as_new_job: bool = False
     continued_sources: Collection[str] = frozenset()
+    on_change: OnChange = "migrate"
 
 
 class JobRuntime(Protocol):

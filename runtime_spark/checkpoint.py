@@ -9,19 +9,28 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from dsv2.errors import ConfigurationError
 from dsv2.graph import OperatorKind, Plan
 from dsv2.job import RunOptions
 from dsv2.program.dropped import dropped_state
 from dsv2.runtime.serde.type_registry import TypeRegistry
+from dsv2.savepoint.reader import SavepointReader
 from dsv2.sinks import SinkRunInfo
-from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.checkpoint_log import Beginning, beginning_of
 from runtime_spark.driver_processes import describe_driver
 from runtime_spark.file_outputs import OutputOwner, check_outputs, check_owned, own_outputs
-from runtime_spark.folders import jvm_process, open_folder
+from runtime_spark.folders import jvm_process
+from runtime_spark.generations import (
+    SAVEPOINT,
+    Ancestry,
+    begun_generation,
+    current_generation,
+    delete_generation,
+    delete_other_generations,
+)
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
 from runtime_spark.manifest import Manifest, manifest_of, read_checkpoint_id, read_manifest, write_manifest
+from runtime_spark.migration import ChosenGeneration, another_driver
 from runtime_spark.notes import NoteBook, Notes
 from runtime_spark.placement import Placement, SourceStreams
 from runtime_spark.restart import check_restart, refuse_or_warn_of_dropped
@@ -37,7 +46,7 @@ _RETAINED = "spark.sql.streaming.minBatchesToRetain"
 
 
 class Checkpoint:
-    """The checkpoint at ``location``, opened for a run of ``plan``. Nothing is written before ``begin``.
+    """A generation of a checkpoint, opened for a run of ``plan``. Nothing is written before ``begin``.
 
     Raises:
         IncompatibleCheckpointError: ``plan`` cannot continue from the checkpoint.
@@ -45,15 +54,20 @@ class Checkpoint:
         ConfigurationError: The folder of a file sink belongs to another job.
     """
 
-    def __init__(self, spark: SparkSession, location: str, plan: Plan, layout: Layout, options: RunOptions) -> None:
+    def __init__(
+        self, spark: SparkSession, chosen: ChosenGeneration, plan: Plan, layout: Layout, options: RunOptions
+    ) -> None:
         self._spark = spark
         self._plan = plan
         self._layout = layout
         self._sources = {op.uid: op.parallelism for op in plan.operators if op.kind is OperatorKind.SOURCE}
-        self.folder = open_folder(spark, location)
-        before = read_manifest(self.folder)
+        self._chosen = chosen
+        self._has_others = True
+        self.folder = chosen.folder
+        before = None if chosen.starts_over else read_manifest(self.folder)
         self._is_new = before is None
-        self._beginning = beginning_of(self.folder)
+        self._found = beginning_of(self.folder)
+        self._beginning = Beginning(0, repeats=False) if chosen.starts_over else self._found
         check_state_metadata(self.folder)
         self._note_book = NoteBook(self.folder)
         committed, begun = self._beginning.batch_id > 0, before is not None
@@ -68,8 +82,10 @@ class Checkpoint:
         """Identifies the job for sinks. A checkpoint that begins with a savepoint continues the job."""
         self.first_batch = 0 if origin is None else origin.first_batch
         """The number that sinks give to the first micro-batch of the checkpoint."""
-        self._owner = OutputOwner(self.job_id, str(self.id))
-        check_outputs(spark, plan, self._owner, self.first_batch + self._beginning.batch_id, takes_over=self._is_new)
+        ancestry = Ancestry.read(self.folder)
+        self._owner = OutputOwner(self.job_id, str(self.id) if ancestry is None else ancestry.checkpoint_id)
+        first = self.first_batch + self._beginning.batch_id
+        check_outputs(spark, plan, self._owner, first, takes_over=self._is_new, repeats=self._may_repeat())
 
     def begin(self, streams: Sequence[SourceStreams]) -> tuple[Lease, SinkRunInfo]:
         """Begin the run. ``streams``: The sources in the order in which Spark logs their offsets.
@@ -81,14 +97,12 @@ class Checkpoint:
             ConfigurationError: Another driver uses this checkpoint.
         """
         run_id = str(uuid4())
-        lease = Lease(self.folder, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
+        lease = Lease(self._chosen.root, run_id, describe_driver([os.getpid(), jvm_process(self._spark)]))
         lease.acquire()
         try:
-            if beginning_of(self.folder) != self._beginning:
-                raise ConfigurationError(
-                    f"Another driver continued from the checkpoint {self.folder.path} while this job was starting. "
-                    f"Start the job again."
-                )
+            if self._has_changed():
+                raise another_driver(self._chosen.root)
+            self._delete_discarded()
             if self._is_new:
                 write_manifest(self.folder, self._plan, self._layout, self.id)
                 if self.restoration is not None:
@@ -104,6 +118,33 @@ class Checkpoint:
             raise
         return lease, run
 
+    def _may_repeat(self) -> bool:
+        """Whether an earlier run of the same program may have written the micro-batch with which the run begins."""
+        discards = self._chosen.is_current and begun_generation(self._chosen.root) is not None
+        return not self._is_new and (self._beginning.repeats or not discards)
+
+    def _has_changed(self) -> bool:
+        """Whether another driver has used the checkpoint since this start read it."""
+        chosen = self._chosen
+        if current_generation(chosen.root).path != chosen.current.path or beginning_of(self.folder) != self._found:
+            return True
+        if chosen.is_current:
+            return False
+        assert self.restoration is not None
+        assert self.restoration.savepoint is not None
+        savepoint = SavepointReader(self.folder.subfolder(SAVEPOINT)).info
+        return savepoint.savepoint_id != self.restoration.savepoint.info.savepoint_id
+
+    def _delete_discarded(self) -> None:
+        if self._chosen.starts_over:
+            delete_generation(self._chosen.root, self.folder)
+        if self._chosen.is_current:
+            self._delete_others()
+
+    def _delete_others(self) -> None:
+        delete_other_generations(self._chosen.root, self.folder)
+        self._has_others = False
+
     def has_commits(self) -> bool:
         """Whether a micro-batch is complete."""
         return bool(self.folder.numbers("commits"))
@@ -114,6 +155,8 @@ class Checkpoint:
 
     def add(self, batch_id: int, reports: list[dict[str, Any]]) -> None:
         """Store the reports of the subtasks on a micro-batch. Called before Spark commits it."""
+        if batch_id > 0 and self._has_others:
+            self._delete_others()  # this generation has a complete micro-batch
         ended = [(r["uid"], r["subtask"]) for r in reports if r.get("ended") and r["uid"] in self._sources]
         self._note_book.write(self._note_book.notes.with_reports(reports).with_ended(ended, self._sources))
         self.ledger.add(batch_id, {(report["uid"], report["subtask"]) for report in reports if "uid" in report})

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
+from runtime_spark.generations import current_generation
 from runtime_spark.layout import StateLayout
 from runtime_spark.savepoint.basis import read_basis
 from runtime_spark.savepoint.create import create_savepoint
@@ -30,7 +31,7 @@ def show(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """Describe a checkpoint as of its last complete micro-batch, as JSON values."""
     spark = _session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        basis = read_basis(open_folder(spark, checkpoint))
+        basis = read_basis(current_generation(open_folder(spark, checkpoint)))
     program = basis.programs[-1]
     return {
         "checkpoint_id": str(basis.checkpoint_id),
@@ -60,7 +61,7 @@ def verify(checkpoint: str, settings: Mapping[str, str]) -> dict[str, Any]:
     """
     spark = _session(settings)
     with usable(f"The checkpoint {checkpoint}"):
-        folder = open_folder(spark, checkpoint)
+        folder = current_generation(open_folder(spark, checkpoint))
         basis = read_basis(folder)
         check_state_metadata(folder)
     in_map = basis.manifest["layout"]["state"] == StateLayout.MAP.value

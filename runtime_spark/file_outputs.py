@@ -42,11 +42,19 @@ class OutputOwner:
         return f"{self.job_id} {self.checkpoint_id}".encode()
 
 
-def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool) -> None:
+def check_outputs(
+    spark: SparkSession, plan: Plan, owner: OutputOwner, first_batch: int, *, takes_over: bool, repeats: bool
+) -> None:
     """Check the folders of a job that begins with micro-batch ``first_batch``.
 
-    ``takes_over``: Whether it may continue the output of another checkpoint of the same job, because it starts from a
-    savepoint.
+    Args:
+        spark: The session.
+        plan: The job.
+        owner: Who writes to the folders.
+        first_batch: The number of the first micro-batch, as the sinks know it.
+        takes_over: Whether the job may continue the output of another checkpoint of the same job, because it starts
+            from a savepoint.
+        repeats: Whether an earlier run of the same program may have written the first micro-batch.
 
     Raises:
         ConfigurationError: Another job has written to a folder, or another checkpoint has taken it over.
@@ -63,11 +71,12 @@ def check_outputs(spark: SparkSession, plan: Plan, owner: OutputOwner, first_bat
             raise _occupied(operator, sink)
         if found != owner.encoded() and not takes_over:
             raise _taken_over(operator, sink)
-        if there[-1] >= first_batch + (not takes_over):
+        if there[-1] >= first_batch + repeats:
             raise IncompatibleCheckpointError(
                 f"{_where(operator, sink)} already has micro-batch {there[-1]}, but the state is older and continues "
-                f"with micro-batch {first_batch}. Restore a newer checkpoint, or remove the folders "
-                f"batch_id={first_batch} and later from {sink.path}; they are then written again."
+                f"with micro-batch {first_batch}. Restore a newer checkpoint, start the program that wrote this "
+                f"micro-batch, which then completes it, or remove the folders batch_id={first_batch} and later from "
+                f"{sink.path}; they are then written again."
             )
 
 

@@ -19,6 +19,7 @@ class _HadoopFolder(Folder):
 
     def __init__(self, path: str, jvm: Any, files: Any) -> None:
         super().__init__(path)
+        self._jvm = jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._files = files
 
@@ -52,6 +53,12 @@ class _HadoopFolder(Folder):
 
     def delete(self, name: str) -> None:
         self._files.delete(self._path(self.place(name)), False)
+
+    def remove(self, name: str) -> None:
+        self._files.delete(self._path(self.place(name)), True)
+
+    def subfolder(self, name: str) -> Folder:
+        return _HadoopFolder(self.place(name), self._jvm, self._files)
 
 
 def open_folder(spark: SparkSession, path: str) -> Folder:

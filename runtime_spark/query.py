@@ -27,7 +27,7 @@ from runtime_spark.job_reports import JobReports
 from runtime_spark.job_waiting import Keeper, Waiting, running_in
 from runtime_spark.layout import Layout
 from runtime_spark.lease import Lease
-from runtime_spark.savepoint.create import check_unused_path, create_savepoint
+from runtime_spark.savepoint.create import check_unused_path, take_savepoint
 from runtime_spark.sinks import SinkWriter
 from runtime_spark.source_reports import ReportArchive
 from runtime_spark.state_key import StateKey
@@ -222,7 +222,9 @@ class StreamingJob:
         self._await_commit()
         if (failure := self.exception()) is not None:
             raise failure
-        return create_savepoint(self._checkpoint.folder.path, path, spark=self._spark, state_key=self._state_key)
+        folder = check_unused_path(self._spark, path)
+        take_savepoint(self._spark, self._checkpoint.folder, folder, self._state_key)
+        return folder.path
 
     @short_traceback
     def stop_with_savepoint(self, path: str | PathLike[str]) -> str:

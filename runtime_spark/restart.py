@@ -19,7 +19,7 @@ from dsv2.runtime.serde.type_registry import TypeRegistry
 from runtime_spark.manifest import Manifest, layout_differences
 from runtime_spark.notes import Notes
 
-__all__ = ("check_restart", "refuse_or_warn_of_dropped")
+__all__ = ("check_restart", "refuse_or_warn_of_dropped", "restart_differences")
 
 
 def check_restart(
@@ -49,25 +49,37 @@ def check_restart(
         IncompatibleCheckpointError: The program cannot continue; the message lists every difference.
     """
     programs, program = [*in_savepoint, before["program"], *notes.programs], now["program"]
-    found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
-    found += layout_differences(before, now)
-    found += unreadable_classes(programs, program, types)
-    samples = readable_samples(plan, notes.keys, Codec(types))
-    found += changed_keys(plan, samples)
-    if found:
+    if found := restart_differences(plan, before, now, notes, types, in_savepoint):
         raise IncompatibleCheckpointError(
             f"This program cannot continue from the checkpoint {checkpoint}:\n{listed(found)}\n{_ways_out(found)}"
         )
+    samples = readable_samples(plan, notes.keys, Codec(types))
     known = any(essence(earlier) == essence(program) for earlier in programs)
     programs = notes.programs if known else [*notes.programs, program]
     return dataclasses.replace(notes, programs=programs, keys=[sample for sample, _ in samples])
 
 
+def restart_differences(
+    plan: Plan,
+    before: Manifest,
+    now: Manifest,
+    notes: Notes,
+    types: TypeRegistry,
+    in_savepoint: Sequence[Description] = (),
+) -> list[Difference]:
+    """List the differences that prevent a restart from the same checkpoint. Parameters: ``check_restart``."""
+    programs, program = [*in_savepoint, before["program"], *notes.programs], now["program"]
+    found = list(dict.fromkeys(change for earlier in programs for change in differences(earlier, program)))
+    found += layout_differences(before, now)
+    found += unreadable_classes(programs, program, types)
+    return found + changed_keys(plan, readable_samples(plan, notes.keys, Codec(types)))
+
+
 def _ways_out(found: Sequence[Difference]) -> str:
     if all(difference.carried for difference in found):
         return (
-            "Undo the changes, or take a savepoint of this checkpoint (create_savepoint) and start from it with a new "
-            "checkpoint_location."
+            "Undo the changes, or start with on_change='migrate', which takes a savepoint of this checkpoint and "
+            "continues with it."
         )
     return "Undo the changes that a savepoint does not carry, or start from a new checkpoint_location with empty state."
 

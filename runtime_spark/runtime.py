@@ -31,9 +31,10 @@ from runtime_spark.batch_job import BatchJob
 from runtime_spark.checkpoint import Checkpoint
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.file_outputs import check_outputs_unused
-from runtime_spark.folders import driver_folder
+from runtime_spark.folders import driver_folder, open_folder
 from runtime_spark.layout import REPORT_SLOT, Layout, StateLayout
 from runtime_spark.map_stage import check_map_state, with_map_state
+from runtime_spark.migration import choose_generation
 from runtime_spark.query import StreamingJob
 from runtime_spark.rows import COLUMNS, ROW_SCHEMA
 from runtime_spark.savepoint.restoration import Restoration
@@ -179,18 +180,24 @@ class SparkRuntime:
         with ExitStack() as stack:
             folder = TemporaryDirectory(prefix="dsv2-reports-", dir=driver_folder(self._spark))
             reports = stack.enter_context(folder)
-            job, compiled = self._prepare(plan, location, trigger, reports, options)
-            self._start_query(job, compiled, plan.job_name, location, trigger)
+            job, compiled, generation = self._prepare(plan, location, trigger, reports, options)
+            self._start_query(job, compiled, plan.job_name, f"{location}{generation}", trigger)
             weakref.finalize(job, stack.pop_all().close)
         return job
 
     def _prepare(
         self, plan: Plan, location: str, trigger: Trigger, reports: str, options: RunOptions
-    ) -> tuple[StreamingJob, CompiledPlan]:
-        """Check the checkpoint, compile the plan and acquire the lease. ``reports``: The folder for reader reports."""
+    ) -> tuple[StreamingJob, CompiledPlan, str]:
+        """Check the checkpoint, compile the plan and acquire the lease.
+
+        ``reports``: The folder for reader reports. Returns the job, its query, and the path of the generation below
+        ``location``.
+        """
         layout = self._layout_of(plan)
         with usable(f"The checkpoint_location {location}"):
-            checkpoint = Checkpoint(self._spark, location, plan, layout, options)
+            root = open_folder(self._spark, location)
+            chosen = choose_generation(self._spark, root, plan, layout, options, self._state_key)
+            checkpoint = Checkpoint(self._spark, chosen, plan, layout, options)
             restoration = checkpoint.restoration
             positions = {} if restoration is None else restoration.origin.sources
             archive = ReportArchive(checkpoint.folder, plan, reports)
@@ -212,7 +219,7 @@ class SparkRuntime:
             only_available=trigger.interval_ms is None,
             state_key=self._state_key,
         )
-        return job, compiled
+        return job, compiled, chosen.path_below_root
 
     def _start_query(
         self, job: StreamingJob, compiled: CompiledPlan, name: str, location: str, trigger: Trigger

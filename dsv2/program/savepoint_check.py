@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from dsv2.errors import DroppedStateWarning, IncompatibleCheckpointError
 from dsv2.graph import Plan
@@ -15,7 +16,7 @@ from dsv2.program.operator_differences import at
 from dsv2.program.stored_classes import unreadable_classes
 from dsv2.runtime.serde.type_registry import TypeRegistry
 
-__all__ = ("check_savepoint",)
+__all__ = ("carried_differences", "check_savepoint")
 
 
 def check_savepoint(
@@ -46,13 +47,55 @@ def check_savepoint(
         IncompatibleCheckpointError: A change is not carried, or state would be dropped; the message lists every
             difference.
     """
+    found = carried_differences(
+        "savepoint",
+        savepoint,
+        plan,
+        programs,
+        types,
+        allow_dropped_state=allow_dropped_state,
+        fields=fields,
+        others=changed_keys,
+    )
+    for difference in found:
+        if difference.drops_state:
+            warnings.warn(f"{savepoint}: {difference}.", DroppedStateWarning, stacklevel=2)
+    return found
+
+
+def carried_differences(
+    stored_in: Literal["checkpoint", "savepoint"],
+    path: str,
+    plan: Plan,
+    programs: Sequence[Description],
+    types: TypeRegistry,
+    *,
+    allow_dropped_state: bool,
+    fields: Mapping[str, Sequence[str]] | None = None,
+    others: Iterable[Difference] = (),
+) -> list[Difference]:
+    """Like ``check_savepoint``, without warnings, also for a checkpoint of which a savepoint is to be taken.
+
+    Args:
+        stored_in: Where the state is.
+        path: Its path.
+        plan: The program that is to start.
+        programs: The programs that wrote the state, oldest first.
+        types: The classes of ``plan``.
+        allow_dropped_state: Whether operators, states and fields may be missing in ``plan``.
+        fields: For each uid, the names of the stored fields of its function.
+        others: Differences that were found otherwise.
+
+    Raises:
+        IncompatibleCheckpointError: As for ``check_savepoint``.
+    """
     now = describe(plan)
     found = list(dict.fromkeys(difference for program in programs for difference in differences(program, now)))
-    found += [*unreadable_classes(programs, now, types), *changed_keys]
+    found += [*unreadable_classes(programs, now, types), *others]
     found += [
         Difference(
             operator.uid,
-            f"{at(operator.uid, operator.location)}: the savepoint holds {what}, which the program no longer uses",
+            f"{at(operator.uid, operator.location)}: the {stored_in} holds {what}, which the program no longer uses",
             carried=True,
             advice="if it was renamed, the new name begins empty",
             drops_state=True,
@@ -60,18 +103,13 @@ def check_savepoint(
         for operator, what in dropped_state(plan, programs, fields or {})
     ]
     if not all(difference.carried for difference in found):
-        advice = "Undo the changes that a savepoint does not carry."
+        place = "without it" if stored_in == "savepoint" else "from a new checkpoint_location"
+        advice = f"Undo the changes that a savepoint does not carry, or start {place} with empty state."
     elif not allow_dropped_state and any(difference.drops_state for difference in found):
         advice = "State would be dropped. To allow this, start with allow_dropped_state=True."
     else:
-        _warn_of_dropped(savepoint, found)
         return found
+    start = "start" if stored_in == "savepoint" else "continue"
     raise IncompatibleCheckpointError(
-        f"This program cannot start from the savepoint {savepoint}:\n{listed(found)}\n{advice}"
+        f"This program cannot {start} from the {stored_in} {path}:\n{listed(found)}\n{advice}"
     )
-
-
-def _warn_of_dropped(savepoint: str, found: Iterable[Difference]) -> None:
-    for difference in found:
-        if difference.drops_state:
-            warnings.warn(f"{savepoint}: {difference}.", DroppedStateWarning, stacklevel=3)

@@ -14,6 +14,7 @@ from dsv2.savepoint.metadata import Origin, SavepointInfo, write_info
 from dsv2.savepoint.writer import check_unused
 from runtime_spark.failures import job_failure, usable
 from runtime_spark.folders import open_folder
+from runtime_spark.generations import current_generation
 from runtime_spark.layout import StateLayout
 from runtime_spark.savepoint.basis import SavepointBasis, read_basis
 from runtime_spark.savepoint.state_entries import state_entries
@@ -24,7 +25,7 @@ from runtime_spark.state_key import StateKey
 from runtime_spark.state_metadata import check_state_metadata, relocate_state_metadata
 from runtime_spark.versions import check_spark
 
-__all__ = ("check_unused_path", "create_savepoint")
+__all__ = ("check_unused_path", "create_savepoint", "take_savepoint")
 
 _ENTRIES_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BLOBS, _PAGES = 4, 256  # that a task has in memory
@@ -64,15 +65,33 @@ def create_savepoint(
     check_spark(spark)
     folder = check_unused_path(spark, path)
     with usable(f"The checkpoint_location {fspath(checkpoint_location)}"):
-        checkpoint = open_folder(spark, fspath(checkpoint_location))
-        basis = read_basis(checkpoint)
-        check_state_metadata(checkpoint)
-        relocate_state_metadata(checkpoint)
+        checkpoint = current_generation(open_folder(spark, fspath(checkpoint_location)))
+        take_savepoint(spark, checkpoint, folder, state_key)
+    return folder.path
+
+
+def take_savepoint(spark: SparkSession, checkpoint: Folder, folder: Folder, state_key: StateKey | None) -> None:
+    """Take a savepoint from one generation of a checkpoint.
+
+    Args:
+        spark: The session.
+        checkpoint: The generation.
+        folder: The folder of the savepoint.
+        state_key: The key of the job, if its state is signed.
+
+    Raises:
+        ConfigurationError: No micro-batch is complete.
+        IncompatibleCheckpointError: The checkpoint was written by another version of dsv2.
+        CorruptDataError: A file of the checkpoint or the state in it is damaged.
+        JobError: Spark cannot read the state or write the savepoint.
+    """
+    basis = read_basis(checkpoint)
+    check_state_metadata(checkpoint)
+    relocate_state_metadata(checkpoint)
     try:
         _write(spark, basis, folder, state_key)
     except Exception as error:
         raise job_failure(error, basis.job_name) from error
-    return folder.path
 
 
 def check_unused_path(spark: SparkSession, path: str | PathLike[str]) -> Folder:

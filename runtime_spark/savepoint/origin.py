@@ -22,8 +22,8 @@ class CheckpointOrigin:
     """The savepoint with which a checkpoint began.
 
     Attributes:
-        path: The folder of the savepoint.
-        savepoint_id: Its id.
+        path: The folder of the savepoint from which the user started the job; None: there was none.
+        savepoint_id: The id of the savepoint with which the checkpoint began.
         program: The program that wrote it.
         earlier: Programs that wrote values that are still in it (``continued_programs``), oldest first.
         sources: The positions from which the sources continue, by uid.
@@ -31,7 +31,7 @@ class CheckpointOrigin:
         first_batch: The number that sinks give to the first micro-batch.
     """
 
-    path: str
+    path: str | None
     savepoint_id: str
     program: Description
     earlier: Sequence[Description]
@@ -40,11 +40,11 @@ class CheckpointOrigin:
     first_batch: int
 
     @staticmethod
-    def of(path: str, info: SavepointInfo, now: Description, *, as_new_job: bool) -> CheckpointOrigin:
+    def of(path: str | None, info: SavepointInfo, now: Description, *, as_new_job: bool) -> CheckpointOrigin:
         """Return the origin of a checkpoint that begins with a savepoint.
 
         Args:
-            path: The folder of the savepoint.
+            path: The folder of the savepoint from which the user started the job; None: there was none.
             info: Its description.
             now: The program that starts.
             as_new_job: Whether sinks see a new job, instead of one that continues.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,12 @@ from dsv2.savepoint.reader import SavepointReader
 from dsv2.sources import DataFrameSource, IndexedSource
 from runtime_spark.failures import usable
 from runtime_spark.folders import open_folder
+from runtime_spark.generations import SAVEPOINT, Ancestry
 from runtime_spark.notes import Notes
 from runtime_spark.savepoint.origin import CheckpointOrigin
 from runtime_spark.savepoint.tables import file_digests
 
-__all__ = ("OpenSavepoint", "Restoration", "has_ended", "restoration_of")
+__all__ = ("OpenSavepoint", "Restoration", "check_positions", "has_ended", "restoration_of")
 
 
 @dataclass(frozen=True)
@@ -81,34 +82,39 @@ def restoration_of(
         IncompatibleCheckpointError: The program cannot start from the savepoint.
         CorruptDataError: The savepoint is damaged.
     """
-    origin = CheckpointOrigin.read(checkpoint)
+    origin, ancestry = CheckpointOrigin.read(checkpoint), Ancestry.read(checkpoint)
+    if ancestry is not None:
+        began_with: str | None = ancestry.savepoint
+    else:
+        began_with = None if origin is None else origin.path
     if options.savepoint is not None:
         with usable(f"The path {options.savepoint} of the savepoint"):
             path = open_folder(spark, options.savepoint).path
-        if begun and (origin is None or origin.path != path):
-            began = "without a savepoint" if origin is None else f"from the savepoint {origin.path}"
+        if began_with != path and (begun or ancestry is not None):
+            began = "without a savepoint" if began_with is None else f"from the savepoint {began_with}"
             raise ConfigurationError(
                 f"The checkpoint {checkpoint.path} began {began}, so it cannot start from the savepoint {path}. Use a "
                 f"new checkpoint_location, or omit savepoint to continue from the checkpoint."
             )
-    elif origin is not None:
-        path = origin.path
+        began_with = path
+    if committed:
+        return None if origin is None else Restoration(origin, None)
+    if ancestry is not None:
+        folder = checkpoint.subfolder(SAVEPOINT)
+    elif began_with is not None:
+        with usable(f"The savepoint {began_with}"):
+            folder = open_folder(spark, began_with)
     else:
         return None
-    if committed:
-        assert origin is not None
-        return Restoration(origin, None)
-    with usable(f"The savepoint {path}"):
-        savepoint = _open(spark, path)
+    savepoint = _open(spark, folder)
     if begun and origin is not None and origin.savepoint_id != savepoint.info.savepoint_id:
         raise ConfigurationError(
-            f"The checkpoint {checkpoint.path} began from another savepoint in the folder {path}. Use a new "
+            f"The checkpoint {checkpoint.path} began from another savepoint in the folder {folder.path}. Use a new "
             f"checkpoint_location."
         )
+    info, as_new_job = savepoint.info, options.as_new_job and ancestry is None
     _check(plan, savepoint, options)
-    return Restoration(
-        CheckpointOrigin.of(path, savepoint.info, describe(plan), as_new_job=options.as_new_job), savepoint
-    )
+    return Restoration(CheckpointOrigin.of(began_with, info, describe(plan), as_new_job=as_new_job), savepoint)
 
 
 def has_ended(position: SourcePosition) -> bool:
@@ -118,9 +124,8 @@ def has_ended(position: SourcePosition) -> bool:
     return of_splits or bool(position.offset.get("ended"))
 
 
-def _open(spark: SparkSession, path: str) -> OpenSavepoint:
+def _open(spark: SparkSession, folder: Folder) -> OpenSavepoint:
     """Open a savepoint and compare the digests of its files."""
-    folder = open_folder(spark, path)
     info = SavepointReader(folder).info
     found = file_digests(spark, folder, info.tables)
     for name, file in info.files.items():
@@ -142,9 +147,23 @@ def _check(plan: Plan, savepoint: OpenSavepoint, options: RunOptions) -> None:
         fields=info.fields,
         changed_keys=changed_keys(plan, readable_samples(plan, list(info.keys), Codec(types))),
     )
+    check_positions(plan, info.sources, options.continued_sources)
+
+
+def check_positions(plan: Plan, positions: Mapping[str, SourcePosition], continued: Collection[str]) -> None:
+    """Check that the sources can continue at their positions.
+
+    Args:
+        plan: The program that starts.
+        positions: The positions, by uid.
+        continued: The streaming DataFrames whose positions the user has confirmed.
+
+    Raises:
+        ConfigurationError: A source cannot, or the user has to confirm it.
+    """
     for operator in plan.operators:
-        if operator.kind is OperatorKind.SOURCE and operator.uid in info.sources:
-            _check_position(operator, info.sources[operator.uid].offset, options.continued_sources)
+        if operator.kind is OperatorKind.SOURCE and operator.uid in positions:
+            _check_position(operator, positions[operator.uid].offset, continued)
 
 
 def _check_position(operator: Operator, offset: dict[str, Any], continued: Collection[str]) -> None:

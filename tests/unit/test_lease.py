@@ -228,6 +228,12 @@ class Turns(Folder):
         self._actor.wait()
         self._files.pop(name, None)
 
+    def remove(self, name: str) -> None:
+        raise NotImplementedError
+
+    def subfolder(self, name: str) -> Folder:
+        raise NotImplementedError
+
 
 class Actor:
     """A driver that starts again and again, in a thread that runs during its turns only, up to its next call."""

@@ -1,0 +1,180 @@
+"""Decides in which generation of its checkpoint a job continues, and begins a new one if the program has changed."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder
+from dsv2.graph import Plan
+from dsv2.job import RunOptions
+from dsv2.program.difference import Difference
+from dsv2.program.savepoint_check import carried_differences
+from dsv2.runtime.serde.type_registry import TypeRegistry
+from runtime_spark.checkpoint_log import beginning_of
+from runtime_spark.driver_processes import describe_driver
+from runtime_spark.file_outputs import OutputOwner, check_outputs
+from runtime_spark.folders import jvm_process
+from runtime_spark.generations import (
+    SAVEPOINT,
+    Ancestry,
+    begun_generation,
+    current_generation,
+    delete_generation,
+    next_generation,
+)
+from runtime_spark.layout import Layout
+from runtime_spark.lease import Lease
+from runtime_spark.manifest import manifest_of, read_manifest
+from runtime_spark.notes import NoteBook
+from runtime_spark.restart import restart_differences
+from runtime_spark.savepoint.basis import read_basis
+from runtime_spark.savepoint.create import take_savepoint
+from runtime_spark.savepoint.origin import CheckpointOrigin
+from runtime_spark.savepoint.restoration import check_positions
+from runtime_spark.state_key import StateKey
+
+__all__ = ("ChosenGeneration", "another_driver", "choose_generation", "lease_on")
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ChosenGeneration:
+    """The generation in which a start continues.
+
+    Attributes:
+        root: The checkpoint.
+        current: Its current generation when the start chose.
+        folder: The generation in which the start continues: the current one or the next.
+        starts_over: Whether the micro-batch that has begun is discarded, because it is the first one of the checkpoint
+            and the program has changed.
+    """
+
+    root: Folder
+    current: Folder
+    folder: Folder
+    starts_over: bool = False
+
+    @property
+    def path_below_root(self) -> str:
+        """What to append to the path of the checkpoint, such as ``/generations/1``."""
+        return self.folder.path.removeprefix(self.root.path)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the start continues in the current generation."""
+        return self.folder.path == self.current.path
+
+
+def choose_generation(
+    spark: SparkSession, root: Folder, plan: Plan, layout: Layout, options: RunOptions, state_key: StateKey | None
+) -> ChosenGeneration:
+    """Choose the generation in which a start continues.
+
+    A generation that this program has begun is continued. Otherwise the start continues in the current generation. If
+    the program has changed in a way that only a savepoint carries, it begins the next one, with a savepoint of the
+    current generation.
+
+    Args:
+        spark: The session.
+        root: The checkpoint.
+        plan: The program that starts.
+        layout: Its layout.
+        options: The options of the start.
+        state_key: The key of the job, if its state is signed.
+
+    Raises:
+        IncompatibleCheckpointError: A savepoint does not carry a change, or state would be dropped.
+        ConfigurationError: Another driver uses the checkpoint, or the position of a source has to be confirmed.
+        CorruptDataError: A file of the checkpoint is damaged.
+        JobError: The savepoint cannot be taken.
+    """
+    current, begun = current_generation(root), begun_generation(root)
+    if begun is not None and not _differences(begun, plan, layout):
+        return ChosenGeneration(root, current, begun)
+    found = _differences(current, plan, layout)
+    if not found or options.on_change == "refuse":
+        return ChosenGeneration(root, current, current)
+    if not current.numbers("commits"):
+        return ChosenGeneration(root, current, current, starts_over=True)
+    _check(spark, current, plan, layout, options)
+    changes = "; ".join(map(str, found))
+    _LOG.warning("The program has changed: %s. Migrating the checkpoint %s.", changes, root.path)
+    _migrate(spark, root, current, state_key)
+    return ChosenGeneration(root, current, next_generation(root))
+
+
+@contextmanager
+def lease_on(spark: SparkSession, root: Folder) -> Iterator[None]:
+    """Hold the lease on a checkpoint meanwhile."""
+    lease = Lease(root, str(uuid4()), describe_driver([os.getpid(), jvm_process(spark)]))
+    lease.acquire()
+    lease.keep(lambda: False)
+    try:
+        yield
+    finally:
+        lease.release()
+
+
+def another_driver(root: Folder) -> ConfigurationError:
+    """Return the error for a checkpoint that has changed during the start."""
+    return ConfigurationError(
+        f"Another driver continued from the checkpoint {root.path} while this job was starting. Start the job again."
+    )
+
+
+def _differences(generation: Folder, plan: Plan, layout: Layout) -> Sequence[Difference]:
+    """List the differences with which the program cannot continue in ``generation``."""
+    before = read_manifest(generation)
+    if before is None:
+        return ()
+    note_book, origin = NoteBook(generation), CheckpointOrigin.read(generation)
+    note_book.read()
+    earlier = () if origin is None else origin.earlier
+    types = TypeRegistry.of(plan)
+    return restart_differences(plan, before, manifest_of(plan, layout), note_book.notes, types, earlier)
+
+
+def _check(spark: SparkSession, current: Folder, plan: Plan, layout: Layout, options: RunOptions) -> None:
+    """Check that the program can start from a savepoint of ``current``, before one is taken."""
+    basis = read_basis(current)
+    found = _differences(current, plan, layout)
+    carried_differences(
+        "checkpoint",
+        current.path,
+        plan,
+        basis.programs,
+        TypeRegistry.of(plan),
+        allow_dropped_state=options.allow_dropped_state,
+        fields=basis.notes.fields,
+        others=found,
+    )
+    check_positions(plan, basis.sources, options.continued_sources)
+    owner = OutputOwner(basis.job_id, _ancestry(current, str(basis.checkpoint_id)).checkpoint_id)
+    check_outputs(spark, plan, owner, basis.first_batch + basis.batch_id + 1, takes_over=True, repeats=False)
+
+
+def _migrate(spark: SparkSession, root: Folder, current: Folder, state_key: StateKey | None) -> None:
+    """Begin the next generation with a savepoint of ``current``. Discards an earlier attempt."""
+    before = beginning_of(current)
+    with lease_on(spark, root):
+        if current_generation(root).path != current.path or beginning_of(current) != before:
+            raise another_driver(root)
+        after = next_generation(root)
+        delete_generation(root, after)
+        _ancestry(current, str(read_basis(current).checkpoint_id)).write(after)
+        take_savepoint(spark, current, after.subfolder(SAVEPOINT), state_key)
+
+
+def _ancestry(generation: Folder, checkpoint_id: str) -> Ancestry:
+    """Return what the generation after ``generation``, which has ``checkpoint_id``, inherits."""
+    origin = CheckpointOrigin.read(generation)
+    return Ancestry.read(generation) or Ancestry(checkpoint_id, None if origin is None else origin.path)

@@ -1,0 +1,227 @@
+"""Restarts from the same checkpoint with a program that only a savepoint carries."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dsv2 import (
+    Collector,
+    ConfigurationError,
+    DroppedStateWarning,
+    ExecutionEnvironment,
+    IncompatibleCheckpointError,
+    JobHandle,
+    JobStatus,
+    PartitionedContext,
+    Trigger,
+    UserFunctionError,
+)
+from dsv2.folders import LocalFolder
+from dsv2.functions import OneInputStreamProcessFunction
+from dsv2.sinks import FileSink
+from dsv2.sources import DataGeneratorSource
+from dsv2.state import StateDeclaration, StateDeclarations
+from runtime_spark import SparkRuntime, create_savepoint
+from tests.spark.programs import read_back
+from tests.spark.test_restart import wait_until
+
+COUNT, PER_BATCH = 60, 15
+TIMES = StateDeclarations.value_state("times", int, default=0)
+
+
+class Word(NamedTuple):
+    word: str
+    number: int
+
+
+def word(index: int) -> str:
+    return "abcdefg"[index * index % 7]
+
+
+def unreadable_after_the_first_batch(index: int) -> str:
+    if index >= PER_BATCH:
+        raise OSError("not readable yet")
+    return word(index)
+
+
+def never_readable(index: int) -> str:
+    raise OSError("not readable yet")
+
+
+def itself(record: Any) -> Any:
+    return record
+
+
+class Count(OneInputStreamProcessFunction[str, Word]):
+    """Numbers the occurrences of each word."""
+
+    def uses_states(self) -> list[StateDeclaration]:
+        return [TIMES]
+
+    def process_record(self, record: str, output: Collector[Word], ctx: PartitionedContext[Word]) -> None:
+        times = ctx.state_manager.get_state(TIMES)
+        times.update(times.value() + 1)
+        output.collect(Word(record, times.value()))
+
+
+class Job:
+    """The job in ``folder``, whose program changes from run to run."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self.folder = folder
+        self.checkpoint = folder / "checkpoint"
+
+    def start(
+        self,
+        parallelism: int,
+        *,
+        generator: Any = word,
+        uid: str = "count",
+        further: bool = False,
+        layout: Any = "blob",
+        trigger: Trigger | None = None,
+        **options: Any,
+    ) -> JobHandle:
+        env = ExecutionEnvironment.get_instance(SparkRuntime(self._spark, state_layout=layout))
+        source = DataGeneratorSource(generator, count=COUNT, records_per_batch=PER_BATCH)
+        words = env.from_source(source, "words").with_uid("words")
+        if further:
+            words = words.map(itself).with_uid("further")
+        counted = words.key_by(itself).process(Count()).with_uid(uid).with_parallelism(parallelism)
+        counted.to_sink(FileSink(str(self.folder / "out"), schema=Word)).with_uid("out")
+        return env.execute_async("words", checkpoint_location=self.checkpoint, trigger=trigger, **options)
+
+    def one_batch(self, parallelism: int, **options: Any) -> None:
+        """Run one micro-batch, and stop."""
+        handle = self.start(parallelism, trigger=Trigger.processing_time(timedelta(hours=1)), **options)
+        wait_until(lambda: handle.progress.batch_id >= 0 or handle.status is not JobStatus.RUNNING)
+        handle.stop()
+        handle.await_termination()
+
+    def to_end(self, parallelism: int, **options: Any) -> None:
+        self.start(parallelism, **options).result()
+
+    def files(self) -> set[str]:
+        """The names in the checkpoint, except of files that exist only while a driver runs."""
+        return {file.name for file in self.checkpoint.iterdir() if not file.name.startswith(".")}
+
+    def generations(self) -> list[str]:
+        return sorted(file.name for file in self.checkpoint.glob("generations/*"))
+
+    def assert_complete(self) -> None:
+        """Check that each occurrence of each word has been numbered once."""
+        times = Counter(map(word, range(COUNT)))
+        found = sorted((name, number) for _, name, number in read_back(self.folder / "out"))
+        assert found == sorted((name, number) for name, most in times.items() for number in range(1, most + 1))
+
+
+@pytest.fixture(scope="module")
+def after_one_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("migration")
+    Job(spark, folder).one_batch(1)
+    return folder
+
+
+@pytest.fixture
+def job(spark: SparkSession, after_one_batch: Path, tmp_path: Path) -> Job:
+    """A job with parallelism 1 that was stopped after its first micro-batch."""
+    return Job(spark, Path(shutil.copytree(after_one_batch, tmp_path / "job")))
+
+
+def test_changed_program_continues_in_the_same_checkpoint(
+    job: Job, tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    job.one_batch(3, layout="map")
+    assert "its parallelism was 1 and is now 3" in caplog.text
+    assert job.generations() == ["1"]
+    assert "offsets" in job.files(), "kept until the new generation has a complete micro-batch"
+    job.one_batch(3, layout="map")
+    assert job.files() == {"dsv2", "generations"}
+    assert not (job.checkpoint / "generations" / "1" / "savepoint").exists()
+    shutil.move(job.checkpoint, tmp_path / "moved")
+    job.checkpoint = tmp_path / "moved"
+    job.one_batch(2, further=True)
+    assert job.generations() == ["1", "2"]
+    create_savepoint(job.checkpoint, tmp_path / "savepoint", spark=spark)
+    job.to_end(2, further=True)
+    assert job.generations() == ["2"]
+    job.assert_complete()
+
+
+def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:
+    before = {file: file.read_bytes() for file in job.folder.rglob("*") if file.is_file()}
+    with pytest.raises(IncompatibleCheckpointError, match=r"parallelism was 1 and is now 3.*\n.*on_change='migrate'"):
+        job.start(3, on_change="refuse")
+    with pytest.raises(IncompatibleCheckpointError, match=r"(?s)'count' .* removed.*allow_dropped_state=True"):
+        job.start(1, uid="renamed")
+    with pytest.raises(ConfigurationError, match="on_change must be 'migrate' or 'refuse', not 'ignore'"):
+        job.start(1, on_change="ignore")
+    assert {file: file.read_bytes() for file in job.folder.rglob("*") if file.is_file()} == before
+    with pytest.warns(DroppedStateWarning, match="'count'"):
+        job.to_end(1, uid="renamed", allow_dropped_state=True)
+    rest = Counter(map(word, range(PER_BATCH, COUNT)))
+    assert {name: number for _, name, number in read_back(job.folder / "out") if number == rest[name]} == rest
+
+
+@pytest.mark.parametrize("then", ["go on", "go back", "change again"])
+def test_failed_first_micro_batch_of_a_generation(job: Job, then: str) -> None:
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        job.to_end(3, generator=never_readable)
+    assert (job.checkpoint / "generations" / "1" / "offsets" / "0").exists()
+    parallelism = {"go on": 3, "go back": 1, "change again": 2}[then]
+    job.one_batch(parallelism)
+    assert job.generations() == ([] if then == "go back" else ["1"])
+    job.to_end(parallelism)
+    job.assert_complete()
+
+
+def test_output_of_an_incomplete_micro_batch_belongs_to_its_program(job: Job) -> None:
+    job.one_batch(3)
+    shutil.rmtree(job.checkpoint / "generations" / "1" / "commits")
+    for parallelism in (1, 2):
+        with pytest.raises(IncompatibleCheckpointError, match="start the program that wrote this micro-batch"):
+            job.start(parallelism)
+    job.to_end(3)
+    job.assert_complete()
+
+
+def test_first_micro_batch_starts_over_with_another_program(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        job.to_end(1, generator=never_readable)
+    job.to_end(2, layout="map")
+    assert job.generations() == []
+    job.assert_complete()
+
+
+def test_failed_job_continues_with_another_parallelism(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    with pytest.raises(UserFunctionError, match="not readable yet"):
+        job.to_end(2, generator=unreadable_after_the_first_batch)
+    job.to_end(3)
+    job.assert_complete()
+
+
+@pytest.mark.parametrize("file", ["generation.json", "savepoint.json", "manifest.json", "origin.json", "runs.json"])
+def test_driver_that_dies_while_it_migrates(job: Job, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    write = LocalFolder.write
+
+    def die(self: LocalFolder, name: str, data: bytes) -> None:
+        if name.endswith(file):
+            raise KeyboardInterrupt
+        write(self, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFolder, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            job.start(3)
+    job.to_end(3)
+    job.assert_complete()
