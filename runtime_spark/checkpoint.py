@@ -73,7 +73,7 @@ class Checkpoint:
         committed, begun = self._beginning.batch_id > 0, before is not None
         self.restoration = restoration_of(spark, self.folder, plan, options, begun=begun, committed=committed)
         self._notes = self._new_notes() if before is None else self._compare(before, options.allow_dropped_state)
-        self.id = uuid4() if self._is_new else read_checkpoint_id(self.folder)
+        self.id = uuid4() if self._is_new and not chosen.starts_over else read_checkpoint_id(self.folder)
         retained = int(spark.conf.get(_RETAINED, None) or 100)
         self.ledger = StateLedger(self.folder, plan, self._beginning.batch_id, retained)
         self.history = StateHistory(self.id, self._beginning.batch_id, self.ledger.written)

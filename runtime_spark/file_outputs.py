@@ -65,15 +65,16 @@ def check_outputs(
             folder = open_folder(spark, sink.path)
             there = _micro_batches(folder)
             found = folder.read(_OWNER)
-        if not there:
+        if not any(_has_output(folder, number) for number in there):
             continue
         if found is None or found.split()[:1] != owner.encoded().split()[:1]:
             raise _occupied(operator, sink)
         if found != owner.encoded() and not takes_over:
             raise _taken_over(operator, sink)
-        if there[-1] >= first_batch + repeats:
+        newer = [number for number in there if number >= first_batch + repeats and _has_output(folder, number)]
+        if newer:
             raise IncompatibleCheckpointError(
-                f"{_where(operator, sink)} already has micro-batch {there[-1]}, but the state is older and continues "
+                f"{_where(operator, sink)} already has micro-batch {newer[-1]}, but the state is older and continues "
                 f"with micro-batch {first_batch}. Restore a newer checkpoint, start the program that wrote this "
                 f"micro-batch, which then completes it, or remove the folders batch_id={first_batch} and later from "
                 f"{sink.path}; they are then written again."
@@ -108,6 +109,11 @@ def _file_sinks(plan: Plan) -> list[tuple[Operator, FileSink[object]]]:
 
 def _micro_batches(folder: Folder) -> list[int]:
     return folder.numbers("", prefix="batch_id=")
+
+
+def _has_output(folder: Folder, number: int) -> bool:
+    """Whether readers see files of a micro-batch. A write that has failed leaves only a folder for temporary files."""
+    return any(not name.startswith(("_", ".")) for name in folder.sizes(f"batch_id={number}"))
 
 
 def _where(operator: Operator, sink: FileSink[object]) -> str:

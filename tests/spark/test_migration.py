@@ -158,7 +158,7 @@ def test_changed_program_continues_in_the_same_checkpoint(
 
 def test_refused_changes_leave_the_checkpoint_as_it_is(job: Job) -> None:
     before = {file: file.read_bytes() for file in job.folder.rglob("*") if file.is_file()}
-    with pytest.raises(IncompatibleCheckpointError, match=r"parallelism was 1 and is now 3.*\n.*on_change='migrate'"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"(?s)parallelism was 1 and is now 3.*on_change='migrate'"):
         job.start(3, on_change="refuse")
     with pytest.raises(IncompatibleCheckpointError, match=r"(?s)'count' .* removed.*allow_dropped_state=True"):
         job.start(1, uid="renamed")
