@@ -90,8 +90,8 @@ def carried_differences(
         IncompatibleCheckpointError: As for ``check_savepoint``.
     """
     now = describe(plan)
-    found = list(dict.fromkeys(difference for program in programs for difference in differences(program, now)))
-    found += [*unreadable_classes(programs, now, types), *others]
+    found = [difference for program in programs for difference in differences(program, now)]
+    found = list(dict.fromkeys([*found, *unreadable_classes(programs, now, types), *others]))
     found += [
         Difference(
             operator.uid,
@@ -103,8 +103,8 @@ def carried_differences(
         for operator, what in dropped_state(plan, programs, fields or {})
     ]
     if not all(difference.carried for difference in found):
-        place = "without it" if stored_in == "savepoint" else "from a new checkpoint_location"
-        advice = f"Undo the changes that a savepoint does not carry, or start {place} with empty state."
+        advice = "Undo the changes that a savepoint does not carry"
+        advice += "." if stored_in == "savepoint" else ", or start from a new checkpoint_location with empty state."
     elif not allow_dropped_state and any(difference.drops_state for difference in found):
         advice = "State would be dropped. To allow this, start with allow_dropped_state=True."
     else:

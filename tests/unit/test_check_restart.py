@@ -269,7 +269,7 @@ def test_savepoint_is_offered_if_it_carries_everything() -> None:
         check_restart("/checkpoint", PROGRAM.plan(), other, now, Notes(), TypeRegistry.of(PROGRAM.plan()))
     _, difference, advice = str(refused.value).splitlines()
     assert difference == "  - the number of state partitions was 5 and is now 1. A savepoint carries this change."
-    assert advice.startswith("Undo the changes, or take a savepoint of this checkpoint")
+    assert advice.startswith("Undo the changes, or start with on_change='migrate'")
 
 
 def test_samples_count_whatever_the_version() -> None:
