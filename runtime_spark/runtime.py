@@ -82,8 +82,8 @@ class SparkRuntime:
     Args:
         spark: The session.
         clock: The wall clock. None (default): the system clock.
-        partitions: The number of Spark tasks into which the subtasks of a stage are grouped. It cannot change within a
-            checkpoint. None (default): the highest parallelism of the operators. A lower number, such as the number
+        partitions: The number of Spark tasks into which the subtasks of a stage are grouped. Another number migrates
+            the checkpoint. None (default): the highest parallelism of the operators. A lower number, such as the number
             of cores, distributes the subtasks of an operator with a higher parallelism evenly over the tasks, which
             helps if some keys are much more frequent than others.
         state_layout: How Spark stores the state of streaming jobs; ``docs/state.md`` helps to choose.

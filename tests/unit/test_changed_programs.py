@@ -526,11 +526,15 @@ def test_change(change: str, tmp_path: Path) -> None:
 def test_guide_lists_these_changes() -> None:
     """The rows of the table in the guide that name this test."""
     row = re.compile(
-        r"^\| .* \| (allowed|refused|with permission)\b.* \| (allowed|refused|with permission)\b.* \| (.*) \|$"
+        r"^\| .* \| (allowed|migrated|refused|with permission)\b.* \| (allowed|refused|with permission)\b.* \| (.*) \|$"
     )
     listed = {}
     for line in (ROOT / "docs" / "changing-a-job.md").read_text().splitlines():
         if found := row.match(line):
             listed.update(dict.fromkeys(re.findall("`([^`]*)`", found[3]), (found[1], found[2])))
     shown = {name: outcome for name, outcome in listed.items() if not name.startswith("test_")}
-    assert shown == {name: (change.restart, change.savepoint) for name, change in CHANGES.items()}
+    migrated = {"allowed": "migrated", "with permission": "with permission", "refused": "refused"}
+    assert shown == {
+        name: (migrated[change.savepoint] if change.restart == "refused" else change.restart, change.savepoint)
+        for name, change in CHANGES.items()
+    }

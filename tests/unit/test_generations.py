@@ -1,0 +1,131 @@
+"""Which generation of a checkpoint is the current one, whenever a driver dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dsv2 import CorruptDataError
+from dsv2.folders import LocalFolder
+from runtime_spark.generations import (
+    Ancestry,
+    begun_generation,
+    current_generation,
+    delete_generation,
+    delete_other_generations,
+    next_generation,
+)
+
+FILES = ("metadata", "offsets/0", "offsets/1", "state/0/0/1.delta", "dsv2/manifest.json", "dsv2/notes/0.json")
+
+
+class DeadError(Exception):
+    """The driver has died."""
+
+
+class Mortal(LocalFolder):
+    """A folder whose driver dies before the deletion with the number ``left``. A tree is deleted file by file."""
+
+    left = 10**6
+
+    def delete(self, name: str) -> None:
+        if Mortal.left == 0:
+            raise DeadError
+        Mortal.left -= 1
+        super().delete(name)
+
+    def remove(self, name: str) -> None:
+        for file in sorted(Path(self.path, name).rglob("*"), reverse=True):
+            if file.is_file():
+                self.delete(str(file.relative_to(self.path)))
+        if Path(self.path, name).is_file():
+            self.delete(name)
+        super().remove(name)
+
+    def subfolder(self, name: str) -> Mortal:
+        return Mortal(self.place(name))
+
+
+def generation(root: LocalFolder, number: int, *, complete: bool, begun: bool = True) -> LocalFolder:
+    folder = root.subfolder(f"generations/{number}") if number else root
+    for name in FILES:
+        if begun or not name.startswith("offsets"):
+            folder.write(name, b"x")
+    if complete:
+        folder.write("commits/0", b"x")
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Mortal:
+    Mortal.left = 10**6
+    return Mortal(str(tmp_path))
+
+
+def test_last_complete_generation_is_current(root: Mortal) -> None:
+    assert current_generation(root).path == root.path
+    assert begun_generation(root) is None
+    generation(root, 0, complete=True)
+    generation(root, 1, complete=False, begun=False)
+    assert (current_generation(root).path, begun_generation(root)) == (root.path, None)
+    assert next_generation(root).path == root.place("generations/1")
+    first = generation(root, 1, complete=False)
+    begun = begun_generation(root)
+    assert begun is not None
+    assert (current_generation(root).path, begun.path) == (root.path, first.path)
+    generation(root, 1, complete=True)
+    assert (current_generation(root).path, begun_generation(root)) == (first.path, None)
+    assert next_generation(root).path == root.place("generations/2")
+
+
+def test_deletion_keeps_the_lease_and_files_of_others(root: Mortal) -> None:
+    generation(root, 0, complete=True)
+    root.write("dsv2/drivers/1-a.json", b"x")
+    root.write("notes.txt", b"mine")
+    second = generation(root, 2, complete=True)
+    second.write("savepoint/savepoint.json", b"x")
+    generation(root, 1, complete=True)
+    delete_other_generations(root, second)
+    assert {*root.sizes()} == {"dsv2", "generations", "notes.txt"}
+    assert ({*root.sizes("dsv2")}, {*root.sizes("generations")}) == ({"drivers"}, {"2"})
+    assert "savepoint" not in second.sizes()
+    assert "commits" in second.sizes()
+
+
+def test_driver_that_dies_while_it_deletes_the_generation_before(root: Mortal) -> None:
+    generation(root, 0, complete=True)
+    kept = generation(root, 1, complete=True)
+    for _ in FILES:
+        Mortal.left = 1
+        with pytest.raises(DeadError):
+            delete_other_generations(root, kept)
+        assert current_generation(root).path == kept.path
+    Mortal.left = 10**6
+    delete_other_generations(root, kept)
+    assert {*root.sizes()} == {"dsv2", "generations"}
+
+
+def test_driver_that_dies_while_it_discards_a_generation(root: Mortal) -> None:
+    generation(root, 0, complete=True)
+    for died in range(1, len(FILES)):
+        discarded = generation(root, 1, complete=False)
+        Mortal.left = died
+        with pytest.raises(DeadError):
+            delete_generation(root, discarded)
+        assert current_generation(root).path == root.path
+        begun = begun_generation(root)
+        assert begun is None or begun.read("dsv2/manifest.json") is not None, "a start can still read it"
+    Mortal.left = 10**6
+    delete_generation(root, discarded)
+    assert root.numbers("generations") == []
+
+
+def test_ancestry_is_checked(root: Mortal) -> None:
+    assert Ancestry.read(root) is None
+    Ancestry("7", "/savepoints/1").write(root)
+    assert Ancestry.read(root) == Ancestry("7", "/savepoints/1")
+    data = root.read("dsv2/generation.json") or b""
+    root.write("dsv2/generation.json", data.replace(b"7", b"8", 1))
+    with pytest.raises(CorruptDataError, match=r"generation\.json is damaged"):
+        Ancestry.read(root)
