@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's custom
 
+from dsv2.errors import ConfigurationError
+from dsv2.folders import Folder, LocalFolder
+from runtime_spark.folders import driver_folder
 from runtime_spark.layout import StateLayout
 from runtime_spark.map_stage import JOURNAL, PAGES, SUBTASK
 from runtime_spark.savepoint.basis import SavepointBasis
 
 __all__ = ("BLOB", "EXPECTED", "IN_JOURNAL", "PAGE", "state_entries")
+
+_ESCAPED = re.compile(r"[^\w\-!.~'()*,;:$&+=/@]")  # what java.net.URI escapes in a path
 
 # The kinds of entries, in the order in which a slot has them.
 EXPECTED: Final = 0
@@ -34,18 +42,38 @@ def state_entries(spark: SparkSession, basis: SavepointBasis) -> DataFrame:
     slots = sorted(basis.placement.addresses)
     expected = spark.createDataFrame([(slot,) for slot in slots], "slot int")
     found = [expected.select("slot", *_entry(F.lit(EXPECTED), F.lit(None), F.lit(None), F.lit(None)))]
-    layout = basis.manifest["layout"]
+    layout, location = basis.manifest["layout"], _location(spark, basis.checkpoint)
     for level in basis.checkpoint.numbers("state"):
         reader = spark.read.format("statestore").option("operatorId", level).option("batchId", basis.batch_id)
         if layout["state"] == StateLayout.BLOB.value:
-            states = reader.load(basis.checkpoint.path)
+            states = reader.load(location)
             found.append(_blobs(states, F.col("value.groupState.blob")))
         else:
-            blobs = reader.option("stateVarName", SUBTASK).load(basis.checkpoint.path)
-            pages = reader.option("stateVarName", PAGES).load(basis.checkpoint.path)
+            blobs = reader.option("stateVarName", SUBTASK).load(location)
+            pages = reader.option("stateVarName", PAGES).load(location)
             found += [_blobs(blobs, F.col("value.blob")), _pages(pages)]
     grouped = reduce(DataFrame.unionAll, found).repartition(layout["partitions"], "slot")
     return grouped.sortWithinPartitions("slot", "kind", "map", "number")
+
+
+def _location(spark: SparkSession, checkpoint: Folder) -> str:
+    """Return a path of the checkpoint that Spark's state reader finds.
+
+    It escapes the path once too often (seen with Spark 4.3.0), so it does not find one with a space, for example.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if not _ESCAPED.search(checkpoint.path):
+        return checkpoint.path
+    if not (isinstance(checkpoint, LocalFolder) and spark.conf.get("spark.master").startswith("local")):
+        raise ConfigurationError(
+            f"Spark cannot read the state in {checkpoint.path}, because the path has characters such as spaces or "
+            f"brackets. Move the checkpoint to another folder."
+        )
+    link = Path(mkdtemp(prefix="dsv2-state-", dir=driver_folder(spark)), "checkpoint")
+    link.symlink_to(checkpoint.path)
+    return str(link)
 
 
 def _blobs(states: DataFrame, blob: Column) -> DataFrame:

@@ -184,9 +184,7 @@ CHANGES: Sequence[Change] = (
         [('with_uid("pair")', 'with_uid("pair").with_parallelism(1)')],
         ["'pair'"],
     ),
-    Change(
-        "max parallelism", _REFUSED, [('with_uid("pair")', 'with_uid("pair").with_max_parallelism(64)')], ["'pair'"]
-    ),
+    Change("max parallelism", _EITHER, [('with_uid("pair")', 'with_uid("pair").with_max_parallelism(64)')], ["'pair'"]),
     Change(
         "parallelism of the source",
         _EITHER,

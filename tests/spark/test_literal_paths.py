@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow.dataset as ds
 import pytest
@@ -27,13 +27,19 @@ def count_on(record: int, output: Any, ctx: Any) -> None:
 
 
 def run(
-    spark: SparkSession, folder: str, *, count: int = 4, layout: StateLayout = StateLayout.BLOB, by: int = 2
+    spark: SparkSession,
+    folder: str,
+    *,
+    count: int = 4,
+    layout: StateLayout = StateLayout.BLOB,
+    by: int = 2,
+    on_change: Literal["migrate", "refuse"] = "migrate",
 ) -> None:
     env = ExecutionEnvironment.get_instance(SparkRuntime(spark, state_layout=layout))
     numbers = env.from_collection(range(count), "numbers", records_per_batch=2).with_uid("numbers")
     counted = numbers.key_by(lambda n: n % by).process(count_on).with_uid("count")
     counted.to_sink(FileSink(f"{folder}/out", schema=Number)).with_uid("out")
-    env.execute("literal", checkpoint_location=f"{folder}/checkpoint")
+    env.execute("literal", checkpoint_location=f"{folder}/checkpoint", on_change=on_change)
 
 
 @pytest.mark.parametrize("layout", StateLayout)
@@ -45,7 +51,10 @@ def test_folder_that_looks_like_a_pattern(spark: SparkSession, tmp_path: Path, l
     ]  # fmt: skip
     assert ds.dataset(folder / "out", format="parquet", partitioning="hive").count_rows() == 4
     with pytest.raises(IncompatibleCheckpointError, match="the key selector of input 0 has changed"):
-        run(spark, str(folder), layout=layout, by=3)
+        run(spark, str(folder), layout=layout, by=3, on_change="refuse")
+    run(spark, str(folder), layout=layout, by=3)
+    assert (folder / "checkpoint" / "generations" / "1" / "commits" / "0").exists()
+    assert ds.dataset(folder / "out", format="parquet", partitioning="hive").count_rows() == 4
     env = ExecutionEnvironment.get_instance(spark=spark)
     env.from_collection([1]).map(lambda n: Number(n, n)).to_sink(FileSink(folder / "out", schema=Number))
     with pytest.raises(ConfigurationError, match="holds the output of another run"):
@@ -82,7 +91,12 @@ def test_job_on_another_file_system(spark: SparkSession, mounted: str, tmp_path:
     run(spark, mounted)
     assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 4
     with pytest.raises(IncompatibleCheckpointError):
-        run(spark, mounted, by=3)
+        run(spark, mounted, by=3, on_change="refuse")
+    for _ in range(2):
+        run(spark, mounted, layout=StateLayout.MAP)
+    assert ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").count_rows() == 4
+    names = {path.name for path in (tmp_path / "checkpoint").iterdir() if path.name[0] != "."}
+    assert names == {"dsv2", "generations"}, "the checkpoint was migrated"
 
 
 def test_collect_sink_of_two_runs_has_all_records(spark: SparkSession, tmp_path: Path) -> None:

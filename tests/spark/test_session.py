@@ -280,7 +280,7 @@ def test_failed_start_leaves_a_checkpoint_for_any_program(spark: SparkSession, t
     # Once the other program has run, the checkpoint is its own.
     env, _ = environment(spark, 2, count=2)
     with pytest.raises(IncompatibleCheckpointError):
-        env.execute("a name", checkpoint_location=tmp_path / "checkpoint")
+        env.execute("a name", checkpoint_location=tmp_path / "checkpoint", on_change="refuse")
 
 
 def test_spark_must_be_a_session() -> None:
