@@ -253,3 +253,20 @@ def test_aligned_watermark_that_blocks_channels_must_stay_declared(tmp_path: Pat
     Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)
     with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'even'"):
         Program(range(40), marked()).run(start=tmp_path / "a", parallelism=3)
+
+
+def test_watermark_that_waits_behind_a_blocked_channel_must_stay_declared(tmp_path: Path) -> None:
+    aligned = new_builder("even").type_long().combine_wait_for_all_channels(True).aligned().build()
+    behind = new_builder("behind").type_long().build()  # always follows ``even``, so the gate has not combined it
+
+    def marked(*declarations: LongWatermarkDeclaration) -> Callable[[Any, int], Any]:
+        def build(stream: Any, parallelism: int) -> Any:
+            keyed = stream.key_by(lambda number: number % 2).process(Marks(*declarations)).with_uid("marks")
+            return keyed.with_parallelism(parallelism).shuffle().process(Ends()).with_uid("end").with_parallelism(1)
+
+        return build
+
+    Program(range(40), marked(aligned, behind)).run(stop=25, parallelism=3).savepoint(tmp_path / "a")
+    Program(range(40), marked(aligned, behind)).run(start=tmp_path / "a", parallelism=3)
+    with pytest.raises(IncompatibleCheckpointError, match=r"blocked channels.*no longer declares 'behind'"):
+        Program(range(40), marked(aligned)).run(start=tmp_path / "a", parallelism=3)

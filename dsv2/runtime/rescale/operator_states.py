@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from dsv2.errors import IncompatibleCheckpointError
 from dsv2.graph import Operator
+from dsv2.runtime.exchange.frames import WATERMARK
 from dsv2.runtime.rescale.change import OperatorChange, Senders
 from dsv2.runtime.rescale.fields import rescaled_fields
 from dsv2.runtime.rescale.gates import new_gate, rescaled_gate
@@ -17,7 +18,7 @@ from dsv2.runtime.state.key_groups import subtask_of
 from dsv2.runtime.state.migrations import split_name
 from dsv2.state import ListStateDeclaration, RedistributionMode, RedistributionStrategy, StateDeclaration
 from dsv2.watermark import WatermarkDeclaration
-from dsv2.watermark.event_time import EVENT_TIME
+from dsv2.watermark.event_time import EVENT_TIME, USE_PROCESSING_TIME
 
 __all__ = ("OperatorState", "owner_of", "rescaled_states")
 
@@ -79,8 +80,9 @@ def _undeclared(
 ) -> set[str]:
     """The watermarks in the gates that the new program no longer declares."""
     gates = [gate for state in states for gate in state["gates"]]
-    held = {identifier for gate in gates for identifier, _ in gate[5].values()}
-    undeclared = {identifier for gate in gates for identifier in gate[1]}.union(held) - {EVENT_TIME, *declarations}
+    held = {identifier for gate in gates for blocked in gate[5].values() for identifier in _held_watermarks(*blocked)}
+    known = {EVENT_TIME, USE_PROCESSING_TIME, *declarations}
+    undeclared = {identifier for gate in gates for identifier in gate[1]}.union(held) - known
     if held and undeclared:
         raise IncompatibleCheckpointError(
             f"{operator}, defined at {operator.location}, holds back records of blocked channels, and the program no "
@@ -88,6 +90,13 @@ def _undeclared(
             f"channel is blocked."
         )
     return undeclared
+
+
+def _held_watermarks(identifier: str, pieces: Iterable[tuple[Any, ...]]) -> Iterable[str]:
+    """The watermark that blocks a channel, and those that wait behind it. The gate may not have combined these yet."""
+    yield identifier
+    for _, controls, *_ in pieces:
+        yield from (waiting for _, kind, waiting, _ in controls if kind == WATERMARK)
 
 
 def _check(operator: Operator, change: OperatorChange, states: Sequence[OperatorState]) -> None:
