@@ -56,7 +56,7 @@ def test_pending_transactional_offsets_are_waited_for(topics: Topics) -> None:
 
 def test_refused_partition_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
-    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(300))
+    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(3000))
     with pytest.raises(JobError, match=r"Cannot set the offset of consumer group 'refused'.*UNKNOWN_TOPIC_OR_PART"):
         broker.set_group_offset("refused", missing, CommittedOffset(1))
     caplog.set_level(logging.WARNING)
