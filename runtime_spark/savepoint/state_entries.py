@@ -66,7 +66,7 @@ def _location(spark: SparkSession, checkpoint: Folder) -> str:
     """
     if not _ESCAPED.search(checkpoint.path):
         return checkpoint.path
-    if not (isinstance(checkpoint, LocalFolder) and spark.conf.get("spark.master").startswith("local")):
+    if not (isinstance(checkpoint, LocalFolder) and (spark.conf.get("spark.master", None) or "").startswith("local")):
         raise ConfigurationError(
             f"Spark cannot read the state in {checkpoint.path}, because the path has characters such as spaces or "
             f"brackets. Move the checkpoint to another folder."
