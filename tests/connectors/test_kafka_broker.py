@@ -17,11 +17,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 
 from components.kafka import KafkaBroker
 from dsv2 import JobError
-from dsv2.clock import SystemClock
+from dsv2.clock import Clock, SystemClock
 from dsv2.connectors.kafka import broker as broker_module
 from dsv2.connectors.kafka.broker import Broker, CommittedOffset
 from dsv2.connectors.kafka.connection import KafkaConnection
 from dsv2.connectors.kafka.split import TopicPartition
+from dsv2.testing import ManualClock
 from tests.durations import ms
 from tests.topics import Topics
 
@@ -33,8 +34,15 @@ def topics(kafka_broker: KafkaBroker) -> Topics:
     return Topics(kafka_broker.bootstrap_servers)
 
 
-def broker_of(servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20)) -> Broker:
-    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout, group), SystemClock())
+def broker_of(
+    servers: str, group: str, retry_timeout: timedelta = timedelta(seconds=20), clock: Clock | None = None
+) -> Broker:
+    return Broker(KafkaConnection.checked("A test", servers, {}, retry_timeout, group), clock or SystemClock())
+
+
+def some_attempts() -> Clock:
+    """A clock that lets a request with the default ``retry_timeout`` be tried twice, however slow the machine is."""
+    return ManualClock(step=timedelta(seconds=5))
 
 
 # --- A real broker ---------------------------------------------------------------------------------------------------
@@ -56,7 +64,7 @@ def test_pending_transactional_offsets_are_waited_for(topics: Topics) -> None:
 
 def test_refused_partition_is_an_error(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     place, missing = TopicPartition(topics.create(), 0), TopicPartition("no-such-topic", 0)
-    broker = broker_of(topics.bootstrap_servers, "refused", retry_timeout=ms(3000))
+    broker = broker_of(topics.bootstrap_servers, "refused", clock=some_attempts())
     with pytest.raises(JobError, match=r"Cannot set the offset of consumer group 'refused'.*UNKNOWN_TOPIC_OR_PART"):
         broker.set_group_offset("refused", missing, CommittedOffset(1))
     caplog.set_level(logging.WARNING)
@@ -167,6 +175,9 @@ class Coordinator:
             future.set_result(ConsumerGroupTopicPartitions(request.group_id, answered))
         return {request.group_id: future}
 
+    def poll(self, timeout: float) -> None:
+        """Serve no callbacks."""
+
 
 class Answered:
     """A partition in an answer. One with an error cannot be created from Python."""
@@ -235,3 +246,22 @@ def test_last_commit_is_retried_until_it_succeeds(coordinator: Coordinator) -> N
     broker.commit({PLACES[0]: 1})
     broker.close()
     assert coordinator.asked == [{PLACES[0]: 1}] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer_seconds", "reason"),
+    [
+        (2.0, r"The request failed \(UNKNOWN_TOPIC_OR_PART"),  # the deadline left the second attempt less time
+        (0.001, r"The brokers do not answer \(_TIMED_OUT"),
+    ],
+)
+def test_unanswered_attempt_after_a_refused_one(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, answer_seconds: float, reason: str
+) -> None:
+    monkeypatch.setattr(broker_module, "_FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(broker_module, "_FIRST_ANSWER_SECONDS", answer_seconds)
+    coordinator.answers = iter([[GONE], None])
+    broker = broker_of("nowhere:1", "group", retry_timeout=ms(300), clock=ManualClock(step=ms(100)))
+    with pytest.raises(JobError, match=rf"Cannot set the offset of consumer group 'group' at nowhere:1\. {reason}"):
+        broker.set_group_offset("group", PLACES[0], CommittedOffset(1))
+    assert len(coordinator.asked) == 2

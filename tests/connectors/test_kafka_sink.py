@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -315,7 +316,7 @@ def test_unreachable_broker(topics: Topics, job: str, delivery: Any) -> None:
 def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Topics, job: str) -> None:
     topic = topics.create()
 
-    def sink_with(password: str) -> KafkaSink[int]:
+    def sink_with(password: str, retry_timeout: timedelta) -> KafkaSink[int]:
         options = {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(kafka_broker.certificate),
@@ -323,14 +324,16 @@ def test_wrong_credentials_show_no_secret(kafka_broker: KafkaBroker, topics: Top
             "sasl.username": USER,
             "sasl.password": password,
         }
-        return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout=ms(5_000))
+        return KafkaSink(kafka_broker.secured_servers, topic, encoded, options=options, retry_timeout=retry_timeout)
 
+    rejected = sink_with("wr-ng", ms(5_000))
     for call in (begin, lambda sink, job, batch: write(sink, job, batch, 1)):
         with pytest.raises(JobError, match="The brokers rejected the credentials") as failed:
-            call(sink_with("wr-ng"), job, 0)
-        assert "wr-ng" not in str(failed.value) + repr(sink_with("wr-ng"))
-    begin(sink_with(PASSWORD), job, 0)
-    write(sink_with(PASSWORD), job, 0, 1)
+            call(rejected, job, 0)
+        assert "wr-ng" not in str(failed.value) + repr(rejected)
+    accepted = sink_with(PASSWORD, ms(60_000))
+    begin(accepted, job, 0)
+    write(accepted, job, 0, 1)
     assert numbers(topics, topic) == [1]
 
 

@@ -511,7 +511,7 @@ def secured(broker: KafkaBroker, **options: Any) -> KafkaSource[int]:
         decode=values(int),
         topics="secured",
         stopping_offsets=LATEST,
-        retry_timeout=ms(20_000),
+        retry_timeout=ms(600_000),  # longer than a test may take: wrong options are not retried
         options={**login, **tls, **options},
     )
 
@@ -535,11 +535,9 @@ def test_tls_and_a_password(kafka_broker: KafkaBroker, caplog: pytest.LogCapture
 @pytest.mark.usefixtures("secured_topic")
 def test_expired_credentials_fail_tasks_at_once(kafka_broker: KafkaBroker) -> None:
     reader = secured(kafka_broker, **{"sasl.password": "wr-ng"}).create_reader(Reader())
-    began = time.monotonic()
     with pytest.raises(JobError, match=r"Cannot read secured-0 at .* The brokers rejected the credentials") as failed:
         next(reader.read(KafkaSplit("secured", 0, 0), KafkaSplit("secured", 0, 1)))
     reader.close()
-    assert time.monotonic() - began < 15
     assert "wr-ng" not in str(failed.value)
 
 
@@ -558,10 +556,8 @@ def test_wrong_options_fail_at_once_and_show_no_secret(
     kafka_broker: KafkaBroker, options: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = secured(kafka_broker, **options)
-    began = time.monotonic()
     with caplog.at_level(logging.DEBUG), pytest.raises(JobError, match=told) as failed:
         read(source)
-    assert time.monotonic() - began < 15
     for secret in (PASSWORD, "wr-ng"):
         assert secret not in str(failed.value) + caplog.text
 

@@ -251,17 +251,22 @@ class Broker:
         """Run ``call(timeout_seconds)``, and retry it while it fails for a transient reason."""
         deadline = self._clock.now_ms() + self._connection.retry_timeout_ms
         pause, timeout = _FIRST_PAUSE_SECONDS, _FIRST_ANSWER_SECONDS
+        before: KafkaError | None = None
         while True:
+            seconds = min(timeout, max(0.1, (deadline - self._clock.now_ms()) / 1000))
             try:
-                return call(min(timeout, max(0.1, (deadline - self._clock.now_ms()) / 1000)))
+                return call(seconds)
             except KafkaException as raised:
                 error = self._cause(raised.args[0])
+                if before is not None and seconds < timeout and error.code() == KafkaError._TIMED_OUT:
+                    error = before  # the deadline cut this attempt short, which says nothing about the brokers
                 failure = failure_of(self._connection, what, error)
                 if is_permanent(error) or self._clock.now_ms() >= deadline:
                     raise failure from self._connection.presentable(raised)
             _LOG.warning("%s Retrying.", failure)
             time.sleep(pause)
             self._connect()
+            before = error
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             timeout = min(2 * timeout, _LONGEST_ANSWER_SECONDS)
 
