@@ -219,6 +219,7 @@ def test_batch_job_writes_batch_0(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_output_of_another_run_is_not_touched(spark: SparkSession, checkpoint: str, tmp_path: Path) -> None:
     (tmp_path / "batch_id=7").mkdir()
+    (tmp_path / "batch_id=7" / "part-00000.parquet").write_bytes(b"records")
     env = environment(spark)
     env.from_collection([1]).map(pair).to_sink(FileSink(str(tmp_path), schema=Pair)).with_name("Pairs").with_uid("out")
     with pytest.raises(ConfigurationError) as refused:
